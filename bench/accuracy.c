@@ -20,7 +20,7 @@ static int find_type(enum qtype *out, const char *name)
 {
     for (uint32_t t = 0; t < 64; t++) {
         const struct qtype_info *info = qtype_info(t);
-        if (info && info->is_served && !strcmp(info->name, name)) {
+        if (info && info->is_supported && !strcmp(info->name, name)) {
             *out = (enum qtype)t;
             return 0;
         }
@@ -136,7 +136,7 @@ static int compute_logits(char **argv, struct err *e)
     if (!str_to_u64(str_of(argv[3]), &window) || !window || window > 1 << 14)
         return err_set(e, ERR_INVALID, "a window has 1 to 16384 tokens");
     struct text t = { .window = (int)window };
-    struct llama_options o = { .kv_type = kv_type_named(argv[4]),
+    struct llama_options o = { .kv_type = kv_type_by_name(argv[4]),
         .max_rows = t.window,
         .max_logits = t.window,
         .n_pages = (uint32_t)(t.window / PAGE_TOKENS + 1) };

@@ -79,7 +79,7 @@ static int parse_options(struct options *o, int argc, char **argv)
         else if (c == 'T')
             o->reads_seeds = true;
         else if (c == 'K')
-            is_ok = (o->llama.kv_type = kv_type_named(optarg)) < N_KV_TYPES;
+            is_ok = (o->llama.kv_type = kv_type_by_name(optarg)) < N_KV_TYPES;
         else if (c == 'k' && kernels_choose(&o->llama.kernels, optarg, &e))
             return fprintf(stderr, "decode: %s\n", e.msg), 1;
         else if (c == '?')
@@ -119,7 +119,7 @@ static int grow_limits(const struct bench_case *c, void *arg, struct err *e)
 {
     struct llama_options *o = arg;
     (void)e;
-    o->n_pages = MAX(o->n_pages, bench_pages(c));
+    o->n_pages = MAX(o->n_pages, bench_n_pages(c));
     o->max_rows = MAX(o->max_rows, MAX(c->n_rows * c->n_seqs, (int)PAGE_TOKENS));
     o->max_logits = MAX(o->max_logits, c->n_seqs);
     return 0;
@@ -136,14 +136,14 @@ static int run_case(const struct bench_case *c, void *arg, struct err *e)
 {
     struct bench_state *s = arg;
     struct bench_case seeded = *c;
-    struct bench_figure f;
+    struct bench_result f;
 
     seeded.seed = s->seed;
     struct bench_roof roof = bench_meter_read(s->meter);
     if (bench_run(&f, s->m, &seeded, &roof, e))
         return -1;
-    roof = bench_higher(roof, bench_meter_read(s->meter));
-    bench_against(&f, s->m, &roof);
+    roof = bench_roof_max(roof, bench_meter_read(s->meter));
+    bench_set_shares(&f, s->m, &roof);
     const char *format =
         s->is_csv ? "%d,%d,%d,%.2f,%.3f,%.2f,%.1f,%.1f,%.1f,%.1f,%.1f,%lld\n"
                   : "%6d %6d %6d %11.1f %9.2f %8.2f %8.1f %6.0f %% %9.1f %9.1f %6.0f %% %6lld\n";

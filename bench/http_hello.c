@@ -74,7 +74,7 @@ static void stream_begin(struct http_exchange *x, bool is_pushed, uint64_t n)
     struct stream *st = arena_zalloc(x->arena, 1, sizeof(*st));
 
     if (!st) {
-        sink_reply(&x->sink, 503, "text/plain", STR("no memory\n"), NULL, 0);
+        sink_respond(&x->sink, 503, "text/plain", STR("no memory\n"), NULL, 0);
         return;
     }
     st->next = st->prev = st;
@@ -82,7 +82,7 @@ static void stream_begin(struct http_exchange *x, bool is_pushed, uint64_t n)
     st->left = n;
     st->is_pushed = is_pushed;
     x->user = st;
-    sse_begin(&st->sse, &x->sink, loop, SSE_SILENCE_MS, NULL, 0);
+    sse_begin(&st->sse, &x->sink, loop, SSE_KEEPALIVE_MS, NULL, 0);
     if (is_pushed) {
         st->prev = pushed.prev;
         st->next = &pushed;
@@ -100,9 +100,9 @@ static void on_request(void *ctx, struct http_exchange *x)
 
     (void)str_to_u64(r->query, &n);
     if (str_is(r->path, "/"))
-        sink_reply(&x->sink, 200, "text/plain", STR("hello\n"), NULL, 0);
+        sink_respond(&x->sink, 200, "text/plain", STR("hello\n"), NULL, 0);
     else if (str_is(r->path, "/echo"))
-        sink_reply(&x->sink, 200, "application/octet-stream", r->body, NULL, 0);
+        sink_respond(&x->sink, 200, "application/octet-stream", r->body, NULL, 0);
     else if (str_is(r->path, "/pull"))
         stream_begin(x, false, MAX(n, (uint64_t)1));
     else if (str_is(r->path, "/push"))
@@ -110,7 +110,7 @@ static void on_request(void *ctx, struct http_exchange *x)
     else if (str_is(r->path, "/idle"))
         stream_begin(x, false, UINT64_MAX);
     else
-        sink_reply(&x->sink, 404, "text/plain", STR("no such path\n"), NULL, 0);
+        sink_respond(&x->sink, 404, "text/plain", STR("no such path\n"), NULL, 0);
 }
 
 static void on_drained(void *ctx, struct http_exchange *x)
@@ -121,7 +121,7 @@ static void on_drained(void *ctx, struct http_exchange *x)
         write_events(st);
 }
 
-static void on_gone(void *ctx, struct http_exchange *x)
+static void on_disconnect(void *ctx, struct http_exchange *x)
 {
     struct stream *st = x->user;
 
@@ -154,7 +154,7 @@ int main(int argc, char **argv)
         { "key", 1, NULL, 'k' }, { NULL, 0, NULL, 0 } };
     struct http_options o = http_options_default;
     struct http_app app = {
-        .on_request = on_request, .on_drained = on_drained, .on_gone = on_gone
+        .on_request = on_request, .on_drained = on_drained, .on_disconnect = on_disconnect
     };
     struct rlimit files;
     struct err e;

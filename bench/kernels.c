@@ -30,7 +30,7 @@
 #include "kernel/acts.h"
 #include "kernel/kernels.h"
 #include "testing/quant.h"
-#include "os/team.h"
+#include "os/thread_pool.h"
 #include "kernel/x86_avxvnni_evex.h"
 #include "testing/bench.h"
 #include "os/clock.h"
@@ -84,7 +84,7 @@ static struct {
 
 static struct gate gate;
 
-static struct team *team;
+static struct thread_pool *thread_pool;
 
 /* ---- memory roof */
 
@@ -111,9 +111,9 @@ static double read_roof(const uint8_t *data, size_t bytes)
     r.bytes = bytes / 6;
     for (size_t i = 0; i < 24; i++) { /* short runs, as in measure_gemm() */
         r.data = data + i % 6 * r.bytes;
-        r.way = (int)i % BENCH_WAYS;
+        r.way = (int)i % BENCH_PATTERNS;
         uint64_t t = clock_ns();
-        team_run(team, read_share, &r);
+        thread_pool_run(thread_pool, read_share, &r);
         double gbs = (double)r.bytes / (double)(clock_ns() - t);
         best = MAX(best, gbs);
     }
@@ -143,7 +143,7 @@ static double mac_roof(const char *set, enum act_kind kind)
     p.kind = kind;
     for (int i = 0; i < 40; i++) {
         uint64_t c = cycles();
-        team_run(team, peak_thread, &p);
+        thread_pool_run(thread_pool, peak_thread, &p);
         c = cycles() - c;
         best = MAX(best, p.macs[0] / (double)c);
     }
@@ -231,14 +231,14 @@ static struct packed random_weights(enum qtype type, size_t want_bytes)
 
 static void quantise_acts(struct gemm_job *p, int m, const float *x)
 {
-    p->x.kind = kernels_acts(p->k, p->w.type);
+    p->x.kind = kernels_act_kind(p->k, p->w.type);
     p->x.n_rows = m;
     p->x.n_cols = N_COLS;
     p->x.stride = act_row_bytes(p->x.kind, N_COLS);
     for (int i = 0; i < m; i++) {
         uint8_t *to = (uint8_t *)p->x.data + (size_t)i * p->x.stride;
         const float *from = x + (size_t)i * N_COLS;
-        kernels_put_acts(p->k, (struct act_cols){ p->x.kind, to, 0 }, from, N_COLS);
+        kernels_quantise_acts(p->k, (struct act_cols){ p->x.kind, to, 0 }, from, N_COLS);
     }
 }
 
@@ -294,7 +294,7 @@ static struct speed measure_gemm(struct gemm_job *p, int m)
     for (int i = 0; i < (is_ref ? 2 : opt.quick ? 12 : 30); i++) {
         p->first = (int)((int64_t)i * p->n_panels % (all - p->n_panels + 1));
         uint64_t t = clock_ns(), c = cycles();
-        team_run(team, run_gemm, p);
+        thread_pool_run(thread_pool, run_gemm, p);
         c = cycles() - c;
         t = clock_ns() - t;
         double gbs = (double)p->n_panels * (double)p->w.panel_bytes / (double)t;
@@ -308,7 +308,7 @@ static struct speed measure_gemm(struct gemm_job *p, int m)
 static struct roofs gemm_roofs(const struct gemm_job *p)
 {
     return (struct roofs){ read_roof(p->w.data, (size_t)p->w.n_panels * p->w.panel_bytes),
-        mac_roof(p->k->name, kernels_acts(p->k, p->w.type)) };
+        mac_roof(p->k->name, kernels_act_kind(p->k, p->w.type)) };
 }
 
 /* ---- trials: each relative to the higher of the roofs directly before and after it */
@@ -337,11 +337,12 @@ static void run_trials(const char *set, const char *what, int m, trial_fn fn, vo
 
     do
         t[n] = fn(arg);
-    while (++n < GATE_TRIES && (opt.record || (was && !gate_holds(was, t[n - 1].percent))));
+    while (
+        ++n < GATE_TRIES && (opt.record || (was && !gate_is_within_limit(was, t[n - 1].percent))));
     qsort(t, (size_t)n, sizeof(*t), compare_percent);
     struct speed s = t[opt.record ? n / 2 : n - 1];
     print_result(set, what, m, s.gbs, s.mac, s.percent);
-    gate_note(&gate, set, what, m, s.percent);
+    gate_add_result(&gate, set, what, m, s.percent);
 }
 
 static struct speed try_gemm(void *arg)
@@ -438,7 +439,7 @@ static void op_q8_k(const struct kernels *k, struct vectors *v)
 
 static void op_planes(const struct kernels *k, struct vectors *v)
 {
-    k->planes(v->b, N_OP, v->out);
+    k->bf16x2(v->b, N_OP, v->out);
 }
 
 static void op_silu_mul(const struct kernels *k, struct vectors *v)
@@ -612,7 +613,7 @@ static enum act_kind attention_kind(const struct attention *d)
 {
     if (d->l.type == KV_Q8_0)
         return ACT_Q8_0;
-    return d->l.type == KV_BF16 ? ACT_PLANES : ACT_F32;
+    return d->l.type == KV_BF16 ? ACT_BF16X2 : ACT_F32;
 }
 
 static struct roofs attention_roofs(const struct attention *d)
@@ -635,7 +636,7 @@ static struct speed try_attention(void *arg)
         bytes *= 1 + (double)(d->n_rows - 1) * KV_BLOCK / AT_KEYS;
     for (int i = 0; i < (strcmp(d->k->name, "ref") ? 4 : 1); i++) {
         uint64_t t = clock_ns(), c = cycles();
-        team_run(team, run_attention, d);
+        thread_pool_run(thread_pool, run_attention, d);
         c = cycles() - c;
         t = clock_ns() - t;
         best.gbs = MAX(best.gbs, bytes / (double)t);
@@ -703,7 +704,7 @@ static void bench_attention(const struct kernels *k, uint8_t *cold)
             bench_way(&d, ONE_ROW, 1, n_q);
         if (strcmp(k->name, "ref")) {
             bench_way(&d, PROMPT, AT_ROWS, 4);
-            bench_way(&d, SHARED, attn_rows_most(4), 4);
+            bench_way(&d, SHARED, attn_max_rows(4), 4);
         }
         close_attention(&d);
     }
@@ -798,12 +799,12 @@ static bool open_gate(void)
         return true;
     if (!gate_read(&gate, opt.check, opt.threads))
         return false;
-    gate_same_machine(&gate, opt.threads);
+    gate_check_machine(&gate, opt.threads);
     gate_select(&gate, matches_options);
     for (size_t s = 0; s < ARRAY_LEN(set_names); s++) {
         const struct kernels *k;
         if (!choose_set(&k, set_names[s]))
-            gate_lacks(&gate, set_names[s]);
+            gate_set_unavailable(&gate, set_names[s]);
     }
     return true;
 }
@@ -812,7 +813,7 @@ int main(int argc, char **argv)
 {
     struct err e;
 
-    if (!read_options(argc, argv) || team_open(&team, opt.threads, &e))
+    if (!read_options(argc, argv) || thread_pool_open(&thread_pool, opt.threads, &e))
         return usage();
     if (!open_gate()) {
         fprintf(stderr, "kernels: cannot use %s\n", opt.record ? opt.record : opt.check);
@@ -831,6 +832,6 @@ int main(int argc, char **argv)
     if (!opt.type || !strcmp(opt.type, "ops"))
         bench_ops_and_attention();
     mem_free(x);
-    team_close(team);
+    thread_pool_close(thread_pool);
     return gate_end(&gate);
 }

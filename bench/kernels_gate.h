@@ -79,7 +79,7 @@ static inline bool gate_record(struct gate *g, const char *path, int threads)
 }
 
 /* Prints both names and returns false if the recorded machine or number of threads differs. */
-static inline bool gate_same_machine(const struct gate *g, int threads)
+static inline bool gate_check_machine(const struct gate *g, int threads)
 {
     char here[96];
 
@@ -128,12 +128,12 @@ static inline struct gate_row *gate_find(
 }
 
 /* A result may be at most a quarter below the recorded value. */
-static inline bool gate_holds(const struct gate_row *r, double percent)
+static inline bool gate_is_within_limit(const struct gate_row *r, double percent)
 {
     return percent >= 0.75 * r->percent;
 }
 
-static inline void gate_note(
+static inline void gate_add_result(
     struct gate *g, const char *set, const char *what, int rows, double percent)
 {
     struct gate_row *r = gate_find(g, set, what, rows);
@@ -144,7 +144,7 @@ static inline void gate_note(
         return;
     r->is_measured = true;
     g->n_compared++;
-    if (gate_holds(r, percent))
+    if (gate_is_within_limit(r, percent))
         return;
     g->n_failed++;
     printf("REGRESSED: %s %s, %d rows: %.1f %% of the roof, recorded %.1f\n", set, what, rows,
@@ -163,7 +163,7 @@ static inline void gate_select(struct gate *g, bool (*is_wanted)(const struct ga
 }
 
 /* Exempts the results of a kernel set that this CPU lacks. */
-static inline void gate_lacks(struct gate *g, const char *set)
+static inline void gate_set_unavailable(struct gate *g, const char *set)
 {
     int n = 0;
 

@@ -78,7 +78,7 @@ static inline double peak_work(const char *set, enum act_kind kind)
     const double n = (double)PEAK_ROUNDS * PEAK_CHAINS;
     bool is_int8 = kind == ACT_Q8_0 || kind == ACT_Q8_K;
 
-    if (!strcmp(set, "amx") && kind != ACT_F32) { /* ACT_PLANES: two bf16 products per element */
+    if (!strcmp(set, "amx") && kind != ACT_F32) { /* ACT_BF16X2: two bf16 products per element */
         peak_tiles(is_int8);
         return (double)(PEAK_ROUNDS / 8) * 4 * 16 * 16 * (is_int8 ? 64 : 16);
     }

@@ -6,8 +6,8 @@
  * long argument. Each is parsed as a whole and in pieces of four bytes. Prints the median CPU time
  * in milliseconds. */
 #include "base/mem.h"
-#include "output/opening.h"
-#include "output/parser_rows.h"
+#include "output/forced_call.h"
+#include "output/format_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,15 +108,16 @@ int main(void)
         &plain, "Some words, as a model writes them; a < b and { c }. \xC3\xA9t\xC3\xA9\n");
     printf("%-16s %8s %8s %8s %8s %8s %8s   ms for 1 MiB\n", "format", "text", "by 4", "calls",
         "by 4", "long", "by 4");
-    for (size_t i = 0; tool_row_at(i); i++) {
-        const char *id = tool_row_at(i)->id;
+    for (size_t i = 0; tool_format_at(i); i++) {
+        const char *id = tool_format_at(i)->id;
         struct parser_format *f;
-        struct opening o = { .text = STR("") };
+        struct forced_call o = { .text = STR("") };
         struct arena *a = arena_new(MB);
         struct err e;
         CHECK(a && !parser_format_new(&f, str_of(id), STR("think_tag"), &e));
-        if (tool_row_at(i)->before_name)
-            CHECK(!opening_build(&o, f, &(struct opening_of){ .name = STR("f") }, a, &e));
+        if (tool_format_at(i)->before_name)
+            CHECK(!forced_call_build(
+                &o, f, &(struct forced_call_options){ .name = STR("f") }, a, &e));
         fill_long_call(&long_call, o.text);
         struct buf call;
         buf_init(&call, MB);

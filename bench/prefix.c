@@ -55,7 +55,7 @@ static void insert_text(
     for (int i = 0; i < n / PAGE_TOKENS; i++) {
         pages[i] = page_take(p);
         CHECK(pages[i].i != PAGE_NONE.i);
-        node = tree_add(t, node, text + i * PAGE_TOKENS, PAGE_TOKENS, &pages[i]);
+        node = tree_insert(t, node, text + i * PAGE_TOKENS, PAGE_TOKENS, &pages[i]);
     }
     for (int i = 0; i < n / PAGE_TOKENS; i++)
         page_unref(p, pages[i]);

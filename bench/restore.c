@@ -89,7 +89,7 @@ static void run_tier(struct tier *t, struct mailbox *mailbox)
     for (struct msg *m = mailbox_drain(mailbox), *next; m; m = next) {
         next = m->next;
         if (m->kind == WRITTEN)
-            tier_written(t, m);
+            tier_write_end(t, m);
     }
 }
 
@@ -97,17 +97,17 @@ static void write_pages(
     const struct setup *s, struct tier *t, struct mailbox *mailbox, const int32_t *tokens)
 {
     const struct record_kind kind = { "bench", 0, s->page_bytes };
-    uint64_t name = tree_scope_name(&(struct cache_scope){ 0 });
+    uint64_t hash = tree_scope_hash(&(struct cache_scope){ 0 });
 
     for (int i = 0; i < s->n_pages; i++) {
         struct tier_write *w = tier_write_begin(t);
         struct record r = { .tokens = tokens, .n_tokens = (i + 1) * PAGE_TOKENS, .first_page = i };
         CHECK(w);
-        name = tree_name_after(name, tokens + i * PAGE_TOKENS, PAGE_TOKENS);
+        hash = tree_extend_hash(hash, tokens + i * PAGE_TOKENS, PAGE_TOKENS);
         record_begin(w->bytes, &kind, &r);
         memset(r.pages, i, s->page_bytes);
         w->n_bytes = record_bytes(&kind, r.n_tokens, i);
-        w->name = name;
+        w->hash = hash;
         tier_put_write(t, w);
         run_tier(t, mailbox);
     }
@@ -116,22 +116,22 @@ static void write_pages(
 static double fetch_seconds(
     const struct setup *s, struct tier *t, struct mailbox *mailbox, const int32_t *tokens)
 {
-    struct tier_fetch *f = tier_fetch_begin(t);
-    uint64_t name = tree_scope_name(&(struct cache_scope){ 0 });
+    struct tier_read *f = tier_read_begin(t);
+    uint64_t hash = tree_scope_hash(&(struct cache_scope){ 0 });
 
     f->scope = (struct cache_scope){ 0 };
     f->first_page = 0;
-    f->n_pages = tier_chain(t, name, tokens, s->n_pages, f->at);
+    f->n_pages = tier_chain(t, hash, tokens, s->n_pages, f->at);
     CHECK(f->n_pages == s->n_pages);
     memcpy(f->tokens, tokens, (size_t)(s->n_pages * PAGE_TOKENS) * sizeof(*tokens));
     for (int i = 0; i < s->n_pages; i++)
         f->pages[i] = (page_id){ (uint32_t)i };
-    tier_put_fetch(t, f);
+    tier_put_read(t, f);
     uint64_t start_ns = clock_ns();
     run_tier(t, mailbox);
     double seconds = (double)(clock_ns() - start_ns) * 1e-9;
     CHECK(f->n_ok == s->n_pages);
-    tier_fetch_end(t, f);
+    tier_read_end(t, f);
     return seconds;
 }
 
@@ -143,7 +143,7 @@ static int run_bench(const struct setup *s, struct err *e)
         .max_tokens = s->n_pages * PAGE_TOKENS,
         .lm = &lm,
         .written_kind = WRITTEN,
-        .fetched_kind = FETCHED,
+        .read_kind = FETCHED,
         .aio = s->aio,
         .is_manual = true };
     int32_t *tokens = xcalloc((size_t)s->n_pages * PAGE_TOKENS, sizeof(*tokens));
@@ -154,7 +154,7 @@ static int run_bench(const struct setup *s, struct err *e)
 
     if (mailbox_open(&mailbox, e))
         return -1;
-    o.home = mailbox;
+    o.reply = mailbox;
     if (tier_open(&t, &o, e))
         return -1;
     write_pages(s, t, mailbox, tokens);

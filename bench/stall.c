@@ -199,7 +199,7 @@ static int open_and_measure(
         return -1;
     b->n_vocab = lm->n_vocab;
     eo.max_batch = b->n_streams + 1;
-    eo.stretch_percent = mixed_step_percent;
+    eo.mixed_step_percent = mixed_step_percent;
     eo.n_ctx = n_ctx; /* may exceed the model's training context: the step time is the same */
     if (engine_open(&b->engine, lm, lo.kernels, &eo, e) || mailbox_open(&b->reply, e))
         return -1;
@@ -214,7 +214,7 @@ int main(int argc, char **argv)
         { "streams", required_argument, NULL, 'n' }, { "threads", required_argument, NULL, 't' },
         { "mixed-step-percent", required_argument, NULL, 's' }, { 0 } };
     static struct bench b = { .n_streams = 16, .n_prompt = 32000, .cap = 1 << 22 };
-    int n_threads = 0, mixed_step_percent = engine_options_default.stretch_percent;
+    int n_threads = 0, mixed_step_percent = engine_options_default.mixed_step_percent;
     struct err e;
 
     for (int c; (c = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {

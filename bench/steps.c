@@ -24,7 +24,7 @@ enum { WARM_STEPS = 300 }; /* after these the requests are at different position
 
 struct bench {
     struct core *core;
-    struct port *port;
+    struct submit_queue *queue;
     struct mailbox *reply;
     struct rng r;
     int n_running, n_waiting, n_tenants, n_steps, n_rounds, n_slice, n_live;
@@ -60,7 +60,7 @@ static void submit_request(struct bench *b)
         .is_uncached = true,
         .script = &a->script };
     CHECK(!gen_new(&a->gen, &in, b->reply, a, &e));
-    CHECK(!port_submit(b->port, a->gen, clock_ns(), &e));
+    CHECK(!submit_queue_submit(b->queue, a->gen, clock_ns(), &e));
     b->n_live++;
 }
 
@@ -143,8 +143,9 @@ static int run_round(struct bench *b, bool is_last, struct err *e)
     eo.max_sequences = n_started;
     eo.fairness.max_timeslice_tokens = b->n_slice;
     eo.max_queue = b->n_waiting;
-    if (kernels_choose(&k, "ref", e) || lm_open_timed(&lm, &to, e) || port_open(&b->port, e) ||
-        core_open(&b->core, lm, k, &eo, b->port, e) || mailbox_open(&b->reply, e))
+    if (kernels_choose(&k, "ref", e) || lm_open_timed(&lm, &to, e) ||
+        submit_queue_open(&b->queue, e) || core_open(&b->core, lm, k, &eo, b->queue, e) ||
+        mailbox_open(&b->reply, e))
         return -1;
     b->r = (struct rng){ .key = 1 };
     for (int i = 0; i < WARM_STEPS; i++) {
@@ -158,7 +159,7 @@ static int run_round(struct bench *b, bool is_last, struct err *e)
     read_events(b);
     core_drain(b->core, clock_ns());
     core_close(b->core);
-    port_unref(b->port);
+    submit_queue_unref(b->queue);
     mailbox_close(b->reply);
     return 0;
 }

@@ -71,8 +71,8 @@ typedef struct {
 enum {
     INFERFLUX_TEXT,
     INFERFLUX_END,
-    INFERFLUX_THOUGHT, /* a fragment of reasoning, like TEXT; only with `parts` */
-    INFERFLUX_CALL     /* a complete tool call, with its arguments as text; only with `parts` */
+    INFERFLUX_REASONING, /* a fragment of reasoning, like TEXT; only with `parts` */
+    INFERFLUX_CALL       /* a complete tool call, with its arguments as text; only with `parts` */
 };
 enum { INFERFLUX_STOP, INFERFLUX_LENGTH, INFERFLUX_CANCELLED, INFERFLUX_ERROR };
 

@@ -7,9 +7,9 @@
 
 #include <dirent.h>
 
-static const struct render_when kit_when = { .now = 1732155555 };
+static const struct render_options kit_when = { .now = 1732155555 };
 
-struct fitting {
+struct adapter_fixture {
     struct chat_template *t;
     struct adapter *adapter;
     const struct adapter_info *info;
@@ -17,9 +17,10 @@ struct fitting {
     int rc;
 };
 
-static inline struct fitting kit_fit(const char *source, const struct adapter_options *options)
+static inline struct adapter_fixture adapter_fixture_open(
+    const char *source, const struct adapter_options *options)
 {
-    struct fitting f = { .rc = -1 };
+    struct adapter_fixture f = { .rc = -1 };
     struct adapter_options o = *options;
 
     if (source)
@@ -31,7 +32,7 @@ static inline struct fitting kit_fit(const char *source, const struct adapter_op
     return f;
 }
 
-static inline void kit_unfit(struct fitting *f)
+static inline void adapter_fixture_close(struct adapter_fixture *f)
 {
     adapter_close(f->adapter);
     chat_template_free(f->t);
@@ -53,7 +54,7 @@ static inline char *kit_template(const char *name)
 }
 
 /* Parses a request body of OpenAI's chat API; the conversation is in the arena. */
-static inline struct convo kit_convo(struct str request, struct arena *a)
+static inline struct convo kit_parse_convo(struct str request, struct arena *a)
 {
     struct json *j;
     struct convo c = { 0 };
@@ -64,7 +65,7 @@ static inline struct convo kit_convo(struct str request, struct arena *a)
 }
 
 /* Returns 0, or -1 and prints the error. */
-static inline int kit_adapt(
+static inline int kit_render_convo(
     struct rendered *r, const struct adapter *adapter, const struct convo *c, struct arena *a)
 {
     struct err e;

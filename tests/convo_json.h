@@ -20,13 +20,13 @@ static inline void cj_content(const struct json *content, struct message *m, str
     m->n_parts = m->is_plain ? 1 : (int)content->n;
     m->parts = arena_zalloc(a, (size_t)MAX(m->n_parts, 1), sizeof(*m->parts));
     if (m->is_plain) {
-        m->parts[0] = (struct part){ .kind = PART_TEXT, .text = content->s };
+        m->parts[0] = (struct content_part){ .kind = PART_TEXT, .text = content->s };
         return;
     }
-    struct part *p = m->parts;
+    struct content_part *p = m->parts;
     for (const struct json *j = content->child; j; j = j->next, p++) {
         bool is_text = str_is(cj_str(j, "type"), "text");
-        *p = (struct part){
+        *p = (struct content_part){
             .kind = is_text ? PART_TEXT : PART_OTHER, .raw = j, .text = cj_str(j, "text")
         };
     }

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "output/parser.h"
-#include "output/parser_rows.h"
+#include "output/format_table.h"
 
 #ifdef KIT_FUZZ /* cmocka is not available */
 #define EXPECT(x)       CHECK(x)
@@ -29,7 +29,7 @@
 
 /* All output events as one text: equal texts mean equal outputs. Consecutive events of one kind
  * are joined. */
-struct told {
+struct parser_log {
     struct parsed whole;
     struct buf log;
     char last; /* kind of the last event */
@@ -37,7 +37,7 @@ struct told {
     bool is_open;
 };
 
-static inline void told_text(struct told *t, char kind, struct str text)
+static inline void parser_log_text(struct parser_log *t, char kind, struct str text)
 {
     EXPECT(text.n > 0);
     EXPECT(kind == 'a' ? t->is_open : !t->is_open);
@@ -47,23 +47,23 @@ static inline void told_text(struct told *t, char kind, struct str text)
     buf_puts(&t->log, text);
 }
 
-static inline void told_content(void *arg, struct str text)
+static inline void parser_log_content(void *arg, struct str text)
 {
-    struct told *t = arg;
-    told_text(t, 'c', text);
+    struct parser_log *t = arg;
+    parser_log_text(t, 'c', text);
     parsed_ops.content(&t->whole, text);
 }
 
-static inline void told_reasoning(void *arg, struct str text)
+static inline void parser_log_reasoning(void *arg, struct str text)
 {
-    struct told *t = arg;
-    told_text(t, 'r', text);
+    struct parser_log *t = arg;
+    parser_log_text(t, 'r', text);
     parsed_ops.reasoning(&t->whole, text);
 }
 
-static inline void told_begin(void *arg, int index, struct str name)
+static inline void parser_log_call_begin(void *arg, int index, struct str name)
 {
-    struct told *t = arg;
+    struct parser_log *t = arg;
     EXPECT(!t->is_open && name.n > 0);
     EXPECT_EQ(index, t->n_begun);
     t->is_open = true;
@@ -73,17 +73,17 @@ static inline void told_begin(void *arg, int index, struct str name)
     parsed_ops.call_begin(&t->whole, index, name);
 }
 
-static inline void told_args(void *arg, int index, struct str json)
+static inline void parser_log_call_args(void *arg, int index, struct str json)
 {
-    struct told *t = arg;
+    struct parser_log *t = arg;
     EXPECT_EQ(index, t->n_begun - 1);
-    told_text(t, 'a', json);
+    parser_log_text(t, 'a', json);
     parsed_ops.call_args(&t->whole, index, json);
 }
 
-static inline void told_end(void *arg, int index)
+static inline void parser_log_call_end(void *arg, int index)
 {
-    struct told *t = arg;
+    struct parser_log *t = arg;
     EXPECT(t->is_open && t->last == 'a'); /* arguments are never empty */
     EXPECT_EQ(index, t->n_begun - 1);
     t->is_open = false;
@@ -92,9 +92,9 @@ static inline void told_end(void *arg, int index)
     parsed_ops.call_end(&t->whole, index);
 }
 
-static inline void told_broken(void *arg, int index)
+static inline void parser_log_call_broken(void *arg, int index)
 {
-    struct told *t = arg;
+    struct parser_log *t = arg;
     EXPECT(t->is_open);
     EXPECT_EQ(index, t->n_begun - 1);
     t->is_open = false;
@@ -104,23 +104,23 @@ static inline void told_broken(void *arg, int index)
     parsed_ops.call_broken(&t->whole, index);
 }
 
-static const struct parser_ops parser_log_ops = { told_content, told_reasoning, told_begin,
-    told_args, told_end, told_broken };
+static const struct parser_ops parser_log_ops = { parser_log_content, parser_log_reasoning,
+    parser_log_call_begin, parser_log_call_args, parser_log_call_end, parser_log_call_broken };
 
-static inline void told_clear(struct told *t)
+static inline void parser_log_clear(struct parser_log *t)
 {
     parsed_clear(&t->whole);
     buf_clear(&t->log);
 }
 
 /* Parses the text in n_cuts + 1 pieces; cuts are ascending offsets. */
-static inline void told_run(struct told *t, const struct parser_format *f,
+static inline void parser_log_run(struct parser_log *t, const struct parser_format *f,
     const struct parser_options *o, struct str text, const size_t *cuts, size_t n_cuts)
 {
     struct err e = { 0 };
     size_t from = 0;
 
-    *t = (struct told){ .last = 0 };
+    *t = (struct parser_log){ .last = 0 };
     parsed_init(&t->whole, 64 * MB);
     buf_init(&t->log, 256 * MB);
     struct parser *p = parser_new(f, o, &parser_log_ops, t);
@@ -137,7 +137,7 @@ static inline void told_run(struct told *t, const struct parser_format *f,
     parser_free(p);
 }
 
-static inline bool kit_has_mark(struct str text, const struct mark_row *marks, int n)
+static inline bool kit_has_mark(struct str text, const struct marker *marks, int n)
 {
     for (int i = 0; i < n; i++)
         if (!(marks[i].flags & MARK_SOFT) && str_find(text, marks[i].text) >= 0)
@@ -146,8 +146,8 @@ static inline bool kit_has_mark(struct str text, const struct mark_row *marks, i
 }
 
 /* Checks the invariants of every output. */
-static inline void told_check(
-    const struct told *t, const struct tool_row *tool, const struct thinking_row *thinking)
+static inline void parser_log_check(const struct parser_log *t, const struct tool_format *tool,
+    const struct reasoning_format *thinking)
 {
     static const struct json_limits deep = { 1 << 20, 1 << 24 };
     struct str content = buf_str(&t->whole.content), reasoning = buf_str(&t->whole.reasoning);

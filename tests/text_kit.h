@@ -44,7 +44,7 @@ static inline struct str kit_read(const char *path)
     return (struct str){ p, n };
 }
 
-static inline struct vocab *kit_open(const char *path)
+static inline struct vocab *kit_open_vocab(const char *path)
 {
     struct gguf *g = NULL;
     struct vocab *v = NULL;
@@ -70,7 +70,7 @@ struct kit_vocab {
     size_t n, n_merges;
 };
 
-static inline int32_t kit_add(struct kit_vocab *k, const char *text, enum token_attr type)
+static inline int32_t kit_add_token(struct kit_vocab *k, const char *text, enum token_attr type)
 {
     EXPECT(k->n < KIT_MAX);
     k->tokens[k->n] = str_of(text);
@@ -81,31 +81,31 @@ static inline int32_t kit_add(struct kit_vocab *k, const char *text, enum token_
 static inline int32_t kit_add_scored(struct kit_vocab *k, const char *text, float score)
 {
     k->scores[k->n] = score;
-    return kit_add(k, text, TOKEN_NORMAL);
+    return kit_add_token(k, text, TOKEN_NORMAL);
 }
 
 /* Adds the merge "l o" and its result "lo" as a token. */
-static inline void kit_merge(struct kit_vocab *k, const char *pair, const char *token)
+static inline void kit_add_merge(struct kit_vocab *k, const char *pair, const char *token)
 {
     k->merges[k->n_merges++] = str_of(pair);
     if (token)
-        kit_add(k, token, TOKEN_NORMAL);
+        kit_add_token(k, token, TOKEN_NORMAL);
 }
 
 /* Adds the 256 bytes as byte-level BPE tokens (ids 0..255) or as byte tokens of SPM. */
-static inline void kit_bytes(struct kit_vocab *k, bool bpe)
+static inline void kit_add_bytes(struct kit_vocab *k, bool bpe)
 {
     for (int b = 0; b < 256; b++) {
         if (bpe)
             k->bytes[b][bytelevel_encode((uint8_t)b, k->bytes[b])] = '\0';
         else
             snprintf(k->bytes[b], sizeof(k->bytes[b]), "<0x%02X>", (unsigned)b);
-        kit_add(k, k->bytes[b], bpe ? TOKEN_NORMAL : TOKEN_BYTE);
+        kit_add_token(k, k->bytes[b], bpe ? TOKEN_NORMAL : TOKEN_BYTE);
     }
 }
 
 /* Opens the vocabulary. w may contain other keys, or be NULL; it is freed. */
-static inline int kit_make(struct vocab **out, const struct kit_vocab *k, const char *model,
+static inline int kit_make_vocab(struct vocab **out, const struct kit_vocab *k, const char *model,
     struct gguf_writer *w, struct err *e)
 {
     struct gguf *g = NULL;
@@ -145,7 +145,7 @@ static inline struct tokens kit_encode(const struct vocab *v, struct str text, b
     return kit_encode_spans(v, &(struct span){ text, is_trusted }, 1, false);
 }
 
-static inline void kit_done(struct tokens *t)
+static inline void kit_free_tokens(struct tokens *t)
 {
     arena_free(t->arena);
     *t = (struct tokens){ 0 };

@@ -11,7 +11,7 @@
  * that model for speculative decoding. */
 #include "base/str.h"
 #include "testing/synth.h"
-#include "testing/thin.h"
+#include "testing/drop_layers.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -249,7 +249,7 @@ static int drop_layers(const struct args *a, struct err *e)
 
     if (gguf_open(&g, a->from, e))
         return -1;
-    int rc = thin_write(g, a->keep, a->n_keep, a->output, e);
+    int rc = drop_layers_write(g, a->keep, a->n_keep, a->output, e);
     gguf_close(g);
     return rc;
 }

@@ -78,7 +78,7 @@ static void render(const struct chat_template *t, const struct json *j, struct a
     const struct json *exact = json_get(j, "exact"), *now = json_get(j, "now");
     struct template_env env = { .bos_token = cj_str(j, "bos_token"),
         .eos_token = cj_str(j, "eos_token"),
-        .exact = exact && exact->b };
+        .no_variants = exact && exact->b };
     struct rendered r;
     struct convo c;
     struct err e = { .code = ERR_INVALID, .msg = "no messages, or a bad role" };

@@ -33,7 +33,7 @@ void models_put_capabilities(struct jw *w, const struct model_info *m)
 {
     const char *const words[] = { m->can_complete ? "completion" : NULL,
         m->can_chat ? "chat" : NULL, m->can_call_tools ? "tools" : NULL,
-        m->can_think ? "thinking" : NULL, m->can_insert ? "insert" : NULL };
+        m->can_reason ? "thinking" : NULL, m->can_insert ? "insert" : NULL };
 
     put_words(w, "capabilities", words, ARRAY_LEN(words));
 }

@@ -18,7 +18,7 @@ struct model_info { /* strings are borrowed; NULL or 0 = unknown, and omitted */
     const uint8_t *digest; /* SHA-256 of the file, 32 bytes; NULL = unknown */
     const char *file;      /* file name without its folder */
     bool can_chat, can_complete;
-    bool can_call_tools, can_think, can_insert;
+    bool can_call_tools, can_reason, can_insert;
     /* Formats of chat output (chat/adapter.h); NULL = not yet known. */
     const char *chat_family, *tool_parser, *thinking_parser;
     const char *tool_format; /* "native", "injection"; NULL = none */

@@ -6,7 +6,7 @@ enum { VALUES_MAX = 4 * 1024 * 1024 };
 
 static const struct json_limits limits = { .max_depth = 128, .max_nodes = VALUES_MAX };
 
-static int read_chunks(struct parse_ask *out, const struct json *o, struct err *e)
+static int read_chunks(struct parse_request *out, const struct json *o, struct err *e)
 {
     if (body_text(o, "text", &out->text, e) || body_array(o, "chunks", &out->chunks, e))
         return -1;
@@ -20,11 +20,11 @@ static int read_chunks(struct parse_ask *out, const struct json *o, struct err *
     return 0;
 }
 
-int parse_ask_read(struct parse_ask *out, struct str body, struct arena *a, struct err *e)
+int parse_request_read(struct parse_request *out, struct str body, struct arena *a, struct err *e)
 {
     struct json *o;
 
-    *out = (struct parse_ask){ .tools = NULL };
+    *out = (struct parse_request){ .tools = NULL };
     if (body_object(&o, body, &limits, a, e))
         return -1;
     const struct json *start = json_get(o, "in_thinking");
@@ -152,11 +152,11 @@ static void on_call_broken(void *arg, int index)
 static const struct parser_ops parse_output_ops = { on_content, on_reasoning, on_call_begin,
     on_call_args, on_call_end, on_call_broken };
 
-static int feed_parser(struct parser *p, const struct parse_ask *ask, struct err *e)
+static int feed_parser(struct parser *p, const struct parse_request *request, struct err *e)
 {
-    if (!ask->chunks)
-        return parser_put(p, ask->text, e) || parser_end(p, e) ? -1 : 0;
-    for (const struct json *c = ask->chunks->child; c; c = c->next)
+    if (!request->chunks)
+        return parser_put(p, request->text, e) || parser_end(p, e) ? -1 : 0;
+    for (const struct json *c = request->chunks->child; c; c = c->next)
         if (parser_put(p, c->s, e))
             return -1;
     return parser_end(p, e);
@@ -185,37 +185,37 @@ static void put_whole(struct jw *w, const struct parsed *r)
 }
 
 static int parse_chunks(struct parse_output *t, const struct parser_format *f,
-    const struct parse_ask *ask, struct err *e)
+    const struct parse_request *request, struct err *e)
 {
-    struct parser_options o = { ask->tools, PARSER_START_DEFAULT };
+    struct parser_options o = { request->tools, PARSER_START_DEFAULT };
 
-    if (ask->has_start)
-        o.start = ask->in_thinking ? PARSER_START_THINKING : PARSER_START_CONTENT;
+    if (request->has_start)
+        o.start = request->in_thinking ? PARSER_START_REASONING : PARSER_START_CONTENT;
     struct parser *p = parser_new(f, &o, &parse_output_ops, t);
     if (!p)
         return err_set(e, ERR_MEMORY, "No memory for this request.");
-    int rc = feed_parser(p, ask, e);
+    int rc = feed_parser(p, request, e);
     parser_free(p);
     if (!rc && t->whole.failed)
         rc = err_set(e, ERR_MEMORY, "No memory for this request.");
     return rc;
 }
 
-int parse_answer(struct buf *out, const struct parse_ask *ask, struct err *e)
+int parse_put_response(struct buf *out, const struct parse_request *request, struct err *e)
 {
     struct parser_format *f = NULL;
     struct parse_output t;
     struct buf deltas;
     struct jw w, list;
 
-    if (parser_format_new(&f, ask->tool_parser, ask->thinking_parser, e))
+    if (parser_format_new(&f, request->tool_parser, request->thinking_parser, e))
         return -1;
     buf_init(&deltas, out->max);
     jw_init(&list, &deltas);
     jw_array(&list);
     t.w = &list;
     parsed_init(&t.whole, out->max);
-    int rc = parse_chunks(&t, f, ask, e);
+    int rc = parse_chunks(&t, f, request, e);
     jw_end_array(&list);
     if (!rc && !buf_ok(&deltas))
         rc = err_set(e, ERR_MEMORY, "No memory for this request.");

@@ -17,7 +17,7 @@
 
 #include "base/json.h"
 
-struct parse_ask {
+struct parse_request {
     struct str tool_parser, thinking_parser; /* .p NULL when absent */
     struct str text;                         /* .p NULL if chunks is set */
     const struct json *tools, *chunks;       /* arrays or NULL */
@@ -25,6 +25,6 @@ struct parse_ask {
 };
 
 /* ERR_SYNTAX, ERR_MISSING, ERR_INVALID with the field. */
-int parse_ask_read(struct parse_ask *out, struct str body, struct arena *a, struct err *e);
+int parse_request_read(struct parse_request *out, struct str body, struct arena *a, struct err *e);
 /* ERR_INVALID for an unknown parser id, listing the known ones; ERR_MEMORY, ERR_TOO_LARGE. */
-int parse_answer(struct buf *out, const struct parse_ask *ask, struct err *e);
+int parse_put_response(struct buf *out, const struct parse_request *request, struct err *e);

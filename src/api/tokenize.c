@@ -6,11 +6,11 @@ enum { TOKENS_MAX = 4 * 1024 * 1024 };
 
 static const struct json_limits limits = { .max_depth = 32, .max_nodes = TOKENS_MAX };
 
-int tokenize_parse(struct tokenize_ask *out, struct str body, struct arena *a, struct err *e)
+int tokenize_parse(struct tokenize_request *out, struct str body, struct arena *a, struct err *e)
 {
     struct json *o;
 
-    *out = (struct tokenize_ask){ .parse_special = true };
+    *out = (struct tokenize_request){ .parse_special = true };
     if (body_object(&o, body, &limits, a, e) || body_text(o, "model", &out->model, e) ||
         body_text(o, "prompt", &out->content, e) || body_text(o, "content", &out->content, e) ||
         body_flag(o, "add_special_tokens", &out->add_special, e) ||
@@ -35,7 +35,7 @@ static void put_piece(struct jw *w, struct str bytes)
     jw_end_array(w);
 }
 
-void tokenize_answer(struct buf *out, const int32_t *ids, size_t n,
+void tokenize_put_response(struct buf *out, const int32_t *ids, size_t n,
     struct str (*bytes)(const void *vocab, int32_t id), const void *vocab)
 {
     struct jw w;
@@ -60,12 +60,13 @@ void tokenize_answer(struct buf *out, const int32_t *ids, size_t n,
     jw_end_object(&w);
 }
 
-int detokenize_parse(struct detokenize_ask *out, struct str body, struct arena *a, struct err *e)
+int detokenize_parse(
+    struct detokenize_request *out, struct str body, struct arena *a, struct err *e)
 {
     struct json *o;
     int64_t id;
 
-    *out = (struct detokenize_ask){ .n = 0 };
+    *out = (struct detokenize_request){ .n = 0 };
     if (body_object(&o, body, &limits, a, e) || body_text(o, "model", &out->model, e))
         return -1;
     const struct json *tokens = json_get(o, "tokens");
@@ -98,14 +99,14 @@ static void put_one(struct buf *out, const char *key, struct str text)
     jw_end_object(&w);
 }
 
-void detokenize_answer(struct buf *out, struct str text)
+void detokenize_put_response(struct buf *out, struct str text)
 {
     put_one(out, "content", text);
 }
 
-int own_template_read(struct own_template *out, const struct json *body, struct err *e)
+int request_template_read(struct request_template *out, const struct json *body, struct err *e)
 {
-    *out = (struct own_template){ 0 };
+    *out = (struct request_template){ 0 };
     return body_text(body, "chat_template", &out->source, e) ||
                    body_text(body, "bos_token", &out->bos_token, e) ||
                    body_text(body, "eos_token", &out->eos_token, e)
@@ -113,7 +114,7 @@ int own_template_read(struct own_template *out, const struct json *body, struct 
                : 0;
 }
 
-void apply_template_answer(struct buf *out, struct str prompt)
+void apply_template_put_response(struct buf *out, struct str prompt)
 {
     put_one(out, "prompt", prompt);
 }

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 
-struct tokenize_ask {
+struct tokenize_request {
     struct str model; /* .p NULL when absent */
     struct str content;
     bool add_special;   /* default false: add BOS and EOS as the vocabulary specifies */
@@ -16,28 +16,29 @@ struct tokenize_ask {
 
 /* {"content", "add_special", "parse_special", "with_pieces"}, or vLLM's names "prompt" and
  * "add_special_tokens". ERR_MISSING, ERR_INVALID. */
-int tokenize_parse(struct tokenize_ask *out, struct str body, struct arena *a, struct err *e);
+int tokenize_parse(struct tokenize_request *out, struct str body, struct arena *a, struct err *e);
 
 /* {"tokens":[1,2]} if `bytes` is NULL, else {"tokens":[{"id":1,"piece":"a"}]}; a piece that is not
  * UTF-8 is an array of its bytes. */
-void tokenize_answer(struct buf *out, const int32_t *ids, size_t n,
+void tokenize_put_response(struct buf *out, const int32_t *ids, size_t n,
     struct str (*bytes)(const void *vocab, int32_t id), const void *vocab);
 
-struct detokenize_ask {
+struct detokenize_request {
     struct str model;
     int32_t *ids;
     size_t n;
 };
 
-int detokenize_parse(struct detokenize_ask *out, struct str body, struct arena *a, struct err *e);
-void detokenize_answer(struct buf *out, struct str text); /* {"content":"..."} */
+int detokenize_parse(
+    struct detokenize_request *out, struct str body, struct arena *a, struct err *e);
+void detokenize_put_response(struct buf *out, struct str text); /* {"content":"..."} */
 
-/* The body of /apply-template is a chat request, parsed by ask_parse with wire_apply_template. It
- * may contain a template with its tokens. This requires the admin scope, since a template is a
- * program. */
-struct own_template { /* .p NULL: use the model's */
+/* The body of /apply-template is a chat request, parsed by request_parse with
+ * dialect_apply_template. It may contain a template with its tokens. This requires the admin scope,
+ * since a template is a program. */
+struct request_template { /* .p NULL: use the model's */
     struct str source, bos_token, eos_token;
 };
 /* Reads the members of `body`. ERR_INVALID. */
-int own_template_read(struct own_template *out, const struct json *body, struct err *e);
-void apply_template_answer(struct buf *out, struct str prompt); /* {"prompt":"..."} */
+int request_template_read(struct request_template *out, const struct json *body, struct err *e);
+void apply_template_put_response(struct buf *out, struct str prompt); /* {"prompt":"..."} */

@@ -144,7 +144,7 @@ void keys_at(const struct keys *k, int i, struct caller *out)
     describe(&k->keys[i], out);
 }
 
-int keys_place(const struct keys *k, struct str id)
+int keys_index(const struct keys *k, struct str id)
 {
     struct caller c;
 
@@ -178,7 +178,7 @@ uint64_t caller_tenant(const struct caller *c)
     return *c->id ? hash_to_number(c->id) : 0;
 }
 
-uint64_t caller_circle(const struct caller *c)
+uint64_t caller_cache_group(const struct caller *c)
 {
     char name[KEY_GROUP_MAX + 8];
 

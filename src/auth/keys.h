@@ -36,7 +36,7 @@ uint64_t caller_tenant(const struct caller *c);
 
 /* Cache group number for sharing the prefix cache: derived from the group, else the tenant
  * number. */
-uint64_t caller_circle(const struct caller *c);
+uint64_t caller_cache_group(const struct caller *c);
 
 /* Returns the caller with this key; false if the key is unknown. */
 bool keys_find(const struct keys *k, struct str key, struct caller *out);
@@ -47,7 +47,7 @@ bool keys_find(const struct keys *k, struct str key, struct caller *out);
 /* Properties of key i < keys_count(), with its current weight. */
 void keys_at(const struct keys *k, int i, struct caller *out);
 /* Index of the key with this id; -1: none. */
-int keys_place(const struct keys *k, struct str id);
+int keys_index(const struct keys *k, struct str id);
 void keys_set_weight(struct keys *k, int i, float weight);
 
 /* The key of a request: `Authorization: Bearer KEY`, else `x-api-key: KEY`, else STR_NONE. */

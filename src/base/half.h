@@ -9,14 +9,14 @@
 
 #include "base/base.h"
 
-static inline float float_of_bits(uint32_t u)
+static inline float f32_from_bits(uint32_t u)
 {
     float f;
     memcpy(&f, &u, sizeof(f));
     return f;
 }
 
-static inline uint32_t bits_of_float(float f)
+static inline uint32_t f32_to_bits(float f)
 {
     uint32_t u;
     memcpy(&u, &f, sizeof(u));
@@ -31,27 +31,27 @@ static inline float f16_to_f32(uint16_t h)
 
     if (exponent == 0 || exponent == 31)
         return f16_to_f32_slow(h);
-    return float_of_bits(
+    return f32_from_bits(
         (uint32_t)(h & 0x8000) << 16 | ((uint32_t)(h & 0x7fff) + (112 << 10)) << 13);
 }
 
-uint16_t f16_of_f32(float f);
+uint16_t f32_to_f16(float f);
 
 /* Half of the scale 2^(e - 127) that an MXFP4 exponent byte encodes: 2^(e - 128). The results for e
  * = 0 and e = 1 are subnormal. */
 static inline float e8m0_half(uint8_t e)
 {
-    return float_of_bits(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
+    return f32_from_bits(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
 }
 
 static inline float bf16_to_f32(uint16_t h)
 {
-    return float_of_bits((uint32_t)h << 16);
+    return f32_from_bits((uint32_t)h << 16);
 }
 
-static inline uint16_t bf16_of_f32(float f)
+static inline uint16_t f32_to_bf16(float f)
 {
-    uint32_t u = bits_of_float(f);
+    uint32_t u = f32_to_bits(f);
 
     if ((u & 0x7fffffff) > 0x7f800000)
         return (uint16_t)(u >> 16 | 0x40);

@@ -18,7 +18,7 @@ struct histogram {                              /* zeroed = empty */
     _Atomic uint64_t sum;
 };
 
-int histogram_place(enum histogram_kind kind, uint64_t value);
+int histogram_bucket_index(enum histogram_kind kind, uint64_t value);
 /* Upper bound of bucket i < HISTOGRAM_BUCKETS - 1, in seconds or as a count. */
 double histogram_bound(enum histogram_kind kind, int i);
 void histogram_add(struct histogram *h, enum histogram_kind kind, uint64_t value);

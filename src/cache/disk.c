@@ -138,13 +138,13 @@ static void scan_segment(struct disk *d, struct disk_segment *s, uint8_t *front,
         size_t n_bytes;
         if (file_read(s->fd, front, RECORD_HEAD, at))
             break;
-        size_t n_front = record_front(front);
+        size_t n_front = record_meta_bytes(front);
         if (n_front == 0 || n_front > front_max || n_front > size - at ||
             file_read(s->fd, front, n_front, at) ||
             record_read_head(&r, &d->o.kind, front, size - at, &n_bytes, &e) ||
             n_bytes > UINT32_MAX)
             break;
-        d->o.found(d->o.arg, &r, (struct disk_at){ s->id, (uint32_t)n_bytes, at });
+        d->o.found(d->o.arg, &r, (struct disk_pos){ s->id, (uint32_t)n_bytes, at });
         at = MIN(at + record_align(n_bytes), size);
     }
     s->n_bytes = (uint64_t)st.st_size; /* the size counts in any case */
@@ -227,7 +227,7 @@ void disk_close(struct disk *d)
 
 /* ---- append and read */
 
-int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_at *at, struct err *e)
+int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_pos *at, struct err *e)
 {
     uint64_t n_more = record_align(n);
 
@@ -246,11 +246,11 @@ int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_at *at, st
         s = &d->segments[d->n_segments - 1];
     }
     struct aio_op op = { .fd = s->fd, .is_write = true, .p = bytes, .n = n, .offset = s->n_bytes };
-    aio_begin(d->o.aio, &op);
+    aio_submit(d->o.aio, &op);
     CHECK(aio_wait(d->o.aio) == &op);
     if (op.why) /* the next record overwrites the written part */
         return err_set(e, ERR_IO, "%s: %s", d->o.dir, strerror(op.why));
-    *at = (struct disk_at){ s->id, (uint32_t)n, s->n_bytes };
+    *at = (struct disk_pos){ s->id, (uint32_t)n, s->n_bytes };
     s->n_bytes += n_more;
     d->n_bytes += n_more;
     return 0;
@@ -259,7 +259,7 @@ int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_at *at, st
 /* True if the whole record is in the page cache. Without the system call cachestat (Linux before
  * 6.5): false. RWF_NOWAIT would also answer, but could start to read the record into the page
  * cache. */
-static bool is_in_page_cache(int fd, struct disk_at at)
+static bool is_in_page_cache(int fd, struct disk_pos at)
 {
     const long cachestat = 451; /* the same number on all architectures */
     uint64_t range[2] = { at.offset, at.n_bytes };
@@ -271,7 +271,7 @@ static bool is_in_page_cache(int fd, struct disk_at at)
     return !syscall(cachestat, fd, range, &found, 0) && found.n_there >= last - first + 1;
 }
 
-bool disk_read_begin(struct disk *d, struct disk_at at, struct disk_reading *r)
+bool disk_read_begin(struct disk *d, struct disk_pos at, struct disk_read *r)
 {
     const struct disk_segment *s = find_segment(d, at.segment);
     uint64_t from = at.offset / FILE_ALIGN * FILE_ALIGN;
@@ -280,8 +280,8 @@ bool disk_read_begin(struct disk *d, struct disk_at at, struct disk_reading *r)
         return false;
     r->bytes = r->space + (at.offset - from);
     r->op = (struct aio_op){ 0 };
-    r->is_there = is_in_page_cache(s->fd, at);
-    if (r->is_there) {
+    r->is_read = is_in_page_cache(s->fd, at);
+    if (r->is_read) {
         r->op.why = file_read(s->fd, r->bytes, at.n_bytes, at.offset) ? errno : 0;
         return true;
     }
@@ -295,12 +295,12 @@ bool disk_read_begin(struct disk *d, struct disk_at at, struct disk_reading *r)
             .least = least,
             .offset = from };
     }
-    aio_begin(d->o.aio, &r->op);
+    aio_submit(d->o.aio, &r->op);
     return true;
 }
 
 /* A file system with stricter O_DIRECT alignment (EINVAL) gets a buffered read. */
-int disk_read_end(struct disk *d, struct disk_at at, struct disk_reading *r)
+int disk_read_end(struct disk *d, struct disk_pos at, struct disk_read *r)
 {
     struct disk_segment *s = find_segment(d, at.segment);
 

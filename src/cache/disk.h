@@ -18,7 +18,7 @@
 #include "os/aio.h"
 #include "os/files.h"
 
-struct disk_at { /* position of a record */
+struct disk_pos { /* position of a record */
     uint32_t segment, n_bytes;
     uint64_t offset;
 };
@@ -30,7 +30,7 @@ struct disk_options {
     struct aio *aio; /* borrowed */
     int max_tokens;  /* longer records are skipped */
     /* Called for each record during disk_open. */
-    void (*found)(void *arg, const struct record *r, struct disk_at at);
+    void (*found)(void *arg, const struct record *r, struct disk_pos at);
     void *arg;
 };
 
@@ -41,26 +41,26 @@ int disk_open(struct disk **out, const struct disk_options *o, struct err *e) MU
 void disk_close(struct disk *d); /* NULL is fine */
 
 /* Appends a sealed record. ERR_IO: nothing is appended. */
-int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_at *at, struct err *e);
+int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_pos *at, struct err *e);
 /* Buffer size to read a record of n bytes, which then starts within it, aligned to RECORD_ALIGN. */
 static inline size_t disk_space(size_t n)
 {
     return (n + FILE_ALIGN - 1) / FILE_ALIGN * FILE_ALIGN + FILE_ALIGN;
 }
 
-struct disk_reading { /* a record being read */
+struct disk_read {    /* a record being read */
     uint8_t *space;   /* disk_space(n_bytes) bytes, aligned to FILE_ALIGN */
     uint8_t *bytes;   /* result: start of the record */
     struct aio_op op; /* op.why is its result */
-    bool is_there;
+    bool is_read;
 };
 
-/* Starts to read a record, unverified. A record in the page cache is read immediately (is_there),
+/* Starts to read a record, unverified. A record in the page cache is read immediately (is_read),
  * otherwise aio_wait reports its end. Returns false if the segment was deleted. No disk_append
  * until it has ended. */
-bool disk_read_begin(struct disk *d, struct disk_at at, struct disk_reading *r);
+bool disk_read_begin(struct disk *d, struct disk_pos at, struct disk_read *r);
 /* After the end of the read: 0, or its errno. */
-int disk_read_end(struct disk *d, struct disk_at at, struct disk_reading *r);
+int disk_read_end(struct disk *d, struct disk_pos at, struct disk_read *r);
 
 uint32_t disk_first_segment(const struct disk *d); /* all earlier segments are deleted */
 uint64_t disk_bytes(const struct disk *d);

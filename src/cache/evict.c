@@ -87,7 +87,7 @@ static uint32_t advance_hand(struct evict *ev)
 
     for (uint32_t k = 0; k < ev->n && least > 0; k++) {
         i = ev->hand;
-        int64_t left = (int64_t)(ev->entry[i].stays - n_passed(ev, i));
+        int64_t left = (int64_t)(ev->entry[i].survives_until - n_passed(ev, i));
         if (ev->entry[i].heap_at != EVICT_NONE && left < least) {
             least = left;
             best = i;
@@ -104,7 +104,7 @@ static uint32_t clock_take(struct evict *ev)
 
     ev->next = EVICT_NONE;
     if (i != EVICT_NONE && ev->entry[i].heap_at != EVICT_NONE &&
-        ev->entry[i].stays <= n_passed(ev, i))
+        ev->entry[i].survives_until <= n_passed(ev, i))
         return i;
     return advance_hand(ev);
 }
@@ -118,7 +118,7 @@ void evict_touch(struct evict *ev, uint32_t i, uint32_t weight)
     CHECK(i < ev->n && t->heap_at == EVICT_NONE);
     t->value = ev->floor + weight;
     t->tick = ++ev->tick;
-    t->stays = n_passed(ev, i) + MIN(weight / EVICT_WEIGHT, (uint32_t)EVICT_ROUNDS);
+    t->survives_until = n_passed(ev, i) + MIN(weight / EVICT_WEIGHT, (uint32_t)EVICT_ROUNDS);
 }
 
 bool evict_has(const struct evict *ev, uint32_t i)

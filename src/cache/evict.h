@@ -22,9 +22,9 @@ enum { EVICT_WEIGHT = 256, EVICT_ROUNDS = 3 }; /* EVICT_ROUNDS: most passes that
 #define EVICT_NONE UINT32_MAX
 
 struct evict_entry {
-    uint64_t value, tick; /* LRU */
-    uint64_t stays;       /* CLOCK: number of passes until which the entry survives */
-    uint32_t heap_at;     /* LRU: index in the heap; CLOCK: 0; EVICT_NONE: not a candidate */
+    uint64_t value, tick;    /* LRU */
+    uint64_t survives_until; /* CLOCK: number of passes until which the entry survives */
+    uint32_t heap_at;        /* LRU: index in the heap; CLOCK: 0; EVICT_NONE: not a candidate */
 };
 
 struct evict {

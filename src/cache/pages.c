@@ -119,7 +119,7 @@ uint32_t page_n_total(const struct page_pool *p)
     return p->n_total;
 }
 
-void page_keep(struct page_pool *p, page_id id)
+void page_set_cached(struct page_pool *p, page_id id)
 {
     CHECK(id.i < p->n_total);
     CHECK(p->refs[id.i] > 0 && !p->is_cached[id.i]);
@@ -128,7 +128,7 @@ void page_keep(struct page_pool *p, page_id id)
         set_idle(p, id, true);
 }
 
-void page_unkeep(struct page_pool *p, page_id id)
+void page_unset_cached(struct page_pool *p, page_id id)
 {
     CHECK(id.i < p->n_total);
     CHECK(p->refs[id.i] > 0 && p->is_cached[id.i]);
@@ -137,7 +137,7 @@ void page_unkeep(struct page_pool *p, page_id id)
         set_idle(p, id, false);
 }
 
-bool page_is_kept(const struct page_pool *p, page_id id)
+bool page_is_cached(const struct page_pool *p, page_id id)
 {
     CHECK(id.i < p->n_total);
     return p->is_cached[id.i];

@@ -32,9 +32,10 @@ uint32_t page_n_total(const struct page_pool *p);
 
 /* For the prefix cache (cache/tree.h), which holds a reference to each cached page. `watch` is
  * called when a cached page becomes idle or stops being idle; it must not call back. */
-void page_keep(struct page_pool *p, page_id id);   /* marks a private or shared page as cached */
-void page_unkeep(struct page_pool *p, page_id id); /* the reference of the cache remains */
-bool page_is_kept(const struct page_pool *p, page_id id);
+void page_set_cached(
+    struct page_pool *p, page_id id); /* marks a private or shared page as cached */
+void page_unset_cached(struct page_pool *p, page_id id); /* the reference of the cache remains */
+bool page_is_cached(const struct page_pool *p, page_id id);
 uint32_t page_n_idle(const struct page_pool *p);
 void page_pool_watch(
     struct page_pool *p, void (*watch)(void *arg, page_id id, bool is_idle), void *arg);

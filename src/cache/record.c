@@ -120,7 +120,7 @@ static int check_kind(const struct record_header *h, const struct record_kind *k
     return 0;
 }
 
-size_t record_front(const uint8_t *record_header)
+size_t record_meta_bytes(const uint8_t *record_header)
 {
     struct record_header h;
 

@@ -42,7 +42,7 @@ void record_seal(uint8_t *bytes);
 int record_read(struct record *out, const struct record_kind *k, uint8_t *bytes, size_t n,
     struct err *e) MUST_CHECK;
 /* Bytes before the pages, from the first RECORD_HEAD bytes; 0 = not a record. */
-size_t record_front(const uint8_t *head);
+size_t record_meta_bytes(const uint8_t *head);
 /* First part of record_read: verifies everything except the page checksums. *n_bytes is the size of
  * the record, which is within n. */
 int record_read_head(struct record *out, const struct record_kind *k, uint8_t *bytes, size_t n,

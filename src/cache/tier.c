@@ -15,8 +15,8 @@ enum {
 }; /* JOB_: messages to the tier thread */
 
 struct index_entry {
-    uint64_t name; /* 0 = empty */
-    struct disk_at at;
+    uint64_t hash; /* 0 = empty */
+    struct disk_pos at;
 };
 
 struct tier {
@@ -36,7 +36,7 @@ struct tier {
     struct index_entry *index; /* [n_sets][WAYS] */
     size_t n_sets;             /* a power of two */
     struct tier_write writes[TIER_WRITES], *free_writes;
-    struct tier_fetch fetches[TIER_FETCHES], *free_fetches;
+    struct tier_read fetches[TIER_READS], *free_fetches;
     struct msg *outgoing, **outgoing_end;
     double page_ns;
     struct tier_stats stats;
@@ -44,58 +44,58 @@ struct tier {
 
 /* ---- index: set-associative; a full set replaces the entry of the oldest segment */
 
-static struct index_entry *index_set(const struct tier *t, uint64_t name)
+static struct index_entry *index_set(const struct tier *t, uint64_t hash)
 {
-    return &t->index[(name ^ name >> 32) % t->n_sets * WAYS];
+    return &t->index[(hash ^ hash >> 32) % t->n_sets * WAYS];
 }
 
-static const struct index_entry *index_find(const struct tier *t, uint64_t name)
+static const struct index_entry *index_find(const struct tier *t, uint64_t hash)
 {
-    const struct index_entry *set = index_set(t, name);
+    const struct index_entry *set = index_set(t, hash);
 
     for (int i = 0; i < WAYS; i++)
-        if (set[i].name == name && set[i].at.segment >= t->first_segment)
+        if (set[i].hash == hash && set[i].at.segment >= t->first_segment)
             return &set[i];
     return NULL;
 }
 
-static void index_put(struct tier *t, uint64_t name, struct disk_at at)
+static void index_put(struct tier *t, uint64_t hash, struct disk_pos at)
 {
-    struct index_entry *set = index_set(t, name), *to = &set[0];
+    struct index_entry *set = index_set(t, hash), *to = &set[0];
 
     for (int i = 0; i < WAYS; i++) {
-        if (set[i].name == name) {
+        if (set[i].hash == hash) {
             to = &set[i];
             break;
         }
-        if (set[i].name == 0 || set[i].at.segment < to->at.segment)
+        if (set[i].hash == 0 || set[i].at.segment < to->at.segment)
             to = &set[i];
     }
-    *to = (struct index_entry){ name, at };
+    *to = (struct index_entry){ hash, at };
 }
 
-bool tier_has(const struct tier *t, uint64_t name)
+bool tier_has(const struct tier *t, uint64_t hash)
 {
-    return index_find(t, name) != NULL;
+    return index_find(t, hash) != NULL;
 }
 
-void tier_forget(struct tier *t, uint64_t name)
+void tier_remove(struct tier *t, uint64_t hash)
 {
-    struct index_entry *set = index_set(t, name);
+    struct index_entry *set = index_set(t, hash);
 
     for (int i = 0; i < WAYS; i++)
-        if (set[i].name == name)
+        if (set[i].hash == hash)
             set[i] = (struct index_entry){ 0 };
 }
 
 int tier_chain(
-    const struct tier *t, uint64_t name, const int32_t *tokens, int n_pages, struct disk_at *at)
+    const struct tier *t, uint64_t hash, const int32_t *tokens, int n_pages, struct disk_pos *at)
 {
     int n = 0;
 
     for (; n < n_pages; n++) {
-        name = tree_name_after(name, tokens + n * PAGE_TOKENS, PAGE_TOKENS);
-        const struct index_entry *index_record = index_find(t, name);
+        hash = tree_extend_hash(hash, tokens + n * PAGE_TOKENS, PAGE_TOKENS);
+        const struct index_entry *index_record = index_find(t, hash);
         if (!index_record)
             break;
         at[n] = index_record->at;
@@ -129,14 +129,13 @@ static void run_write(struct tier *t, struct tier_write *w)
     w->took_ns = clock_ns() - began;
 }
 
-static bool start_page_read(
-    struct tier *t, const struct tier_fetch *f, int i, struct disk_reading *r)
+static bool start_page_read(struct tier *t, const struct tier_read *f, int i, struct disk_read *r)
 {
     r->space = t->records[i % TIER_AHEAD];
     return f->at[i].n_bytes <= t->record_bytes && disk_read_begin(t->disk, f->at[i], r);
 }
 
-static bool matches_request(const struct tier_fetch *f, int i, const struct record *r)
+static bool matches_request(const struct tier_read *f, int i, const struct record *r)
 {
     int page = f->first_page + i, n_tokens = (page + 1) * PAGE_TOKENS;
 
@@ -146,8 +145,7 @@ static bool matches_request(const struct tier_fetch *f, int i, const struct reco
 }
 
 /* Verifies page i of the job and copies it to its KV page; false if it is not the requested one. */
-static bool finish_page_read(
-    struct tier *t, const struct tier_fetch *f, int i, struct disk_reading *in)
+static bool finish_page_read(struct tier *t, const struct tier_read *f, int i, struct disk_read *in)
 {
     int why = disk_read_end(t->disk, f->at[i], in);
     struct record r;
@@ -168,9 +166,9 @@ static bool finish_page_read(
     return true;
 }
 
-static void run_read(struct tier *t, struct tier_fetch *f)
+static void run_read(struct tier *t, struct tier_read *f)
 {
-    struct disk_reading in[TIER_AHEAD];
+    struct disk_read in[TIER_AHEAD];
     uint64_t began = clock_ns();
     int n_begun = 0, n_end = f->n_pages;
 
@@ -183,9 +181,9 @@ static void run_read(struct tier *t, struct tier_fetch *f)
                 n_end = n_begun;
         if (f->n_ok == n_end)
             break;
-        struct disk_reading *next = &in[f->n_ok % TIER_AHEAD];
-        while (!next->is_there)
-            container_of(aio_wait(t->aio), struct disk_reading, op)->is_there = true;
+        struct disk_read *next = &in[f->n_ok % TIER_AHEAD];
+        while (!next->is_read)
+            container_of(aio_wait(t->aio), struct disk_read, op)->is_read = true;
         if (!finish_page_read(t, f, f->n_ok, next))
             break;
         f->n_ok++;
@@ -207,9 +205,9 @@ static bool run_jobs(struct tier *t)
         if (m->kind == JOB_WRITE)
             run_write(t, container_of(m, struct tier_write, msg));
         else
-            run_read(t, container_of(m, struct tier_fetch, msg));
-        m->kind = m->kind == JOB_WRITE ? t->o.written_kind : t->o.fetched_kind;
-        mailbox_post(t->o.home, m);
+            run_read(t, container_of(m, struct tier_read, msg));
+        m->kind = m->kind == JOB_WRITE ? t->o.written_kind : t->o.read_kind;
+        mailbox_post(t->o.reply, m);
     }
     return true;
 }
@@ -230,15 +228,15 @@ void tier_work(struct tier *t)
 
 /* ---- open and close */
 
-static void index_record(void *arg, const struct record *r, struct disk_at at)
+static void index_record(void *arg, const struct record *r, struct disk_pos at)
 {
     struct tier *t = arg;
 
     if (r->n_pages == 1 && r->n_tokens % PAGE_TOKENS == 0) {
-        uint64_t name = tree_scope_name(&r->scope);
+        uint64_t hash = tree_scope_hash(&r->scope);
         for (int i = 0; i < r->n_tokens; i += PAGE_TOKENS)
-            name = tree_name_after(name, r->tokens + i, PAGE_TOKENS);
-        index_put(t, name, at);
+            hash = tree_extend_hash(hash, r->tokens + i, PAGE_TOKENS);
+        index_put(t, hash, at);
     }
 }
 
@@ -276,8 +274,8 @@ static int alloc_buffers(struct tier *t, struct err *e)
         w->next_free = t->free_writes;
         t->free_writes = w;
     }
-    for (int i = 0; i < TIER_FETCHES; i++) {
-        struct tier_fetch *f = &t->fetches[i];
+    for (int i = 0; i < TIER_READS; i++) {
+        struct tier_read *f = &t->fetches[i];
         f->tokens = try_calloc(n_tokens, sizeof(*f->tokens));
         f->pages = try_calloc(n_pages, sizeof(*f->pages));
         f->held = try_calloc(n_pages, sizeof(*f->held));
@@ -353,7 +351,7 @@ void tier_close(struct tier *t)
     mem_free(t->reading);
     for (int i = 0; i < TIER_WRITES; i++)
         mem_free(t->writes[i].bytes);
-    for (int i = 0; i < TIER_FETCHES; i++) {
+    for (int i = 0; i < TIER_READS; i++) {
         mem_free(t->fetches[i].tokens);
         mem_free(t->fetches[i].pages);
         mem_free(t->fetches[i].held);
@@ -376,9 +374,9 @@ struct tier_write *tier_write_begin(struct tier *t)
     return w;
 }
 
-struct tier_fetch *tier_fetch_begin(struct tier *t)
+struct tier_read *tier_read_begin(struct tier *t)
 {
-    struct tier_fetch *f = t->free_fetches;
+    struct tier_read *f = t->free_fetches;
 
     if (f)
         t->free_fetches = f->next_free;
@@ -400,10 +398,10 @@ void tier_put_write(struct tier *t, struct tier_write *w)
         return;
     }
     run_write(t, w);
-    tier_written(t, &w->msg);
+    tier_write_end(t, &w->msg);
 }
 
-void tier_put_fetch(struct tier *t, struct tier_fetch *f)
+void tier_put_read(struct tier *t, struct tier_read *f)
 {
     CHECK(!t->is_stopped);
     enqueue(t, &f->msg, JOB_READ);
@@ -421,18 +419,18 @@ void tier_send(struct tier *t)
     t->outgoing_end = &t->outgoing;
 }
 
-void tier_written(struct tier *t, struct msg *m)
+void tier_write_end(struct tier *t, struct msg *m)
 {
     struct tier_write *w = container_of(m, struct tier_write, msg);
 
     if (w->is_done)
-        index_put(t, w->name, w->at);
+        index_put(t, w->hash, w->at);
     *(w->is_done ? &t->stats.n_written : &t->stats.n_lost) += 1;
     w->next_free = t->free_writes;
     t->free_writes = w;
 }
 
-void tier_fetch_end(struct tier *t, struct tier_fetch *f)
+void tier_read_end(struct tier *t, struct tier_read *f)
 {
     const double weight = 0.2; /* weight of the newest measurement */
 
@@ -440,13 +438,13 @@ void tier_fetch_end(struct tier *t, struct tier_fetch *f)
         double ns = (double)f->took_ns / f->n_ok;
         t->page_ns = t->page_ns > 0 ? t->page_ns + weight * (ns - t->page_ns) : ns;
     }
-    t->stats.n_fetched += (uint64_t)f->n_ok;
+    t->stats.n_read += (uint64_t)f->n_ok;
     t->stats.n_failed += (uint64_t)(f->n_pages - f->n_ok);
     f->next_free = t->free_fetches;
     t->free_fetches = f;
 }
 
-void tier_doubt(struct tier *t)
+void tier_lower_estimate(struct tier *t)
 {
     t->page_ns *= 0.98;
 }
@@ -461,7 +459,7 @@ const char *tier_aio(const struct tier *t)
     return aio_name(t->aio);
 }
 
-const struct tier_stats *tier_numbers(struct tier *t)
+const struct tier_stats *tier_stats_get(struct tier *t)
 {
     t->stats.n_bytes = t->n_bytes;
     return &t->stats;

@@ -21,16 +21,16 @@
 #include "os/mailbox.h"
 
 /* TIER_AHEAD: pages of a read job in progress. */
-enum { TIER_WRITES = 8, TIER_FETCHES = 4, TIER_AHEAD = 8 };
+enum { TIER_WRITES = 8, TIER_READS = 4, TIER_AHEAD = 8 };
 
 struct tier_options {
     const char *dir;
     uint64_t max_bytes;
     struct record_kind kind;
-    int max_tokens;       /* maximum tokens of a sequence */
-    struct lm *lm;        /* reads and writes pages; must outlive the tier */
-    struct mailbox *home; /* receives completed jobs, as messages of the following kinds */
-    int written_kind, fetched_kind;
+    int max_tokens;        /* maximum tokens of a sequence */
+    struct lm *lm;         /* reads and writes pages; must outlive the tier */
+    struct mailbox *reply; /* receives completed jobs, as messages of the following kinds */
+    int written_kind, read_kind;
     enum aio_kind aio;
     bool is_manual; /* no thread: tests call tier_work */
 };
@@ -40,28 +40,28 @@ struct tier_write { /* a page to be written */
     struct tier_write *next_free;
     uint8_t *bytes; /* the record without checksums */
     size_t n_bytes;
-    uint64_t name;
+    uint64_t hash;
     uint64_t took_ns;
-    struct disk_at at;
+    struct disk_pos at;
     bool is_done;
 };
 
-struct tier_fetch { /* pages to be read */
+struct tier_read { /* pages to be read */
     struct msg msg;
-    struct tier_fetch *next_free;
+    struct tier_read *next_free;
     struct cache_scope scope;
     int32_t *tokens; /* [max_tokens] the whole prefix, for the comparison */
     int first_page, n_pages, n_ok;
-    page_id *pages;     /* [n_pages] pages to be filled, from tree_take_page */
-    struct disk_at *at; /* [n_pages] */
+    page_id *pages;      /* [n_pages] pages to be filled, from tree_take_page */
+    struct disk_pos *at; /* [n_pages] */
     uint64_t took_ns;
     void *user, *choice; /* the waiting request or choice; used by the engine */
     page_id *held;       /* [first_page] pages of the prefix that the engine holds */
 };
 
 struct tier_stats {
-    uint64_t n_written, n_lost, n_fetched, n_failed; /* pages; n_lost: not written */
-    uint64_t n_bytes;                                /* on disk */
+    uint64_t n_written, n_lost, n_read, n_failed; /* pages; n_lost: not written */
+    uint64_t n_bytes;                             /* on disk */
 };
 
 struct tier;
@@ -74,27 +74,27 @@ void tier_close(struct tier *t); /* accepts NULL */
  * caller. */
 void tier_stop(struct tier *t);
 
-bool tier_has(const struct tier *t, uint64_t name);
-void tier_forget(struct tier *t, uint64_t name); /* until the process ends */
+bool tier_has(const struct tier *t, uint64_t hash);
+void tier_remove(struct tier *t, uint64_t hash); /* until the process ends */
 /* Number of consecutive pages on disk: of the tokens after a prefix with this hash. Sets their
  * positions. */
 int tier_chain(
-    const struct tier *t, uint64_t name, const int32_t *tokens, int n_pages, struct disk_at *at);
+    const struct tier *t, uint64_t hash, const int32_t *tokens, int n_pages, struct disk_pos *at);
 
 struct tier_write *tier_write_begin(struct tier *t);       /* NULL = all in use */
-struct tier_fetch *tier_fetch_begin(struct tier *t);       /* NULL = all in use */
+struct tier_read *tier_read_begin(struct tier *t);         /* NULL = all in use */
 void tier_put_write(struct tier *t, struct tier_write *w); /* collected until tier_send */
-void tier_put_fetch(struct tier *t, struct tier_fetch *f);
+void tier_put_read(struct tier *t, struct tier_read *f);
 /* Posts the collected jobs; may write an eventfd, so not within a step. */
 void tier_send(struct tier *t);
-void tier_work(struct tier *t);                   /* is_manual: executes the posted jobs */
-void tier_written(struct tier *t, struct msg *m); /* handles a completed write */
-void tier_fetch_end(struct tier *t, struct tier_fetch *f);
+void tier_work(struct tier *t);                     /* is_manual: executes the posted jobs */
+void tier_write_end(struct tier *t, struct msg *m); /* handles a completed write */
+void tier_read_end(struct tier *t, struct tier_read *f);
 
 /* Lowers the estimated read time a little, since reading was rejected as too slow: after many calls
  * it is tried again. */
-void tier_doubt(struct tier *t);
+void tier_lower_estimate(struct tier *t);
 /* Moving average of the read time per page; 0 = unknown. */
 double tier_page_ns(const struct tier *t);
-const struct tier_stats *tier_numbers(struct tier *t);
+const struct tier_stats *tier_stats_get(struct tier *t);
 const char *tier_aio(const struct tier *t); /* name of the asynchronous I/O method, for the log */

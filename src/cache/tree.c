@@ -16,7 +16,7 @@ struct node {
     uint32_t n_pins;
     uint32_t next_idle, prev_idle; /* list of idle leaves of the tenant, while evict_has() */
     int n_tokens;                  /* 0 = not in the tree */
-    uint64_t name;                 /* hash of the prefix up to the end of the page */
+    uint64_t hash;                 /* hash of the prefix up to the end of the page */
     uint64_t born_ns, used_ns;     /* time of insertion; end of the last use */
 };
 
@@ -331,7 +331,7 @@ tree_node tree_enter(struct tree *t, const struct cache_scope *scope)
             .next = NONE,
             .prev = NONE,
             .root = r,
-            .name = tree_scope_name(scope) };
+            .hash = tree_scope_hash(scope) };
     }
     t->roots[r].n_users++;
     return (tree_node){ t->n_pages + r };
@@ -473,7 +473,7 @@ static void link_node(struct tree *t, uint32_t at, const int32_t *tokens, int n,
         .root = parent->root,
         .depth = is_page(t, at) ? parent->depth + 1 : 0,
         .n_tokens = n,
-        .name = tree_name_after(parent->name, tokens, n),
+        .hash = tree_extend_hash(parent->hash, tokens, n),
         .born_ns = t->now,
         .used_ns = t->now };
     if (parent->child != NONE)
@@ -488,11 +488,11 @@ static void link_node(struct tree *t, uint32_t at, const int32_t *tokens, int n,
         *bucket = i;
     }
     t->n_cached++;
-    t->stats.n_kept++;
+    t->stats.n_inserted++;
     t->roots[parent->root].n_pages++;
     tenant_count(t, t->roots[parent->root].tenant, 1);
     page_ref(t->pool, page);
-    page_keep(t->pool, page);
+    page_set_cached(t->pool, page);
 }
 
 /* A page that lost its last child becomes a candidate if it is idle. It is the next one to evict,
@@ -509,7 +509,7 @@ static void remove_node(struct tree *t, uint32_t i)
     uint32_t parent = n->parent, r = n->root;
 
     CHECK(n->n_tokens > 0 && n->child == NONE && n->n_pins == 0);
-    page_unkeep(t->pool, (page_id){ i }); /* it is no candidate from here on */
+    page_unset_cached(t->pool, (page_id){ i }); /* it is no candidate from here on */
     *(n->prev == NONE ? &t->nodes[parent].child : &t->nodes[n->prev].next) = n->next;
     if (n->next != NONE)
         t->nodes[n->next].prev = n->prev;
@@ -528,7 +528,7 @@ static void remove_node(struct tree *t, uint32_t i)
     root_free_unused(t, r);
 }
 
-tree_node tree_add(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id *page)
+tree_node tree_insert(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id *page)
 {
     bool is_full = n == PAGE_TOKENS;
     int n_same;
@@ -546,7 +546,7 @@ tree_node tree_add(struct tree *t, tree_node at, const int32_t *tokens, int n, p
             i = NONE;
         }
     }
-    if (i == NONE && !page_is_kept(t->pool, *page)) {
+    if (i == NONE && !page_is_cached(t->pool, *page)) {
         link_node(t, at.i, tokens, n, *page);
         i = page->i;
     }
@@ -571,9 +571,9 @@ page_id tree_page(tree_node at)
     return (page_id){ at.i };
 }
 
-bool tree_forget(struct tree *t, page_id page)
+bool tree_remove_page(struct tree *t, page_id page)
 {
-    if (!page_is_kept(t->pool, page) || t->nodes[page.i].child != NONE ||
+    if (!page_is_cached(t->pool, page) || t->nodes[page.i].child != NONE ||
         t->nodes[page.i].n_pins > 0 || page_refs(t->pool, page) > 2)
         return false;
     remove_node(t, page.i);
@@ -629,7 +629,7 @@ void tree_flush(struct tree *t)
         continue;
 }
 
-int tree_drop(struct tree *t, tree_node root, const int32_t *tokens, int n, int *n_dropped)
+int tree_erase(struct tree *t, tree_node root, const int32_t *tokens, int n, int *n_dropped)
 {
     tree_node at = root;
     int n_there = tree_peek(t, &at, tokens, n), n_more;
@@ -704,7 +704,7 @@ int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n)
 
 /* ---- pages that other threads read or fill */
 
-int tree_hold(struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages)
+int tree_acquire(struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages)
 {
     int found = tree_match(t, &root, tokens, n, pages);
 
@@ -713,7 +713,7 @@ int tree_hold(struct tree *t, tree_node root, const int32_t *tokens, int n, page
     return found;
 }
 
-void tree_let_go(struct tree *t, const page_id *pages, int n)
+void tree_release(struct tree *t, const page_id *pages, int n)
 {
     for (int i = 0; i < n; i++) {
         unpin_node(t, pages[i].i);
@@ -721,7 +721,7 @@ void tree_let_go(struct tree *t, const page_id *pages, int n)
     }
 }
 
-page_id tree_take_blank(struct tree *t)
+page_id tree_take_page(struct tree *t)
 {
     page_id page = page_take(t->pool);
 
@@ -732,41 +732,41 @@ page_id tree_take_blank(struct tree *t)
     return page;
 }
 
-tree_node tree_put_blank(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id page)
+tree_node tree_insert_page(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id page)
 {
     tree_node node = TREE_NONE;
 
     CHECK(t->nodes[page.i].n_tokens == 0);
     unpin_node(t, page.i);
     if (at.i != TREE_NONE.i)
-        node = tree_add(t, at, tokens, n, &page);
+        node = tree_insert(t, at, tokens, n, &page);
     page_unref(t->pool, page);
     return node;
 }
 
 /* ---- prefix hashes */
 
-uint64_t tree_scope_name(const struct cache_scope *scope)
+uint64_t tree_scope_hash(const struct cache_scope *scope)
 {
-    uint64_t w[4], name = hash_mix(1, scope->tenant);
+    uint64_t w[4], hash = hash_mix(1, scope->tenant);
 
     memcpy(w, scope->salt, sizeof(w));
     for (size_t i = 0; i < ARRAY_LEN(w); i++)
-        name = hash_mix(name, w[i]);
-    return name | 1; /* never 0 */
+        hash = hash_mix(hash, w[i]);
+    return hash | 1; /* never 0 */
 }
 
-uint64_t tree_name_after(uint64_t name, const int32_t *tokens, int n)
+uint64_t tree_extend_hash(uint64_t hash, const int32_t *tokens, int n)
 {
     for (int i = 0; i < n; i++)
-        name = hash_mix(name + (uint64_t)i, (uint32_t)tokens[i]);
-    return name | 1;
+        hash = hash_mix(hash + (uint64_t)i, (uint32_t)tokens[i]);
+    return hash | 1;
 }
 
-uint64_t tree_name(const struct tree *t, tree_node at)
+uint64_t tree_prefix_hash(const struct tree *t, tree_node at)
 {
     CHECK(at.i < t->n_pages + t->n_roots);
-    return t->nodes[at.i].name;
+    return t->nodes[at.i].hash;
 }
 
 int tree_depth(const struct tree *t, page_id page)
@@ -900,7 +900,7 @@ const char *tree_check(const struct tree *t)
 
     for (uint32_t i = 0; i < t->n_pages && !wrong; i++) {
         bool is_in = t->nodes[i].n_tokens > 0;
-        if (is_in != page_is_kept(t->pool, (page_id){ i }))
+        if (is_in != page_is_cached(t->pool, (page_id){ i }))
             return "the pool and the tree disagree about a page";
         n_cached += is_in;
         n_full += t->nodes[i].n_tokens == PAGE_TOKENS;

@@ -47,7 +47,7 @@ struct tree_ages {           /* ages of pages in seconds; any thread may read th
 struct tree_stats {
     uint64_t n_matches, n_hits, n_partial; /* n_partial: matches of a part of the possible tokens */
     uint64_t n_matched_tokens, n_asked_tokens;
-    uint64_t n_kept, n_evicted, n_evicted_for_quota; /* pages */
+    uint64_t n_inserted, n_evicted, n_evicted_for_quota; /* pages */
 };
 
 struct tree;
@@ -79,36 +79,37 @@ void tree_count_more(struct tree *t, int n_found);
 /* Inserts a page with n tokens (1 .. PAGE_TOKENS) after `at`, a root or a full page; the caller
  * holds both. If the tree has these tokens already, *page and the reference of the caller are
  * replaced by that page. Returns the node of a full page, TREE_NONE otherwise. */
-tree_node tree_add(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id *page);
+tree_node tree_insert(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id *page);
 tree_node tree_parent(const struct tree *t, tree_node at);
 page_id tree_page(tree_node at); /* for a node that is not a root */
 
 bool tree_evict(struct tree *t); /* frees one idle page; false = there is none */
 /* Removes a page whose only other holder will write to it. Returns false if the page has children,
  * pins or more holders, which may continue from it, or is not in the tree. */
-bool tree_forget(struct tree *t, page_id page);
+bool tree_remove_page(struct tree *t, page_id page);
 /* Pins the full pages of a prefix until tree_unpin with the same tokens. Returns the pinned tokens:
  * 0 if none are cached or the limit is reached. */
 int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n);
 int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n);
 /* Like tree_match from a root; the pages can neither be evicted nor replaced until tree_release. */
-int tree_hold(struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages);
-void tree_let_go(struct tree *t, const page_id *pages, int n);
+int tree_acquire(struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages);
+void tree_release(struct tree *t, const page_id *pages, int n);
 /* Takes a page to be filled by the caller, by eviction if necessary; PAGE_NONE = none.
  * tree_insert_page inserts it like tree_insert or, with TREE_NONE, returns it to the pool. */
-page_id tree_take_blank(struct tree *t) MUST_CHECK;
-tree_node tree_put_blank(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id page);
+page_id tree_take_page(struct tree *t) MUST_CHECK;
+tree_node tree_insert_page(
+    struct tree *t, tree_node at, const int32_t *tokens, int n, page_id page);
 void tree_flush(struct tree *t); /* evicts all idle pages */
 /* Removes pages of this prefix from its end backwards while they are unused and have no successors,
  * without calling the eviction callback. Sets *n_dropped in tokens; returns the tokens that remain
  * cached. */
-int tree_drop(struct tree *t, tree_node root, const int32_t *tokens, int n, int *n_dropped);
+int tree_erase(struct tree *t, tree_node root, const int32_t *tokens, int n, int *n_dropped);
 
 /* Hash of a prefix, equal in every process: of a scope, of a hash extended by tokens, and of a
  * node. */
-uint64_t tree_scope_name(const struct cache_scope *scope);
-uint64_t tree_name_after(uint64_t name, const int32_t *tokens, int n);
-uint64_t tree_name(const struct tree *t, tree_node at);
+uint64_t tree_scope_hash(const struct cache_scope *scope);
+uint64_t tree_extend_hash(uint64_t hash, const int32_t *tokens, int n);
+uint64_t tree_prefix_hash(const struct tree *t, tree_node at);
 int tree_depth(const struct tree *t, page_id page); /* tokens before a page in the tree */
 /* Copies all tokens up to the end of a page in the tree; returns their number. */
 int tree_path(const struct tree *t, page_id page, int32_t *tokens);

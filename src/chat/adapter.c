@@ -1,9 +1,9 @@
 #include "chat/adapter.h"
 #include "base/mem.h"
 #include "chat/call_ids.h"
-#include "chat/convert.h"
+#include "chat/convo_convert.h"
 #include "jinja/text.h"
-#include "chat/thinking.h"
+#include "chat/reasoning_markers.h"
 
 enum { END_TOKENS_MAX = 4 };
 
@@ -12,12 +12,12 @@ struct adapter {
     const struct vocab *vocab;
     struct template_env env;
     const struct chat_family *family;
-    const struct thinking_row *thinking;
-    struct learned learned;
-    const struct writing *writing; /* for tool calls which the template does not render */
-    bool injects;                  /* tools are listed in the system message */
+    const struct reasoning_format *reasoning;
+    struct template_features template_features;
+    const struct call_syntax *call_syntax; /* for tool calls which the template does not render */
+    bool injects;                          /* tools are listed in the system message */
     struct parser_format *format;
-    int32_t ends[END_TOKENS_MAX];
+    int32_t end_tokens[END_TOKENS_MAX];
     int n_end_tokens;
     struct adapter_info info;
 };
@@ -42,71 +42,72 @@ static int find_family(struct adapter *a, const struct adapter_options *o, struc
  * cannot be written here, it is hermes_json, which most models were trained on. */
 static const char *choose_tool(struct adapter *a, const struct adapter_options *o)
 {
-    const struct learned *l = &a->learned;
+    const struct template_features *l = &a->template_features;
     const char *usual = o->known ? o->known->tool_parser_id : l->tool ? l->tool : a->family->tool;
     const char *id = is_set(o->tool) ? o->tool : usual;
 
-    a->writing = writing_find(id);
-    if (a->injects && !a->writing && !is_set(o->tool) && !o->known)
+    a->call_syntax = call_syntax_find(id);
+    if (a->injects && !a->call_syntax && !is_set(o->tool) && !o->known)
         id = "hermes_json";
-    a->writing = a->writing ? a->writing : writing_find("hermes_json");
+    a->call_syntax = a->call_syntax ? a->call_syntax : call_syntax_find("hermes_json");
     return id;
 }
 
 static int choose_parsers(struct adapter *a, const struct adapter_options *o, struct err *e)
 {
-    const struct learned *l = &a->learned;
-    const char *thinking = is_set(o->thinking) ? o->thinking
-                           : o->known          ? o->known->thinking_parser_id
-                           : l->thinking       ? l->thinking
-                                               : a->family->thinking;
+    const struct template_features *l = &a->template_features;
+    const char *reasoning = is_set(o->reasoning) ? o->reasoning
+                            : o->known           ? o->known->thinking_parser_id
+                            : l->reasoning       ? l->reasoning
+                                                 : a->family->reasoning;
     bool wants_injection = o->known && !is_set(o->tool)
                                ? !strcmp(o->known->tool_format, "injection")
-                               : !l->takes_tools;
+                               : !l->supports_tools;
 
     a->injects = o->template && wants_injection && !o->no_injection;
-    if (parser_format_new(&a->format, str_of(choose_tool(a, o)), str_of(thinking), e))
+    if (parser_format_new(&a->format, str_of(choose_tool(a, o)), str_of(reasoning), e))
         return -1;
     a->info.tool_parser = parser_format_tool(a->format);
-    a->info.thinking_parser = parser_format_thinking(a->format);
-    a->thinking = thinking_find(a->info.thinking_parser);
+    a->info.thinking_parser = parser_format_reasoning(a->format);
+    a->reasoning = reasoning_format_find(a->info.thinking_parser);
     return 0;
 }
 
 static void add_end_token(struct adapter *a, const struct vocab *v, struct str name)
 {
     int32_t id = v && name.n ? vocab_find(v, name) : TOKEN_NONE;
-    bool is_marker =
-        id != TOKEN_NONE && (vocab_attr(v, id) == TOKEN_CONTROL || vocab_attr(v, id) == TOKEN_USER);
+    bool is_marker = id != TOKEN_NONE && (vocab_attr(v, id) == TOKEN_CONTROL ||
+                                             vocab_attr(v, id) == TOKEN_USER_DEFINED);
 
     if (is_marker && a->n_end_tokens < END_TOKENS_MAX)
-        a->ends[a->n_end_tokens++] = id;
+        a->end_tokens[a->n_end_tokens++] = id;
 }
 
 /* End tokens: those of the family, and the text that the template puts after an assistant message,
  * unless it is a marker that a parser needs. */
 static void find_end_tokens(struct adapter *a, const struct vocab *v)
 {
-    struct str name = str_of(a->family->ends);
+    struct str name = str_of(a->family->end_tokens);
 
     while (name.n) {
         size_t n = MIN(strcspn(name.p, " "), name.n);
         add_end_token(a, v, (struct str){ name.p, n });
         name = str_skip(name, n + 1);
     }
-    if (!parser_format_writes(a->format, str_of(a->learned.end)))
-        add_end_token(a, v, str_of(a->learned.end));
+    if (!parser_format_has_marker(a->format, str_of(a->template_features.end)))
+        add_end_token(a, v, str_of(a->template_features.end));
 }
 
 int adapter_open(struct adapter **out, const struct adapter_options *o, struct err *e)
 {
     struct adapter *a = xcalloc(1, sizeof(*a));
-    struct learned *l = &a->learned;
+    struct template_features *l = &a->template_features;
 
     a->template = o->template;
     a->vocab = o->vocab;
     a->env = *o->env;
-    if (find_family(a, o, e) || (o->template && chat_learn(l, o->template, o->env, a->family, e)) ||
+    if (find_family(a, o, e) ||
+        (o->template && template_probe(l, o->template, o->env, a->family, e)) ||
         choose_parsers(a, o, e)) {
         adapter_close(a);
         return -1;
@@ -115,14 +116,14 @@ int adapter_open(struct adapter **out, const struct adapter_options *o, struct e
     bool parses_calls = strcmp(a->info.tool_parser, "null") != 0;
     bool parses_reasoning = strcmp(a->info.thinking_parser, "null") != 0;
     a->info.family = a->family->name;
-    a->info.tells_tools = a->injects;
-    a->info.has_native_tools = l->takes_tools;
-    a->info.can_call_tools = (l->takes_tools || a->injects) && parses_calls;
-    a->info.can_think = parses_reasoning && (l->thinking || is_set(o->thinking) ||
-                                                a->thinking->flags & THINKING_IS_CHANNEL ||
-                                                (o->known && o->known->supports_thinking));
-    a->info.can_toggle_thinking = a->info.can_think && l->toggle != TOGGLE_NONE;
-    a->info.thinks_by_default = l->thinks_by_default;
+    a->info.injects_tools = a->injects;
+    a->info.has_native_tools = l->supports_tools;
+    a->info.can_call_tools = (l->supports_tools || a->injects) && parses_calls;
+    a->info.can_reason = parses_reasoning && (l->reasoning || is_set(o->reasoning) ||
+                                                 a->reasoning->flags & REASONING_IS_CHANNEL ||
+                                                 (o->known && o->known->supports_thinking));
+    a->info.can_toggle_reasoning = a->info.can_reason && l->toggle != TOGGLE_NONE;
+    a->info.reasons_by_default = l->reasons_by_default;
     *out = a;
     return 0;
 }
@@ -148,7 +149,7 @@ const struct adapter_info *adapter_info(const struct adapter *a)
 bool adapter_is_end(const struct adapter *a, int32_t id)
 {
     for (int i = 0; i < a->n_end_tokens; i++)
-        if (a->ends[i] == id)
+        if (a->end_tokens[i] == id)
             return true;
     return false;
 }
@@ -194,7 +195,7 @@ static int set_reasoning_toggle(
 
     if (reasoning_wish == WISH_NONE)
         return 0;
-    switch (a->learned.toggle) {
+    switch (a->template_features.toggle) {
     case TOGGLE_ENABLE_THINKING:
         on.key = STR("enable_thinking");
         return add_member(c, on, to, e);
@@ -207,28 +208,29 @@ static int set_reasoning_toggle(
         break;
     }
     /* Reasoning cannot be turned off, but its effort can be reduced. */
-    return reasoning_wish == WISH_NO_THINK && a->learned.takes_effort ? add_member(c, low, to, e)
-                                                                      : 0;
+    return reasoning_wish == WISH_NO_THINK && a->template_features.supports_reasoning_effort
+               ? add_member(c, low, to, e)
+               : 0;
 }
 
-int adapter_render(const struct adapter *a, const struct convo *c, const struct render_when *when,
-    struct arena *to, struct rendered *out, struct err *e)
+int adapter_render(const struct adapter *a, const struct convo *c,
+    const struct render_options *when, struct arena *to, struct rendered *out, struct err *e)
 {
     struct template_env env = a->env;
     struct convo with_ids, converted;
     bool has_tools = !json_is_null(c->tools) && c->tools->n > 0;
-    struct convert_options o = { &a->learned, a->writing, has_tools && a->injects,
-        a->learned.toggle == TOGGLE_NO_THINK &&
+    struct convert_options o = { &a->template_features, a->call_syntax, has_tools && a->injects,
+        a->template_features.toggle == TOGGLE_NO_THINK &&
             wanted_reasoning(c->template_kwargs) == WISH_NO_THINK };
 
     if (!a->template)
         return err_param(
             e, ERR_UNSUPPORTED, "messages", "The model has no chat template; use /v1/completions.");
-    if (has_tools && !a->learned.takes_tools && !a->injects)
+    if (has_tools && !a->template_features.supports_tools && !a->injects)
         return err_param(e, ERR_UNSUPPORTED, "tools", "The model does not support tools.");
     env.now = when->now;
     env.stop = when->stop;
-    if (call_ids_fit(&with_ids, c, parser_format_ids(a->format), to, e) ||
+    if (call_ids_convert(&with_ids, c, parser_format_ids(a->format), to, e) ||
         convo_convert(&converted, &with_ids, &o, to, e) ||
         set_reasoning_toggle(a, &converted, to, e))
         return -1;
@@ -241,21 +243,21 @@ int adapter_render(const struct adapter *a, const struct convo *c, const struct 
 /* Without blanks at both ends, which templates trim. */
 static size_t text_min_tokens(const struct vocab *v, struct str s)
 {
-    s = str_skip(s, space_ahead(s));
-    s.n -= space_behind(s);
+    s = str_skip(s, leading_space(s));
+    s.n -= trailing_space(s);
     return vocab_min_tokens(v, s);
 }
 
-static bool is_user_text(const struct message *m, const struct part *p)
+static bool is_user_text(const struct message *m, const struct content_part *p)
 {
-    return m->role == ROLE_USER && p->kind == PART_TEXT && !p->is_ours;
+    return m->role == ROLE_USER && p->kind == PART_TEXT && !p->is_trusted;
 }
 
 size_t adapter_min_tokens(const struct adapter *a, const struct convo *c, size_t n_max)
 {
     size_t n_bytes = 0, n = 0;
 
-    if (!a->vocab || !a->learned.takes_users)
+    if (!a->vocab || !a->template_features.shows_all_users)
         return 0;
     for (int i = 0; i < c->n_messages; i++)
         for (int k = 0; k < c->messages[i].n_parts; k++)
@@ -265,7 +267,7 @@ size_t adapter_min_tokens(const struct adapter *a, const struct convo *c, size_t
         return 0;
     for (int i = 0; i < c->n_messages; i++)
         for (int k = 0; k < c->messages[i].n_parts; k++) {
-            const struct part *p = &c->messages[i].parts[k];
+            const struct content_part *p = &c->messages[i].parts[k];
             size_t more = is_user_text(&c->messages[i], p) ? text_min_tokens(a->vocab, p->text) : 0;
             n += more && n ? more - 1 : more; /* two texts may share a token */
         }
@@ -284,25 +286,25 @@ static struct str last_text(const struct convo *c)
     return STR("");
 }
 
-enum parser_start adapter_start_of(
-    const struct thinking_row *row, const struct convo *c, const struct rendered *prompt)
+enum parser_start adapter_start_for_format(
+    const struct reasoning_format *row, const struct convo *c, const struct rendered *prompt)
 {
     const struct span *last = prompt->n_spans ? &prompt->spans[prompt->n_spans - 1] : NULL;
     struct str begun = c->continue_final_message ? str_trim(last_text(c)) : STR("");
 
     if (begun.n)
-        return thinking_is_open(row, begun) ? PARSER_START_THINKING : PARSER_START_CONTENT;
+        return reasoning_is_open(row, begun) ? PARSER_START_REASONING : PARSER_START_CONTENT;
     /* Untrusted text does not open reasoning. */
     if (!last || !last->is_trusted)
         return PARSER_START_DEFAULT;
-    if (thinking_ends_prompt(row, last->text, MARK_THINK))
-        return PARSER_START_THINKING;
-    return thinking_ends_prompt(row, last->text, MARK_THINK_END) ? PARSER_START_CONTENT
-                                                                 : PARSER_START_DEFAULT;
+    if (reasoning_marker_ends_prompt(row, last->text, MARK_REASONING))
+        return PARSER_START_REASONING;
+    return reasoning_marker_ends_prompt(row, last->text, MARK_REASONING_END) ? PARSER_START_CONTENT
+                                                                             : PARSER_START_DEFAULT;
 }
 
 enum parser_start adapter_start(
     const struct adapter *a, const struct convo *c, const struct rendered *prompt)
 {
-    return adapter_start_of(a->thinking, c, prompt);
+    return adapter_start_for_format(a->reasoning, c, prompt);
 }

@@ -1,8 +1,8 @@
 /* adapter.h: the conversation format of one model, decided once when the model is loaded: how a
  * conversation becomes a prompt, and how the generated text is parsed.
  *
- *   convo --call_ids_fit, convo_convert--> convo the template supports --chat template--> prompt
- *   generated text --parser--> content, reasoning, tool calls
+ *   convo --call_ids_convert, convo_convert--> convo the template supports --chat template-->
+ *   prompt generated text --parser--> content, reasoning, tool calls
  *
  * The parsers come from the first source that has them: the operator's options, the capability
  * probe (an entry of the capabilities store), the chat template (template_probe.h), the defaults of
@@ -18,10 +18,10 @@
 
 struct adapter;
 
-struct adapter_options {         /* borrowed for the call, except `template` and `vocab` */
-    struct str arch;             /* general.architecture */
-    struct str family;           /* family set by the operator; "" = detect it */
-    const char *tool, *thinking; /* parser ids set by the operator; NULL or "" = detect them */
+struct adapter_options {          /* borrowed for the call, except `template` and `vocab` */
+    struct str arch;              /* general.architecture */
+    struct str family;            /* family set by the operator; "" = detect it */
+    const char *tool, *reasoning; /* parser ids set by the operator; NULL or "" = detect them */
     const struct chat_template *template; /* NULL: the model cannot chat. Outlives the adapter */
     const struct template_env *env;       /* bos and eos tokens of the vocabulary */
     const struct vocab *vocab;            /* outlives the adapter */
@@ -36,7 +36,7 @@ struct adapter_options {         /* borrowed for the call, except `template` and
 int adapter_open(struct adapter **out, const struct adapter_options *o, struct err *e);
 void adapter_close(struct adapter *a);
 
-struct render_when {
+struct render_options {
     int64_t now;              /* wall-clock seconds */
     const _Atomic bool *stop; /* cancels rendering, as in template_env; or NULL */
 };
@@ -45,8 +45,8 @@ struct render_when {
  * are converted first (convo_convert.h). `enable_thinking` or `thinking` in the conversation's
  * template_kwargs is translated to the toggle of the template. ERR_UNSUPPORTED: the model cannot
  * chat, or (param "tools") has no way to receive tools; otherwise as chat_template_render. */
-int adapter_render(const struct adapter *a, const struct convo *c, const struct render_when *when,
-    struct arena *to, struct rendered *out, struct err *e);
+int adapter_render(const struct adapter *a, const struct convo *c,
+    const struct render_options *when, struct arena *to, struct rendered *out, struct err *e);
 
 /* Lower bound on the tokens of the prompt, from the user texts, without rendering. Returns 0 if a
  * cheap check cannot exclude that the prompt has at most n_max tokens. */
@@ -62,18 +62,18 @@ enum parser_start adapter_start(
 bool adapter_is_end(const struct adapter *a, int32_t id);
 
 /* Like adapter_start, for the given reasoning format. */
-struct thinking_row;
-enum parser_start adapter_start_of(
-    const struct thinking_row *row, const struct convo *c, const struct rendered *prompt);
+struct reasoning_format;
+enum parser_start adapter_start_for_format(
+    const struct reasoning_format *row, const struct convo *c, const struct rendered *prompt);
 
 struct adapter_info {
     const char *family;                        /* "qwen" */
     const char *tool_parser, *thinking_parser; /* ids */
-    bool tells_tools;                          /* tools are listed in the system prompt */
+    bool injects_tools;                        /* tools are listed in the system prompt */
     bool has_native_tools;                     /* the template renders tools */
     bool can_call_tools;                       /* natively, or by tools in the system prompt */
-    bool can_think;
-    bool can_toggle_thinking;
-    bool thinks_by_default; /* reasoning is on unless the request turns it off */
+    bool can_reason;
+    bool can_toggle_reasoning;
+    bool reasons_by_default; /* reasoning is on unless the request turns it off */
 };
 const struct adapter_info *adapter_info(const struct adapter *a);

@@ -58,7 +58,7 @@ static struct str name_id_of(struct str name, int number, struct arena *a)
 }
 
 struct renaming {
-    enum call_ids form;
+    enum call_id_form form;
     struct arena *a;
     /* the last message with calls, before and after renaming */
     const struct message *old_calls, *new_calls;
@@ -108,8 +108,8 @@ static int rename_result(struct renaming *r, const struct message *was, struct m
     return m->tool_call_id.p ? 0 : -1;
 }
 
-int call_ids_fit(
-    struct convo *out, const struct convo *in, enum call_ids form, struct arena *a, struct err *e)
+int call_ids_convert(struct convo *out, const struct convo *in, enum call_id_form form,
+    struct arena *a, struct err *e)
 {
     struct renaming r = { .form = form, .a = a };
     bool has_any = false;

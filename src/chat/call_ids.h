@@ -10,5 +10,5 @@
 #include "output/parser.h"
 
 /* ERR_MEMORY. *out may share memory with *in; new data is in the arena. */
-int call_ids_fit(
-    struct convo *out, const struct convo *in, enum call_ids form, struct arena *a, struct err *e);
+int call_ids_convert(struct convo *out, const struct convo *in, enum call_id_form form,
+    struct arena *a, struct err *e);

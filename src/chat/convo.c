@@ -62,7 +62,7 @@ void convo_drop_billing(struct convo *c)
 
     if (!c->n_messages || m->role != ROLE_SYSTEM || !m->n_parts)
         return;
-    struct part *p = &m->parts[0];
+    struct content_part *p = &m->parts[0];
     if (p->kind != PART_TEXT || !str_starts(p->text, STR("x-anthropic-billing-header:")))
         return;
     ptrdiff_t line = str_find(p->text, STR("\n"));

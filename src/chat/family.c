@@ -198,7 +198,7 @@ const struct chat_family *chat_family_at(size_t i)
 const struct chat_family *chat_family_find(struct str name)
 {
     for (size_t i = 0; i < ARRAY_LEN(families); i++)
-        if (str_eq_nocase(name, str_of(families[i].name)) || is_listed(name, families[i].also))
+        if (str_eq_nocase(name, str_of(families[i].name)) || is_listed(name, families[i].aliases))
             return &families[i];
     return NULL;
 }
@@ -221,7 +221,7 @@ static bool ends_texts(const struct chat_family *f, const struct vocab *v)
     for (const char *const *m = f->markers; *m; m++)
         if (str_is(eos, *m))
             return true;
-    return eos.n && is_listed(eos, f->ends);
+    return eos.n && is_listed(eos, f->end_tokens);
 }
 
 /* Finds a family by its markers, in the source or else in the vocabulary. A vocabulary made for one

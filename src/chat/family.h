@@ -13,14 +13,14 @@
 #include "tokenizer/vocab.h"
 
 struct chat_family {
-    const char *name;  /* for example "qwen" */
-    const char *also;  /* further names which operators use, separated by blanks */
-    const char *archs; /* values of general.architecture, separated by blanks */
+    const char *name;    /* for example "qwen" */
+    const char *aliases; /* further names which operators use, separated by blanks */
+    const char *archs;   /* values of general.architecture, separated by blanks */
     /* strings in its templates and tokens of its vocabularies; or NULL */
     const char *const *markers;
-    const char *tool, *thinking; /* parser ids (format_table.c) */
+    const char *tool, *reasoning; /* parser ids (format_table.c) */
     /* tokens that end a turn in addition to the vocabulary's, separated by blanks */
-    const char *ends;
+    const char *end_tokens;
     const char *source; /* template source; NULL: the model file must contain one */
 };
 

@@ -1,15 +1,15 @@
 #include "chat/template.h"
 #include "base/mem.h"
-#include "chat/context.h"
+#include "chat/template_context.h"
 
 static const size_t COMPILE_MAX = 64 * MB;
 
 #define LIMITS                                                                                     \
     .max_steps = 1500 * 1000, .max_output = 32 * MB, .max_memory = 128 * MB, .max_depth = 500
 
-const struct template_limits template_limits_own = { LIMITS };
-const struct template_limits template_limits_default = { LIMITS, .steps_message = 50,
-    .steps_kb = 600, .steps_pair = 8, .max_pair_steps = 100 * 1000 * 1000 };
+const struct template_limits template_limits_request = { LIMITS };
+const struct template_limits template_limits_default = { LIMITS, .steps_per_message = 50,
+    .steps_per_kb = 600, .steps_per_pair = 8, .max_pair_steps = 100 * 1000 * 1000 };
 
 struct chat_template {
     struct arena *a;
@@ -28,11 +28,11 @@ struct chat_template {
  * untrusted text, cut as in transformers. */
 static int end_of_final(struct rt *rt, const struct text *out, struct str content, size_t *end)
 {
-    struct str bare = str_skip(content, space_ahead(content));
+    struct str bare = str_skip(content, leading_space(content));
     bool has_head = bare.n < content.n;
     struct str whole = bare;
 
-    bare.n -= space_behind(bare);
+    bare.n -= trailing_space(bare);
     if (rt_spend(rt, out->n / 8))
         return -1;
     for (size_t at = out->n + 1; bare.n <= out->n && at-- > 0;) {
@@ -97,14 +97,14 @@ static int render_into(
     rt->variables = rt_alloc(rt, MAX(j->t->jinja.n_names, 1u) * sizeof(*rt->variables));
     rt->texts = rt_alloc(rt, MAX(j->t->jinja.n_texts, 1u) * sizeof(*rt->texts));
     rt->out = blob_new(rt);
-    if (!rt->variables || !rt->texts || !rt->out || context_set(rt, j->c, j->env, variant_flags) ||
-        exec(rt, j->t->jinja.root) < 0)
+    if (!rt->variables || !rt->texts || !rt->out ||
+        template_context_set(rt, j->c, j->env, variant_flags) || exec(rt, j->t->jinja.root) < 0)
         return -1;
     struct text *t = blob_text(rt, rt->out);
     if (!t)
         return -1;
     size_t n = t->n;
-    if (j->c->continue_final_message && !(variant_flags & WITHOUT_LAST) &&
+    if (j->c->continue_final_message && !(variant_flags & VARIANT_WITHOUT_LAST) &&
         end_of_final(rt, t, final_content(j->c), &n))
         return -1;
     return copy_spans(rt, t, n, j->a, out);
@@ -153,17 +153,19 @@ static size_t convo_bytes(const struct convo *c)
 static uint64_t steps_for(const struct template_limits *l, const struct convo *c)
 {
     uint64_t n = (uint64_t)c->n_messages;
-    uint64_t steps = l->steps_message * n + MIN(l->steps_pair * n * n, l->max_pair_steps);
+    uint64_t steps = l->steps_per_message * n + MIN(l->steps_per_pair * n * n, l->max_pair_steps);
 
-    return l->max_steps + steps + (l->steps_kb ? convo_bytes(c) / KB * l->steps_kb : 0);
+    return l->max_steps + steps + (l->steps_per_kb ? convo_bytes(c) / KB * l->steps_per_kb : 0);
 }
 
 /* Variant flags detected at compilation. */
 static int default_variant(const struct chat_template *t)
 {
-    return (t->takes_parts ? 0 : AS_PLAIN) | (t->needs_parts ? AS_PARTS : 0) |
-           (t->drops_developer ? AS_SYSTEM : 0) | (t->wants_text_args ? AS_TEXT_ARGS : 0) |
-           (t->wants_no_tools ? AS_NO_TOOLS : 0);
+    return (t->takes_parts ? 0 : VARIANT_CONTENT_AS_STRING) |
+           (t->needs_parts ? VARIANT_CONTENT_AS_PARTS : 0) |
+           (t->drops_developer ? VARIANT_DEVELOPER_AS_SYSTEM : 0) |
+           (t->wants_text_args ? VARIANT_TEXT_ARGS : 0) |
+           (t->wants_no_tools ? VARIANT_TOOLS_UNDEFINED : 0);
 }
 
 static bool has_calls(const struct convo *c)
@@ -191,17 +193,19 @@ int chat_template_render(const struct chat_template *t, const struct convo *c,
     const struct render_job j = { t, c, env, l, a };
     struct err first = { 0 }, again;
     struct str content = final_content(c);
-    int variant_flags = env->exact ? 0 : default_variant(t);
+    int variant_flags = env->no_variants ? 0 : default_variant(t);
     uint64_t steps = steps_for(l, c), fuel = steps; /* for all attempts together */
 
-    if (c->continue_final_message && space_ahead(content) == content.n)
-        variant_flags |= WITHOUT_LAST;
+    if (c->continue_final_message && leading_space(content) == content.n)
+        variant_flags |= VARIANT_WITHOUT_LAST;
     int rc = render_once(&j, variant_flags, &fuel, out, &first);
-    int other_args = has_calls(c) ? AS_TEXT_ARGS : 0;
-    int other_role = has_developer(c) && !(variant_flags & AS_SYSTEM) ? AS_SYSTEM : 0;
+    int other_args = has_calls(c) ? VARIANT_TEXT_ARGS : 0;
+    int other_role = has_developer(c) && !(variant_flags & VARIANT_DEVELOPER_AS_SYSTEM)
+                         ? VARIANT_DEVELOPER_AS_SYSTEM
+                         : 0;
     int both = other_args && other_role ? other_args | other_role : 0;
     const int tries[] = { other_args, other_role, both };
-    bool may_try = rc && !env->exact && first.code == ERR_INVALID;
+    bool may_try = rc && !env->no_variants && first.code == ERR_INVALID;
     for (size_t i = 0; rc && may_try && i < ARRAY_LEN(tries); i++) {
         if (!tries[i])
             continue;
@@ -261,8 +265,8 @@ static int render_probe(const struct chat_template *t, const struct convo *c, in
 
 static int detect_variants(struct chat_template *t, struct err *e)
 {
-    struct part hello = { .kind = PART_TEXT, .text = STR("hello") };
-    struct part word = { .kind = PART_TEXT, .text = str_of(probe_word) };
+    struct content_part hello = { .kind = PART_TEXT, .text = STR("hello") };
+    struct content_part word = { .kind = PART_TEXT, .text = str_of(probe_word) };
     struct tool_call call = { .id = STR("call12345"),
         .name = STR("look_up"),
         .arguments = STR("{\"zqxkey\": \"zqxprobe\"}") };
@@ -276,16 +280,16 @@ static int detect_variants(struct chat_template *t, struct err *e)
     if (render_probe(t, &c, variant_flags, &plain, e))
         return -1;
     if (!plain.renders) {
-        if (render_probe(t, &c, AS_NO_TOOLS, &plain, e))
+        if (render_probe(t, &c, VARIANT_TOOLS_UNDEFINED, &plain, e))
             return -1;
         t->wants_no_tools = plain.renders;
-        variant_flags = plain.renders ? AS_NO_TOOLS : 0;
+        variant_flags = plain.renders ? VARIANT_TOOLS_UNDEFINED : 0;
     }
-    if (render_probe(t, &c, variant_flags | AS_PARTS, &parts, e))
+    if (render_probe(t, &c, variant_flags | VARIANT_CONTENT_AS_PARTS, &parts, e))
         return -1;
     t->takes_parts = parts.shows && !parts.has_key;
     t->needs_parts = t->takes_parts && !plain.shows;
-    variant_flags |= t->needs_parts ? AS_PARTS : 0;
+    variant_flags |= t->needs_parts ? VARIANT_CONTENT_AS_PARTS : 0;
 
     m[1] = m[0];
     m[1].parts = &hello;

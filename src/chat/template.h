@@ -22,7 +22,7 @@ struct template_env {
     struct str bos_token, eos_token; /* .p NULL: the variable is undefined */
     int64_t now;                     /* for strftime_now; wall-clock seconds */
     /* render the messages unchanged, once: without the variants and retries described below */
-    bool exact;
+    bool no_variants;
     const _Atomic bool *stop; /* checked every millisecond: true cancels rendering. May be NULL */
 };
 
@@ -32,11 +32,12 @@ struct template_limits {
     int max_depth;
     /* Steps in addition to max_steps: per message, per kB of input, and per pair of messages, since
      * some templates iterate over all messages for each message; the pair steps have a limit. */
-    uint32_t steps_message, steps_kb, steps_pair;
+    uint32_t steps_per_message, steps_per_kb, steps_per_pair;
     uint64_t max_pair_steps;
 };
 extern const struct template_limits template_limits_default; /* for the template of a model */
-extern const struct template_limits template_limits_own; /* for a template sent with a request */
+extern const struct template_limits
+    template_limits_request; /* for a template sent with a request */
 
 struct rendered {
     struct span *spans;

@@ -39,27 +39,27 @@ int ctl_usage(const char *fmt, ...) PRINTF(1, 2); /* the same, but returns EXIT_
 
 /* ---- ctl_http.c */
 
-struct ctl_reply {
+struct ctl_response {
     long status; /* HTTP status; 0: no response, body contains the reason */
     struct buf body;
 };
 
 /* Sends a request; `body` NULL = GET. The caller clears r->body. */
-void ctl_request(struct ctl *c, const char *path, const struct str *body, struct ctl_reply *r);
+void ctl_request(struct ctl *c, const char *path, const struct str *body, struct ctl_response *r);
 
-void ctl_delete(struct ctl *c, const char *path, struct ctl_reply *r);
+void ctl_delete(struct ctl *c, const char *path, struct ctl_response *r);
 
 /* Sends a POST and reads a stream: fn receives the data of each SSE event and returns false to
  * stop. `interrupted` (Ctrl-C) is polled. If r->status is not 200, r->body contains the error. */
 void ctl_stream(struct ctl *c, const char *path, struct str body,
     bool (*fn)(void *ctx, struct str data), void *ctx, const volatile bool *interrupted,
-    struct ctl_reply *r);
+    struct ctl_response *r);
 
 /* Returns the message of an error body in any dialect, else the body itself. */
-struct str ctl_error_text(const struct ctl_reply *r, struct arena *a);
+struct str ctl_error_text(const struct ctl_response *r, struct arena *a);
 
 /* Prints the error of a response whose status is not 200; otherwise returns EXIT_OK. */
-int ctl_check(const struct ctl_reply *r);
+int ctl_check(const struct ctl_response *r);
 
 /* Reads standard input to its end, at most `max` bytes; -1 if there are more. */
 int ctl_read_stdin(struct buf *out, size_t max);

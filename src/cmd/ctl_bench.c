@@ -27,7 +27,7 @@ struct bench_plan { /* cases to measure */
 struct row {
     const char *phase;
     struct bench_case what;
-    struct bench_figure got;
+    struct bench_result got;
 };
 
 static bool read_list(const char *text, int *out, int *n)
@@ -92,7 +92,7 @@ static bool read_workload_option(struct workload_args *w, int option, const char
     case 1:
         return read_int(value, 64, &w->draft_max);
     case 2:
-        return read_int(value, 384, &w->n_answer);
+        return read_int(value, 384, &w->n_output);
     case 3:
         w->draft = value;
         return true;
@@ -256,7 +256,7 @@ static int open_model(
     if (kernels_choose(&o.kernels, p->kernels, e) || gguf_open(&g, p->path, e))
         return -1;
     for (int i = 0; i < n; i++) {
-        o.n_pages = MAX(o.n_pages, bench_pages(&rows[i].what));
+        o.n_pages = MAX(o.n_pages, bench_n_pages(&rows[i].what));
         o.max_rows = MAX(o.max_rows, rows[i].what.n_seqs * rows[i].what.n_rows);
         o.max_logits = MAX(o.max_logits, rows[i].what.n_seqs);
     }
@@ -275,7 +275,7 @@ static int measure(const struct bench_plan *p)
     int n = list_cases(p, rows);
     if (open_model(&lm, p, rows, n, &e))
         return ctl_fail("%s", e.msg);
-    int rc = bench_roof(&roof, (int)p->threads, &e);
+    int rc = bench_measure_roof(&roof, (int)p->threads, &e);
     if (!rc && p->output_format != JSON)
         print_head(&roof, p->output_format);
     for (int i = 0; !rc && i < n; i++) {

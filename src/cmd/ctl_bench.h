@@ -9,7 +9,7 @@ struct workload_args {
     const char *path, *draft, *kernels; /* draft: path of the draft model, or NULL */
     int threads;                        /* 0 = one per processor */
     int draft_max;                      /* draft tokens per step; -1 = the engine's default */
-    int n_answer;                       /* output tokens; 0 = 256 */
+    int n_output;                       /* output tokens; 0 = 256 */
     int edit_every;                     /* mean distance between edits, in tokens */
     int n_repeats;                      /* repetitions of each request after the first run */
     bool as_json;

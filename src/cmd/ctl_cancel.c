@@ -8,7 +8,7 @@
 static int cancel_request(struct ctl *c, const char *id)
 {
     char path[1024];
-    struct ctl_reply r;
+    struct ctl_response r;
     char *escaped = curl_easy_escape(NULL, id, 0);
 
     CHECK(escaped);

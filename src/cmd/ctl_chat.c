@@ -3,7 +3,7 @@
  * At the terminal a line is a message; a line that ends in a backslash continues in the next one,
  * and three quotes start and end a block. Ctrl-C stops the response, not the program. */
 #include "base/mem.h"
-#include "cmd/ctl_say.h"
+#include "cmd/ctl_generate.h"
 
 #include <histedit.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ struct turn {
 
 struct chat {
     struct ctl *c;
-    struct say_params p;
+    struct ctl_generate_params p;
     struct turn *turns;
     int n, cap;
     const char *system; /* NULL = none */
@@ -68,9 +68,9 @@ static int send_conversation(struct chat *t)
     for (int i = 0; i < t->n; i++)
         put_turn(&w, t->turns[i].role, t->turns[i].text);
     jw_end_array(&w);
-    say_put_params(&w, t->c, &t->p);
+    ctl_generate_put_params(&w, t->c, &t->p);
     jw_end_object(&w);
-    int rc = say(t->c, "/v1/chat/completions", &body, !t->p.no_stream, &response);
+    int rc = ctl_generate(t->c, "/v1/chat/completions", &body, !t->p.no_stream, &response);
     if (rc == EXIT_OK && response.n)
         add_turn(t, "assistant", buf_steal(&response));
     else
@@ -94,7 +94,7 @@ static const char *prompt_text(EditLine *el)
  * Ctrl-C. */
 static const char *read_line(struct chat *t, int *n)
 {
-    say_interrupted(); /* drops a Ctrl-C that came after the last response */
+    ctl_generate_was_interrupted(); /* drops a Ctrl-C that came after the last response */
     const char *line = el_gets(t->el, n);
 
     if (!line || *n <= 0)
@@ -115,7 +115,7 @@ static bool read_message(struct chat *t, struct buf *out)
     for (;;) {
         int n;
         const char *line = read_line(t, &n);
-        if (!line && say_interrupted()) {
+        if (!line && ctl_generate_was_interrupted()) {
             puts("^C  (/quit or Ctrl-D ends the program)");
             buf_reset(out);
             is_more = in_block = false;
@@ -223,7 +223,7 @@ static int run_interactive(struct chat *t)
 
     buf_init(&message, INPUT_MAX);
     open_editor(t);
-    say_catch_interrupt();
+    ctl_generate_catch_interrupt();
     printf("%s  -  /help lists commands, Ctrl-C stops a response, Ctrl-D ends\n", t->c->url);
     while (read_message(t, &message)) {
         struct str s = str_trim(buf_str(&message));
@@ -267,7 +267,7 @@ static int run_single(struct chat *t, const char *message)
         buf_clear(&all);
         return ctl_usage("chat: the message is empty");
     }
-    say_catch_interrupt();
+    ctl_generate_catch_interrupt();
     add_turn(t, "user", buf_steal(&all));
     return send_conversation(t);
 }
@@ -279,7 +279,7 @@ static void print_help(void)
         "Without MESSAGE at a terminal: an interactive conversation. With MESSAGE or a pipe: one\n"
         "response (text from a pipe is appended to MESSAGE).\n\n"
         "  --system TEXT     system prompt\n%s",
-        say_help);
+        ctl_generate_help);
 }
 
 int ctl_chat(struct ctl *c, int argc, char **argv)
@@ -288,11 +288,12 @@ int ctl_chat(struct ctl *c, int argc, char **argv)
         "temperature=", "top-p=", "max-tokens=", "seed=", "no-stream", "json", "help", "system="
     };
     struct ctl_args a = { .argc = argc, .argv = argv };
-    struct chat t = { .c = c, .p = say_params_default };
+    struct chat t = { .c = c, .p = ctl_generate_params_default };
     const char *message = NULL;
 
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
-        if (i == -3 || (i >= 0 && i < SAY_N_OPTIONS && say_option(&t.p, i, a.value)))
+        if (i == -3 ||
+            (i >= 0 && i < CTL_GENERATE_N_OPTIONS && ctl_generate_option(&t.p, i, a.value)))
             return EXIT_USAGE;
         if (i == -2 && message)
             return ctl_usage("chat: one message; quote it if it has blanks");

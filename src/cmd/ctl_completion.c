@@ -1,5 +1,5 @@
 /* ctl_completion.c: `inferctl completion`: continues a text. */
-#include "cmd/ctl_say.h"
+#include "cmd/ctl_generate.h"
 
 #include <stdio.h>
 
@@ -10,7 +10,7 @@ static void print_help(void)
     printf("usage: inferctl completion [options] [PROMPT]\n\n"
            "Continues PROMPT, or standard input without PROMPT.\n\n%s"
            "  --echo            also print the prompt\n",
-        say_help);
+        ctl_generate_help);
 }
 
 int ctl_completion(struct ctl *c, int argc, char **argv)
@@ -19,14 +19,15 @@ int ctl_completion(struct ctl *c, int argc, char **argv)
         "temperature=", "top-p=", "max-tokens=", "seed=", "no-stream", "json", "help", "echo"
     };
     struct ctl_args a = { .argc = argc, .argv = argv };
-    struct say_params p = say_params_default;
+    struct ctl_generate_params p = ctl_generate_params_default;
     const char *prompt = NULL;
     bool echo = false;
     struct buf in = { 0 }, body;
     struct jw w;
 
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
-        if (i == -3 || (i >= 0 && i < SAY_N_OPTIONS && say_option(&p, i, a.value)))
+        if (i == -3 ||
+            (i >= 0 && i < CTL_GENERATE_N_OPTIONS && ctl_generate_option(&p, i, a.value)))
             return EXIT_USAGE;
         if (i == -2 && prompt)
             return ctl_usage("completion: one prompt; quote it if it has blanks");
@@ -51,10 +52,10 @@ int ctl_completion(struct ctl *c, int argc, char **argv)
     jw_key(&w, "prompt"), jw_str(&w, prompt ? str_of(prompt) : buf_str(&in));
     if (echo)
         jw_key(&w, "echo"), jw_bool(&w, true);
-    say_put_params(&w, c, &p);
+    ctl_generate_put_params(&w, c, &p);
     jw_end_object(&w);
-    say_catch_interrupt();
-    int rc = say(c, "/v1/completions", &body, !p.no_stream, NULL);
+    ctl_generate_catch_interrupt();
+    int rc = ctl_generate(c, "/v1/completions", &body, !p.no_stream, NULL);
     buf_clear(&body);
     buf_clear(&in);
     return rc;

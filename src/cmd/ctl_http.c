@@ -8,7 +8,7 @@ enum { BODY_MAX = 256 * 1024 * 1024, FRAME_MAX = 64 * 1024 * 1024 };
 
 struct stream {
     CURL *curl;
-    struct ctl_reply *reply;
+    struct ctl_response *reply;
     struct buf line; /* incomplete line of the stream */
     bool (*fn)(void *ctx, struct str data);
     void *ctx;
@@ -18,7 +18,7 @@ struct stream {
 
 static size_t on_body(char *p, size_t size, size_t n, void *arg)
 {
-    struct ctl_reply *r = arg;
+    struct ctl_response *r = arg;
 
     buf_put(&r->body, p, size * n);
     return buf_ok(&r->body) ? size * n : 0;
@@ -71,7 +71,7 @@ static int on_progress(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl
 }
 
 static void perform_request(
-    struct ctl *c, CURL *curl, const char *path, const struct str *body, struct ctl_reply *r)
+    struct ctl *c, CURL *curl, const char *path, const struct str *body, struct ctl_response *r)
 {
     char url[2048], key[1100], why[CURL_ERROR_SIZE] = "";
     struct curl_slist *fields = curl_slist_append(NULL, "Content-Type: application/json");
@@ -102,12 +102,12 @@ static void perform_request(
 }
 
 static void send_request(struct ctl *c, const char *method, const char *path,
-    const struct str *body, struct ctl_reply *r)
+    const struct str *body, struct ctl_response *r)
 {
     CURL *curl = curl_easy_init();
 
     CHECK(curl);
-    *r = (struct ctl_reply){ 0 };
+    *r = (struct ctl_response){ 0 };
     buf_init(&r->body, BODY_MAX);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, r);
@@ -117,12 +117,12 @@ static void send_request(struct ctl *c, const char *method, const char *path,
     curl_easy_cleanup(curl);
 }
 
-void ctl_request(struct ctl *c, const char *path, const struct str *body, struct ctl_reply *r)
+void ctl_request(struct ctl *c, const char *path, const struct str *body, struct ctl_response *r)
 {
     send_request(c, NULL, path, body, r);
 }
 
-void ctl_delete(struct ctl *c, const char *path, struct ctl_reply *r)
+void ctl_delete(struct ctl *c, const char *path, struct ctl_response *r)
 {
     send_request(c, "DELETE", path, NULL, r);
 }
@@ -130,14 +130,14 @@ void ctl_delete(struct ctl *c, const char *path, struct ctl_reply *r)
 /* check-size: ctl_stream parameters=7: a callback with its context, and a flag set by a signal */
 void ctl_stream(struct ctl *c, const char *path, struct str body,
     bool (*fn)(void *ctx, struct str data), void *ctx, const volatile bool *interrupted,
-    struct ctl_reply *r)
+    struct ctl_response *r)
 {
     struct stream s = {
         .curl = curl_easy_init(), .reply = r, .fn = fn, .ctx = ctx, .interrupted = interrupted
     };
 
     CHECK(s.curl);
-    *r = (struct ctl_reply){ 0 };
+    *r = (struct ctl_response){ 0 };
     buf_init(&r->body, BODY_MAX);
     buf_init(&s.line, FRAME_MAX);
     curl_easy_setopt(s.curl, CURLOPT_WRITEFUNCTION, on_chunk);
@@ -150,7 +150,7 @@ void ctl_stream(struct ctl *c, const char *path, struct str body,
     curl_easy_cleanup(s.curl);
 }
 
-struct str ctl_error_text(const struct ctl_reply *r, struct arena *a)
+struct str ctl_error_text(const struct ctl_response *r, struct arena *a)
 {
     struct json *j;
     struct err e;
@@ -166,7 +166,7 @@ struct str ctl_error_text(const struct ctl_reply *r, struct arena *a)
     return buf_str(&r->body);
 }
 
-int ctl_check(const struct ctl_reply *r)
+int ctl_check(const struct ctl_response *r)
 {
     if (r->status == 200)
         return EXIT_OK;

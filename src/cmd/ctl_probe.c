@@ -6,7 +6,7 @@
 #include "cmd/ctl.h"
 #include "cmd/paths.h"
 #include "generate/probe.h"
-#include "registry/adapt.h"
+#include "registry/model_capabilities.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -138,7 +138,7 @@ static int probe_model(const struct ctl *c, const struct model_spec *spec)
         mem_free(m);
         return ctl_fail("%s", e.msg);
     }
-    if (model_probe_again(m, model_probe_default, &e))
+    if (model_capabilities_probe(m, model_probe_default, &e))
         status = ctl_fail("%s: %s", spec->path, e.msg);
     else
         status = print_capabilities(c, &m->known);
@@ -157,7 +157,7 @@ static const char *text_member(const struct json *o, const char *key, struct are
     return s.p ? s.p : "?";
 }
 
-static int print_served(const struct ctl *c, const struct ctl_reply *r, struct arena *a)
+static int print_served(const struct ctl *c, const struct ctl_response *r, struct arena *a)
 {
     struct json *root;
     struct err e;
@@ -184,7 +184,7 @@ static int print_served(const struct ctl *c, const struct ctl_reply *r, struct a
 static int query_server(struct ctl *c, const char *name)
 {
     struct arena *a = arena_new(MB);
-    struct ctl_reply r;
+    struct ctl_response r;
     char path[512];
 
     CHECK(a);

@@ -28,11 +28,11 @@ enum number_option {
 
 struct replay_job {
     const char *path;
-    struct replay_setup setup;
+    struct replay_options setup;
     bool is_live, is_given[N_NUMBERS];
     struct live_setup live;
     double speed; /* factor by which arrivals are faster than in the trace */
-    struct replay_row *rows;
+    struct replay_request *rows;
     int n;
 };
 
@@ -50,8 +50,8 @@ static const char help[] =
     "  --chunk N           maximum prefill tokens of one request in a step [512]\n"
     "  --ctx N             maximum tokens of a prompt and its output [131072]\n"
     "  --kv-tokens N       size of the KV cache, in tokens [1048576]\n"
-    "  --mixed-step-percent P   as inferfluxd --step-stretch [140]\n"
-    "  --short-stretch P   as inferfluxd --short-stretch [350]\n"
+    "  --mixed-step-percent P   as inferfluxd --mixed-step-percent [140]\n"
+    "  --mixed-step-percent-short P   as inferfluxd --mixed-step-percent-short [350]\n"
     "  --timeslice N       as inferfluxd --fairness-timeslice [0]\n"
     "  --deadline S        time limit of a request, in seconds; 0 = none [0]\n"
     "  --speed X           factor by which arrivals are faster [1]\n"
@@ -101,12 +101,12 @@ static bool to_int(struct str s, int *out)
     return true;
 }
 
-static bool parse_line(struct str line, struct replay_row *row)
+static bool parse_line(struct str line, struct replay_request *row)
 {
     struct str c[COLUMNS] = { 0 };
     int n = split_columns(line, c);
 
-    *row = (struct replay_row){ 0 };
+    *row = (struct replay_request){ 0 };
     if (n < 3 || !str_to_f64(c[0], &row->at_s) || !to_int(c[1], &row->n_prompt) ||
         !to_int(c[2], &row->n_out) || (n > 5 && c[5].n && !to_int(c[5], &row->priority)))
         return false;
@@ -123,7 +123,7 @@ static int parse_trace(struct replay_job *j, struct str text, struct err *e)
         ptrdiff_t nl = str_find(text, STR("\n"));
         struct str line = str_trim((struct str){ text.p, nl < 0 ? text.n : (size_t)nl });
         text = str_skip(text, nl < 0 ? text.n : (size_t)nl + 1);
-        struct replay_row row;
+        struct replay_request row;
         if (!line.n)
             continue;
         if (!parse_line(line, &row)) {
@@ -157,7 +157,7 @@ static int read_trace(struct replay_job *j, struct err *e)
 
 /* ---- results */
 
-static void print_times(const char *what, const struct replay_times *t)
+static void print_times(const char *what, const struct replay_quantiles *t)
 {
     printf("%-16s p50 %9.4f s   p90 %9.4f s   p99 %9.4f s   max %9.4f s\n", what, t->p50, t->p90,
         t->p99, t->max);
@@ -168,15 +168,15 @@ static void print_result(const struct replay_result *r)
     printf("%d requests in %.1f s: %d done, %d refused, %d dropped, %d late, %d failed\n", r->n,
         r->span_s, r->n_done, r->n_refused, r->n_dropped, r->n_late, r->n_failed);
     printf("goodput          %.2f requests/s, %.1f tokens/s\n", r->requests_s, r->tokens_s);
-    print_times("to first token", &r->first);
-    print_times("between tokens", &r->between);
+    print_times("to first token", &r->ttft);
+    print_times("between tokens", &r->itl);
     printf("prefix cache     %.1f %% of the prompt tokens\n", 100 * r->hit_rate);
     if (r->steps)
         printf("steps            %llu, %llu preemptions\n", (unsigned long long)r->steps,
             (unsigned long long)r->preemptions);
 }
 
-static void put_times(struct jw *w, const char *key, const struct replay_times *t)
+static void put_times(struct jw *w, const char *key, const struct replay_quantiles *t)
 {
     jw_key(w, key), jw_object(w);
     jw_key(w, "p50"), jw_f64(w, t->p50);
@@ -200,8 +200,8 @@ static void put_result(struct jw *w, const struct replay_result *r)
 
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++)
         jw_key(w, numbers[i].key), jw_f64(w, numbers[i].value);
-    put_times(w, "ttft_s", &r->first);
-    put_times(w, "inter_token_s", &r->between);
+    put_times(w, "ttft_s", &r->ttft);
+    put_times(w, "inter_token_s", &r->itl);
 }
 
 /* live NULL: only the simulator's result. */
@@ -263,13 +263,13 @@ static int read_number(struct replay_job *j, enum number_option which, double v)
     j->is_given[which] = true;
     switch (which) {
     case FIXED_US:
-        j->setup.law.fixed = v * 1e3;
+        j->setup.cost.fixed = v * 1e3;
         return 0;
     case ROW_US:
-        j->setup.law.per_row = v * 1e3;
+        j->setup.cost.per_row = v * 1e3;
         return 0;
     case KEY_NS:
-        j->setup.law.per_key = v;
+        j->setup.cost.per_key = v;
         return 0;
     case BATCH:
         o->max_batch = o->max_sequences = (int)v;
@@ -284,10 +284,10 @@ static int read_number(struct replay_job *j, enum number_option which, double v)
         j->setup.n_pages = (uint32_t)(v / PAGE_TOKENS) + 1;
         return 0;
     case MIXED_STEP_PERCENT:
-        o->stretch_percent = (int)v;
+        o->mixed_step_percent = (int)v;
         return v == 0 || v >= 100 ? 0 : -1;
     case MIXED_STEP_PERCENT_SHORT:
-        o->short_stretch_percent = (int)v;
+        o->mixed_step_percent_short = (int)v;
         return v == 0 || v >= 100 ? 0 : -1;
     case TIMESLICE:
         o->fairness.max_timeslice_tokens = (int)v;
@@ -310,8 +310,8 @@ static int read_number(struct replay_job *j, enum number_option which, double v)
 static int read_arguments(struct replay_job *j, struct ctl *c, int argc, char **argv)
 {
     static const char *const names[] = { "fixed-us=", "row-us=", "key-ns=", "batch=", "chunk=",
-        "ctx=", "kv-tokens=", "mixed-step-percent=", "short-stretch=", "timeslice=", "deadline=",
-        "open=", "speed=", "no-prefix-cache", "json", "live", "keys=", "help" };
+        "ctx=", "kv-tokens=", "mixed-step-percent=", "mixed-step-percent-short=", "timeslice=",
+        "deadline=", "open=", "speed=", "no-prefix-cache", "json", "live", "keys=", "help" };
     struct ctl_args a = { .argc = argc, .argv = argv };
 
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
@@ -344,7 +344,7 @@ static void use_server_parameters(struct replay_job *j, const struct live_server
     struct engine_options *o = &j->setup.engine;
 
     if (!j->is_given[FIXED_US] && !j->is_given[ROW_US] && !j->is_given[KEY_NS])
-        j->setup.law = s->law;
+        j->setup.cost = s->cost;
     if (!j->is_given[CTX])
         j->setup.n_ctx = s->n_ctx;
     if (!j->is_given[BATCH])
@@ -355,14 +355,14 @@ static void use_server_parameters(struct replay_job *j, const struct live_server
 
 static int run_live(struct replay_job *j, struct ctl *c, struct live_result *live, struct err *e)
 {
-    struct live_server s = { j->setup.n_ctx, j->setup.engine.max_batch, j->setup.law };
+    struct live_server s = { j->setup.n_ctx, j->setup.engine.max_batch, j->setup.cost };
 
     uint64_t n_keys = live_n_keys(j->live.keys);
     for (int i = 0; i < j->n; i++) /* requests with the same key are one tenant for the server */
         j->rows[i].tenant = n_keys ? 1 + j->rows[i].tenant % n_keys : 0;
     if (live_run(live, c, j->rows, j->n, &j->live, e))
         return -1;
-    live_ask(&s, c);
+    live_server_read(&s, c);
     use_server_parameters(j, &s);
     return 0;
 }
@@ -392,7 +392,7 @@ int ctl_replay(struct ctl *c, int argc, char **argv)
     struct replay_job j = { .speed = 1,
         .live = { .keys = "", .max_open = 1000 },
         .setup = { .engine = engine_options_default,
-            .law = { .fixed = 20e6, .per_row = 500e3, .per_key = 30 },
+            .cost = { .fixed = 20e6, .per_row = 500e3, .per_key = 30 },
             .n_ctx = 131072,
             .n_pages = (1 << 20) / PAGE_TOKENS } };
     struct err e;

@@ -15,22 +15,22 @@ struct live_setup {
 
 struct live_result {
     struct replay_result all;
-    struct replay_times refused; /* time to the 503 response */
+    struct replay_quantiles refused; /* time to the 503 response */
 };
 
 /* Parameters of the server, for a simulation with the same ones. */
 struct live_server {
     int n_ctx, n_slots;
-    struct timed_law law;
+    struct timed_cost cost;
 };
 
 uint64_t live_n_keys(const char *keys);
 
 /* Sends each request at its arrival time, independent of the others. ERR_IO: the server does not
  * accept requests. */
-int live_run(struct live_result *out, struct ctl *c, const struct replay_row *rows, int n,
+int live_run(struct live_result *out, struct ctl *c, const struct replay_request *rows, int n,
     const struct live_setup *s, struct err *e);
 
 /* Reads the parameters from /props and /metrics. Values that the server does not report remain
  * unchanged in *out. */
-void live_ask(struct live_server *out, struct ctl *c);
+void live_server_read(struct live_server *out, struct ctl *c);

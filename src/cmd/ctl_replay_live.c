@@ -17,7 +17,7 @@ enum { FRAME_MAX = 1 << 20, TOKEN_POOL_MAX = 256, KEY_MAX = 256 };
 
 struct live_request {
     struct live *live;
-    const struct replay_row *row;
+    const struct replay_request *row;
     CURL *curl;
     struct curl_slist *fields;
     struct buf body, line;
@@ -30,7 +30,7 @@ struct live_request {
 struct live {
     struct ctl *ctl;
     const struct live_setup *setup;
-    const struct replay_row *rows;
+    const struct replay_request *rows;
     int n, n_arrived, n_open;
     CURLM *multi;
     struct live_request *flights, *free; /* array of max_open elements */
@@ -39,7 +39,7 @@ struct live {
     int n_token_pool;
     uint64_t began_ns, last_end_ns;
     double prompt_tokens, cached_tokens, out_tokens;
-    struct replay_samples first, between, refused;
+    struct replay_samples ttft, itl, refused;
     struct live_result *out;
 };
 
@@ -60,7 +60,7 @@ static void record_token(struct live_request *f)
     if (!f->first_ns)
         f->first_ns = now;
     else
-        replay_add(&f->live->between, (double)(now - f->last_ns) * 1e-9);
+        replay_samples_add(&f->live->itl, (double)(now - f->last_ns) * 1e-9);
     f->last_ns = now;
 }
 
@@ -131,13 +131,13 @@ static void finish_request(struct live_request *f)
     curl_easy_getinfo(f->curl, CURLINFO_RESPONSE_CODE, &status);
     if (status == 503) {
         out->n_refused++;
-        replay_add(&l->refused, (double)(now - f->arrival_ns) * 1e-9);
+        replay_samples_add(&l->refused, (double)(now - f->arrival_ns) * 1e-9);
     } else if (f->end == DONE && f->first_ns) {
         out->n_done++;
         l->prompt_tokens += f->row->n_prompt;
         l->cached_tokens += f->n_cached;
         l->out_tokens += f->n_out;
-        replay_add(&l->first, (double)(f->first_ns - f->arrival_ns) * 1e-9);
+        replay_samples_add(&l->ttft, (double)(f->first_ns - f->arrival_ns) * 1e-9);
     } else {
         *(status == 504 || f->end == TOO_LATE ? &out->n_late
             : f->end == DROPPED               ? &out->n_dropped
@@ -181,7 +181,7 @@ uint64_t live_n_keys(const char *keys)
 static void write_body(struct live_request *f, int index)
 {
     const struct live *l = f->live;
-    const struct replay_row *row = f->row;
+    const struct replay_request *row = f->row;
     uint64_t key = row->prefix ? row->prefix : rng_entropy() ^ (uint64_t)index;
     struct jw w;
 
@@ -295,7 +295,7 @@ static void run_trace(struct live *l)
 static int read_token_pool(struct live *l, struct err *e)
 {
     struct arena *a = arena_new(MB);
-    struct ctl_reply r;
+    struct ctl_response r;
     struct json *j;
     struct str body =
         STR("{\"content\":\"one two three four five six seven eight nine ten and of the "
@@ -329,12 +329,12 @@ static void summarise(struct live *l)
         out->tokens_s = l->out_tokens / out->span_s;
     }
     out->hit_rate = l->prompt_tokens > 0 ? l->cached_tokens / l->prompt_tokens : 0;
-    out->first = replay_times_of(&l->first);
-    out->between = replay_times_of(&l->between);
-    l->out->refused = replay_times_of(&l->refused);
+    out->ttft = replay_quantiles_of(&l->ttft);
+    out->itl = replay_quantiles_of(&l->itl);
+    l->out->refused = replay_quantiles_of(&l->refused);
 }
 
-int live_run(struct live_result *out, struct ctl *c, const struct replay_row *rows, int n,
+int live_run(struct live_result *out, struct ctl *c, const struct replay_request *rows, int n,
     const struct live_setup *s, struct err *e)
 {
     struct live l = { .ctl = c, .setup = s, .rows = rows, .n = n, .out = out };
@@ -358,8 +358,8 @@ int live_run(struct live_result *out, struct ctl *c, const struct replay_row *ro
     }
     curl_multi_cleanup(l.multi);
     mem_free(l.flights);
-    replay_samples_clear(&l.first);
-    replay_samples_clear(&l.between);
+    replay_samples_clear(&l.ttft);
+    replay_samples_clear(&l.itl);
     replay_samples_clear(&l.refused);
     return failed ? -1 : 0;
 }
@@ -382,10 +382,10 @@ static double gauge_in(struct str metrics, const char *name)
     return v;
 }
 
-void live_ask(struct live_server *out, struct ctl *c)
+void live_server_read(struct live_server *out, struct ctl *c)
 {
     struct arena *a = arena_new(64 * MB);
-    struct ctl_reply r;
+    struct ctl_response r;
     struct json *j;
     struct err e;
 
@@ -402,9 +402,9 @@ void live_ask(struct live_server *out, struct ctl *c)
     double fixed = gauge_in(text, "inferflux_step_cost_fixed_nanoseconds{");
     double row = gauge_in(text, "inferflux_step_cost_token_nanoseconds{");
     if (fixed + row > 0) {
-        out->law.fixed = fixed;
-        out->law.per_row = row;
-        out->law.per_key = gauge_in(text, "inferflux_step_cost_key_picoseconds{") * 1e-3;
+        out->cost.fixed = fixed;
+        out->cost.per_row = row;
+        out->cost.per_key = gauge_in(text, "inferflux_step_cost_key_picoseconds{") * 1e-3;
     }
     buf_clear(&r.body);
     arena_free(a);

@@ -16,7 +16,7 @@ static int only_json_option(struct ctl *c, int argc, char **argv)
     return EXIT_OK;
 }
 
-static int print_raw(const struct ctl_reply *r)
+static int print_raw(const struct ctl_response *r)
 {
     fwrite(r->body.p, 1, r->body.n, stdout);
     putchar('\n');
@@ -77,7 +77,7 @@ static void print_status(
 
 int ctl_status(struct ctl *c, int argc, char **argv)
 {
-    struct ctl_reply ready, metrics;
+    struct ctl_response ready, metrics;
     struct arena *a = arena_new(16 * MB);
     struct json *j;
     struct err e;
@@ -108,7 +108,7 @@ out:
     return rc;
 }
 
-static int print_models(const struct ctl_reply *r, struct arena *a)
+static int print_models(const struct ctl_response *r, struct arena *a)
 {
     struct json *j;
     struct err e;
@@ -131,7 +131,7 @@ static int print_models(const struct ctl_reply *r, struct arena *a)
 
 int ctl_models(struct ctl *c, int argc, char **argv)
 {
-    struct ctl_reply r;
+    struct ctl_response r;
     struct arena *a;
 
     int rc = only_json_option(c, argc, argv);

@@ -14,7 +14,7 @@
  *          tokens that are not accepted. */
 #include "base/rng.h"
 #include "cmd/ctl_bench.h"
-#include "registry/pool.h"
+#include "registry/registry.h"
 
 #include <stdio.h>
 
@@ -56,7 +56,7 @@ struct bench_ctx { /* one model, one sequence */
     struct model_spec spec;
     struct mailbox *box;
     struct arena *arena;
-    int n_answer, edit_every, n_repeats;
+    int n_output, edit_every, n_repeats;
 };
 
 struct run_result {
@@ -172,7 +172,7 @@ static int repeat_request(
 static int make_prediction(
     const struct bench_ctx *b, const struct run_result *answer, int32_t *out, struct rng *r)
 {
-    const uint64_t n_vocab = (uint64_t)vocab_n(b->model.vocab);
+    const uint64_t n_vocab = (uint64_t)vocab_n_tokens(b->model.vocab);
     int next = (int)rng_below(r, 2 * (uint64_t)b->edit_every);
 
     for (int i = 0; i < answer->n; i++) {
@@ -193,7 +193,7 @@ static int random_prompt(struct bench_ctx *b, int turn, struct tokens *out, stru
     if (!out->ids)
         return err_set(e, ERR_MEMORY, "no memory for the prompts");
     for (out->n = 0; out->n < NOISE_TOKENS; out->n++)
-        out->ids[out->n] = (int32_t)rng_below(&r, (uint64_t)vocab_n(b->model.vocab));
+        out->ids[out->n] = (int32_t)rng_below(&r, (uint64_t)vocab_n_tokens(b->model.vocab));
     return 0;
 }
 
@@ -213,7 +213,7 @@ static int prepare_request(
         return err_set(e, ERR_CONTEXT, "the model's context is too short for this workload");
     *in = (struct gen_input){ .prompt = ids.ids,
         .n_prompt = (int)ids.n,
-        .max_tokens = MIN(b->n_answer, b->model.n_ctx - (int)ids.n),
+        .max_tokens = MIN(b->n_output, b->model.n_ctx - (int)ids.n),
         .n_choices = 1,
         .sample = sample_params_default };
     in->sample.temperature = w->temperature;
@@ -281,7 +281,7 @@ int workload_run(const struct workload_args *a)
     bool is_same = true;
     int rc = open_bench(&b, a, &e);
 
-    b.n_answer = MIN(a->n_answer > 0 ? a->n_answer : OUTPUT_MAX * 2 / 3, (int)OUTPUT_MAX);
+    b.n_output = MIN(a->n_output > 0 ? a->n_output : OUTPUT_MAX * 2 / 3, (int)OUTPUT_MAX);
     b.edit_every = a->edit_every;
     b.n_repeats = a->n_repeats;
     if (!rc && !a->as_json)

@@ -1,7 +1,7 @@
 /* inferfluxd_main.c: the server's main function. Reads the options, opens the model registry and
  * the service, waits for a signal, and drains. Exit status: 0 after a drain, 1 on failure, 2 on a
  * usage error. */
-#include "api/common/answer.h"
+#include "api/common/response.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cmd/options.h"
@@ -67,8 +67,8 @@ static struct model_spec spec_with_defaults(
     s.engine.max_batch_tokens = batch->max_batch_tokens;
     s.engine.max_sequences = batch->max_sequences;
     s.engine.prefill_chunk = (int)MIN(o->prefill_chunk, batch->max_batch_tokens);
-    s.engine.stretch_percent = (int)o->step_stretch;
-    s.engine.short_stretch_percent = (int)o->short_stretch;
+    s.engine.mixed_step_percent = (int)o->mixed_step_percent;
+    s.engine.mixed_step_percent_short = (int)o->mixed_step_percent_short;
     s.engine.live_fairness = batch->live_fairness;
     s.engine.max_queue = (int)o->max_queue;
     s.engine.max_queue_tokens = o->max_queue_tokens;
@@ -99,7 +99,7 @@ static int list_models(const struct options *o, const struct engine_options *bat
         specs[n].draft_path = uses_draft(o) ? o->model_draft : "";
         specs[n++].id = *o->alias ? o->alias : model_id_of_path(o->model, id, n_id);
     }
-    for (int i = 0; i < o->n_models && n < POOL_MODELS_MAX; i++) {
+    for (int i = 0; i < o->n_models && n < REGISTRY_MODELS_MAX; i++) {
         const struct model_entry *m = &o->models[i];
         struct model_spec *s = &specs[n++];
         *s = spec_with_defaults(o, batch);
@@ -188,20 +188,21 @@ static void wait_for_signal(void)
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 
-static int open_response_cache(struct exact **out, const struct options *o, struct err *e)
+static int open_response_cache(struct response_cache **out, const struct options *o, struct err *e)
 {
-    struct exact_options eo = { (size_t)o->exact_bytes, (uint64_t)o->exact_ttl_s * 1000000000 };
+    struct response_cache_options eo = { (size_t)o->response_cache_bytes,
+        (uint64_t)o->response_cache_ttl_s * 1000000000 };
 
-    return eo.max_bytes ? exact_open(out, &eo, e) : 0;
+    return eo.max_bytes ? response_cache_open(out, &eo, e) : 0;
 }
 
-static int open_response_store(struct shelf **out, const struct options *o, struct err *e)
+static int open_response_store(struct response_store **out, const struct options *o, struct err *e)
 {
     size_t bytes = (size_t)o->responses_bytes;
-    struct shelf_options so = { bytes, bytes / 100 * (size_t)o->responses_share,
+    struct response_store_options so = { bytes, bytes / 100 * (size_t)o->responses_share,
         (uint64_t)o->responses_ttl_s * 1000000000 };
 
-    return bytes ? shelf_open(out, &so, e) : 0;
+    return bytes ? response_store_open(out, &so, e) : 0;
 }
 
 static unsigned reasoning_names(const char *field)
@@ -213,10 +214,10 @@ static unsigned reasoning_names(const char *field)
 
 static int run_server(const struct options *o, struct err *e)
 {
-    struct model_spec specs[POOL_MODELS_MAX];
+    struct model_spec specs[REGISTRY_MODELS_MAX];
     char id[256], store[1024];
     struct keys *keys = NULL;
-    struct pool *pool = NULL;
+    struct registry *registry = NULL;
     struct service *service = NULL;
     struct serve_options so = { .n_threads = (int)o->threads_http,
         .max_body = o->max_body,
@@ -225,7 +226,7 @@ static int run_server(const struct options *o, struct err *e)
         .load_wait_ms = (uint32_t)o->load_wait_ms,
         .limit_ms = { [LIMIT_CHAT] = (uint32_t)o->chat_timeout_ms,
             [LIMIT_COMPLETION] = (uint32_t)o->completion_timeout_ms,
-            [LIMIT_WORDS] = (uint32_t)o->words_timeout_ms },
+            [LIMIT_TOKENIZE] = (uint32_t)o->tokenize_timeout_ms },
         .cors_origin = o->cors_origin,
         .role = o->role,
         .strip_billing = o->strip_billing,
@@ -243,7 +244,7 @@ static int run_server(const struct options *o, struct err *e)
     batch.live_fairness = so.fairness = &fairness;
     if (read_batch(o, &batch, e))
         return -1;
-    struct pool_options po = { specs, list_models(o, &batch, specs, id, sizeof(id)),
+    struct registry_options po = { specs, list_models(o, &batch, specs, id, sizeof(id)),
         o->strict_model || o->n_models > 0, o->model_aliases,
         store_path(o->store, store, sizeof(store)),
         !strcmp(o->probe, "auto") ? model_probe_default : NULL };
@@ -254,12 +255,12 @@ static int run_server(const struct options *o, struct err *e)
     so.keys = keys;
     http_settings(o, &so.http);
     if (decide_auth(o, &so, e) || (*o->audit_log && audit_open(&so.audit, o->audit_log, e)) ||
-        pool_open(&pool, &po, e))
+        registry_open(&registry, &po, e))
         goto out;
-    so.pool = pool;
-    so.slots = slots_new(pool, *o->slot_save_path);
-    if (open_response_cache(&so.exact, o, e) || open_response_store(&so.shelf, o, e) ||
-        service_open(&service, &so, e))
+    so.registry = registry;
+    so.slots = slots_new(registry, *o->slot_save_path);
+    if (open_response_cache(&so.response_cache, o, e) ||
+        open_response_store(&so.response_store, o, e) || service_open(&service, &so, e))
         goto out;
     print_banner(o, service);
     wait_for_signal();
@@ -268,12 +269,12 @@ static int run_server(const struct options *o, struct err *e)
 
 out:
     /* Engines end before the mailboxes that they post to. */
-    if (pool)
-        pool_close(pool);
+    if (registry)
+        registry_close(registry);
     service_close(service);
     slots_free(so.slots);
-    shelf_close(so.shelf);
-    exact_close(so.exact);
+    response_store_close(so.response_store);
+    response_cache_close(so.response_cache);
     audit_close(so.audit);
     keys_close(keys);
     return rc;

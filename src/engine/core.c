@@ -1,4 +1,4 @@
-#include "engine/fetch.h"
+#include "engine/kv_load.h"
 #include "base/mem.h"
 #include "os/clock.h"
 
@@ -11,8 +11,8 @@ const struct engine_options engine_options_default = {
     .max_queue_tokens = 1 << 20,
     .n_ctx = 0,
     .age_ns = 2000000000u,
-    .stretch_percent = 140,
-    .short_stretch_percent = 350,
+    .mixed_step_percent = 140,
+    .mixed_step_percent_short = 350,
     .spec = { .max = 16, .by_history = true },
     .prefix_cache = true,
     .kv_evict = EVICT_LRU,
@@ -37,13 +37,13 @@ static int check_options(const struct engine_options *o, struct err *e)
             (long long)o->max_queue_tokens);
     if (o->n_ctx < 0)
         return err_param(e, ERR_RANGE, "n_ctx", "a context of %d tokens", o->n_ctx);
-    if (o->stretch_percent && (o->stretch_percent < 100 || o->stretch_percent > 100000))
+    if (o->mixed_step_percent && (o->mixed_step_percent < 100 || o->mixed_step_percent > 100000))
         return err_param(
-            e, ERR_RANGE, "stretch_percent", "a step of %d %% of itself", o->stretch_percent);
-    if (o->short_stretch_percent &&
-        (o->short_stretch_percent < 100 || o->short_stretch_percent > 100000))
+            e, ERR_RANGE, "stretch_percent", "a step of %d %% of itself", o->mixed_step_percent);
+    if (o->mixed_step_percent_short &&
+        (o->mixed_step_percent_short < 100 || o->mixed_step_percent_short > 100000))
         return err_param(e, ERR_RANGE, "short_stretch_percent", "a step of %d %% of itself",
-            o->short_stretch_percent);
+            o->mixed_step_percent_short);
     if (o->age_ns < 1 || o->age_ns > SCHED_AGE_MAX)
         return err_param(
             e, ERR_RANGE, "age_ns", "an age of %llu ns", (unsigned long long)o->age_ns);
@@ -60,21 +60,21 @@ static void set_limits(const struct core *c, struct sched_limits *l)
 {
     int max_rows = MIN(c->o.max_batch_tokens, c->lm->max_rows);
     int max_batch = MIN(c->o.max_batch, MIN(max_rows, c->lm->max_logits));
-    struct port *p = c->port;
+    struct submit_queue *p = c->queue;
 
     *l = (struct sched_limits){
         .max_batch = max_batch,
         .max_rows = max_rows,
         .max_logits = c->lm->max_logits,
         .prefill_chunk = c->o.prefill_chunk,
-        .max_begun = MAX(c->o.max_sequences, max_batch),
+        .max_started = MAX(c->o.max_sequences, max_batch),
         .age_ns = c->o.age_ns,
         .n_layers = c->lm->n_layers,
-        .max_paused = c->lm->max_paused,
-        .most_layers = c->o.most_layers,
-        .pass_ns = PREFILL_STEP_NS,
-        .stretch = c->o.stretch_percent / 100.0,
-        .short_stretch = c->o.short_stretch_percent / 100.0,
+        .max_partial_rows = c->lm->max_partial_rows,
+        .max_step_layers = c->o.max_step_layers,
+        .max_prefill_step_ns = PREFILL_STEP_NS,
+        .mixed_step_factor = c->o.mixed_step_percent / 100.0,
+        .mixed_step_factor_short = c->o.mixed_step_percent_short / 100.0,
     };
     p->n_vocab = c->lm->n_vocab;
     int64_t n_ctx = c->o.n_ctx ? c->o.n_ctx : c->lm->n_ctx_train;
@@ -91,10 +91,10 @@ static int open_tree(struct core *c, struct sched_limits *l, struct err *e)
 {
     const struct lm *lm = c->lm;
     /* One request of maximum length must always fit. */
-    uint64_t reserve = (uint64_t)pages_for(c->port->n_ctx) + 1;
+    uint64_t reserve = (uint64_t)pages_for(c->queue->n_ctx) + 1;
     struct tree_options o = { .policy = c->o.kv_evict,
         .n_users = l->max_seqs,
-        .ages = &c->port->stats.prefix.ages,
+        .ages = &c->queue->stats.prefix.ages,
         .quota = (uint32_t)((uint64_t)lm->n_pages * (uint64_t)c->o.kv_tenant_share / 100),
         .n_pinned = lm->n_pages > reserve ? (uint32_t)(lm->n_pages - reserve) / 2 : 0 };
 
@@ -113,30 +113,31 @@ static int open_parts(struct core *c, const struct kernels *k, struct err *e)
     struct sched_limits l;
 
     set_limits(c, &l);
-    if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_tree(c, &l, e) || fetch_open(c, &l, e) ||
-        sched_new(&c->sched, c->pool, &l, e) || picks_open(&c->picks, c->lm, k, e))
+    if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_tree(c, &l, e) ||
+        kv_load_open(c, &l, e) || sched_new(&c->sched, c->pool, &l, e) ||
+        sample_batch_open(&c->samples, c->lm, k, e))
         return -1;
     sched_set_fairness(c->sched, &c->o.fairness);
-    plan_init(&c->plan, &l);
+    step_plan_init(&c->plan, &l);
     c->runs = xcalloc((size_t)l.max_batch, sizeof(*c->runs));
-    c->pick = xcalloc((size_t)l.max_batch, sizeof(*c->pick));
+    c->job = xcalloc((size_t)l.max_batch, sizeof(*c->job));
     return 0;
 }
 
 int core_open(struct core **out, struct lm *take, const struct kernels *k,
-    const struct engine_options *o, struct port *port, struct err *e)
+    const struct engine_options *o, struct submit_queue *queue, struct err *e)
 {
     struct core *c = xcalloc(1, sizeof(*c));
 
     c->lm = take;
-    c->port = port;
+    c->queue = queue;
     c->o = *o;
     c->clock = clock_ns;
     /* Attention multiplies in floating point, matrix products in integers: a multiplication with a
      * key costs about 4 times as much. */
     if (take->row_macs)
-        c->costs.key_share = 4.0 * (double)take->key_macs / (double)take->row_macs;
-    port->refs++;
+        c->step_model.key_share = 4.0 * (double)take->key_macs / (double)take->row_macs;
+    queue->refs++;
     c->o.spec.n_vocab = take->n_vocab;
     if (spec_open(&c->spec, &c->o.spec, e) || check_options(o, e) || open_parts(c, k, e)) {
         core_close(c);
@@ -151,53 +152,53 @@ void core_close(struct core *c)
     if (!c)
         return;
     CHECK(!c->gens && c->out.n == 0);
-    fetch_close(c);
-    plan_clear(&c->plan);
+    kv_load_close(c);
+    step_plan_clear(&c->plan);
     mem_free(c->runs);
-    mem_free(c->pick);
-    picks_close(&c->picks);
+    mem_free(c->job);
+    sample_batch_close(&c->samples);
     spec_close(c->spec);
     sched_free(c->sched);
     tree_free(c->tree);
     page_pool_free(c->pool);
     c->lm->ops->close(c->lm);
-    port_unref(c->port);
+    submit_queue_unref(c->queue);
     mem_free(c);
 }
 
 /* ---- events and ends */
 
-void core_post(struct core *c, struct choice *ch, struct gen_event *ev, enum gen_kind kind)
+void core_post(struct core *c, struct gen_choice *ch, struct gen_event *ev, enum gen_kind kind)
 {
     ev->msg.kind = (int)kind;
     outbox_add(&c->out, ch->gen->reply, &ev->msg);
 }
 
-static void release_seq(struct core *c, struct choice *ch)
+static void release_seq(struct core *c, struct gen_choice *ch)
 {
-    fetch_forget(ch);
-    spec_forget(c->spec, ch);
+    kv_load_detach(ch);
+    spec_seq_end(c->spec, ch);
     sched_end(c->sched, ch->seq);
     ch->seq = SEQ_NONE;
 }
 
 static void record_phases(struct core *c, const struct gen *g)
 {
-    struct engine_stats *st = &c->port->stats;
+    struct engine_stats *st = &c->queue->stats;
     const struct gen_result *r = &g->result;
 
     if (!r->first_token_ns)
         return;
     if (r->err.code == ERR_NONE)
-        pace_answer(
-            &c->pace, g->choice[0].n_out, r->ended_ns - MIN(r->first_token_ns, r->ended_ns));
+        throughput_add_response(
+            &c->throughput, g->choice[0].n_out, r->ended_ns - MIN(r->first_token_ns, r->ended_ns));
     histogram_add(&st->prefill, SECONDS, r->first_token_ns - r->started_ns);
     histogram_add(&st->decode, SECONDS, r->ended_ns - MIN(r->first_token_ns, r->ended_ns));
 }
 
 static void end_gen(struct core *c, struct gen *g, uint64_t now)
 {
-    struct engine_stats *st = &c->port->stats;
+    struct engine_stats *st = &c->queue->stats;
 
     if (g->prev)
         g->prev->next = g->next;
@@ -206,7 +207,7 @@ static void end_gen(struct core *c, struct gen *g, uint64_t now)
     if (g->next)
         g->next->prev = g->prev;
     *(g->result.err.code == ERR_NONE ? &st->finished : &st->cancelled) += 1;
-    port_uncount(c->port, g);
+    submit_queue_uncount(c->queue, g);
     c->n_queued -= g->result.started_ns == 0;
     g->result.ended_ns = now;
     record_phases(c, g);
@@ -219,14 +220,14 @@ static void record_waits(struct core *c, struct gen *g, const struct seq *s)
 {
     g->result.n_preempted += s->n_preempted;
     if (g->is_forked)
-        histogram_add(&c->port->stats.waited, SECONDS, s->waited_ns - s->queued_ns);
+        histogram_add(&c->queue->stats.waited, SECONDS, s->waited_ns - s->queued_ns);
 }
 
 void core_end_choice(
-    struct core *c, struct choice *ch, enum finish why, int32_t stop_id, uint64_t now)
+    struct core *c, struct gen_choice *ch, enum finish why, int32_t stop_id, uint64_t now)
 {
     struct gen *g = ch->gen;
-    struct choice *leader = &g->choice[0];
+    struct gen_choice *leader = &g->choice[0];
 
     CHECK(!ch->is_ended);
     ch->is_ended = true;
@@ -251,10 +252,10 @@ void core_end_choice(
 /* Starts the sequences of a request that waits for pages, so that they can be ended. */
 static void start_held_back(struct core *c, struct gen *g, uint64_t now)
 {
-    if (!g->fetch)
+    if (!g->tier_read)
         return;
-    fetch_abandon(c, g);
-    core_begin(c, g, now);
+    kv_load_cancel(c, g);
+    core_schedule(c, g, now);
 }
 
 static void cancel_gen(struct core *c, struct gen *g, enum errcode why, uint64_t now)
@@ -288,7 +289,7 @@ void core_cancel_all(struct core *c, enum errcode why, uint64_t now)
  * not started by then is dropped. 0 = no such time. */
 static uint64_t latest_start_ns(const struct core *c, const struct gen *g, uint64_t now)
 {
-    uint64_t response_ns = pace_answer_ns(&c->pace, g->max_out);
+    uint64_t response_ns = throughput_response_ns(&c->throughput, g->max_out);
 
     if (!g->in.deadline_ns || now + response_ns >= g->in.deadline_ns)
         return 0;
@@ -312,21 +313,21 @@ static int priority_index(struct engine_stats *st, int priority)
 static void start_gen(struct core *c, struct gen *g, uint64_t now)
 {
     c->n_queued++;
-    g->counted_as = priority_index(&c->port->stats, g->in.priority);
+    g->priority_slot = priority_index(&c->queue->stats, g->in.priority);
     g->n_live = g->in.n_choices;
     g->prev = NULL;
     g->next = c->gens;
     if (g->next)
         g->next->prev = g;
     c->gens = g;
-    if (!fetch_begin(c, g))
-        core_begin(c, g, now);
+    if (!kv_load_start(c, g))
+        core_schedule(c, g, now);
 }
 
-void core_begin(struct core *c, struct gen *g, uint64_t now)
+void core_schedule(struct core *c, struct gen *g, uint64_t now)
 {
     for (int i = 0; i < g->in.n_choices; i++) {
-        struct choice *ch = &g->choice[i];
+        struct gen_choice *ch = &g->choice[i];
         bool is_scored = i == 0 && g->in.want_prompt_logprobs && !g->in.script;
         struct seq_spec spec = {
             .priority = g->in.priority,
@@ -334,7 +335,7 @@ void core_begin(struct core *c, struct gen *g, uint64_t now)
             .tenant = g->in.tenant,
             .weight = g->in.tenant_weight,
             .deadline_ns = g->in.deadline_ns ? g->in.deadline_ns : UINT64_MAX,
-            .begin_by_ns = i ? 0 : latest_start_ns(c, g, now),
+            .start_deadline_ns = i ? 0 : latest_start_ns(c, g, now),
             .n_prompt = g->in.n_prompt,
             .score_from = is_scored ? 0 : g->in.n_prompt - 1,
             .credits = ch->credits,
@@ -354,14 +355,14 @@ void core_begin(struct core *c, struct gen *g, uint64_t now)
  * could, if pages are short, recompute its prefix for one token. */
 static void return_event(struct core *c, struct gen_event *ev, uint64_t now)
 {
-    struct choice *ch = &ev->gen->choice[ev->choice];
+    struct gen_choice *ch = &ev->gen->choice[ev->choice];
 
-    choice_event_home(ch, ev);
+    choice_return_event(ch, ev);
     if (ch->seq.i == NO_SEQ)
         return;
     struct seq *s = sched_seq(c->sched, ch->seq);
     s->credits = ch->credits;
-    if (s->state == SEQ_PARKED && !ch->fetch && ch->credits * 4 >= ch->n_events)
+    if (s->state == SEQ_PARKED && !ch->tier_read && ch->credits * 4 >= ch->n_events)
         sched_unpark(c->sched, ch->seq, now);
 }
 
@@ -370,39 +371,39 @@ static void handle_call(struct core *c, struct msg *m);
 
 static void handle_message(struct core *c, struct msg *m, uint64_t now)
 {
-    struct choice *ch;
+    struct gen_choice *ch;
 
     switch ((enum port_kind)m->kind) {
-    case PORT_SUBMIT:
+    case ENGINE_MSG_SUBMIT:
         start_gen(c, container_of(m, struct gen, submit_msg), now);
         break;
-    case PORT_CANCEL:
+    case ENGINE_MSG_CANCEL:
         cancel_gen(c, container_of(m, struct gen, cancel_msg), ERR_CANCELLED, now);
         break;
-    case PORT_STOP_CHOICE:
-        ch = container_of(m, struct choice, stop_msg);
+    case ENGINE_MSG_STOP_CHOICE:
+        ch = container_of(m, struct gen_choice, stop_msg);
         if (ch->is_ended)
             break;
         start_held_back(c, ch->gen, now);
         core_end_choice(c, ch, FINISH_CANCELLED, -1, now);
         break;
-    case PORT_WRITTEN:
-    case PORT_FETCHED:
-        fetch_receive(c, m, now);
+    case ENGINE_MSG_TIER_WRITTEN:
+    case ENGINE_MSG_TIER_READ:
+        kv_load_receive(c, m, now);
         break;
-    case PORT_EVENT_HOME:
+    case ENGINE_MSG_EVENT_RETURN:
         return_event(c, container_of(m, struct gen_event, msg), now);
         break;
-    case PORT_FREE:
+    case ENGINE_MSG_FREE:
         mem_free(container_of(m, struct gen, free_msg));
         break;
-    case PORT_AUDIT:
+    case ENGINE_MSG_AUDIT:
         handle_audit(c, m);
         break;
-    case PORT_CALL:
+    case ENGINE_MSG_CALL:
         handle_call(c, m);
         break;
-    case PORT_WAKE:
+    case ENGINE_MSG_WAKE:
         break;
     }
 }
@@ -411,12 +412,12 @@ void core_drain(struct core *c, uint64_t now)
 {
     struct msg *next;
 
-    for (struct msg *m = mailbox_drain(c->port->inbox); m; m = next) {
+    for (struct msg *m = mailbox_drain(c->queue->inbox); m; m = next) {
         next = m->next;
         handle_message(c, m, now);
     }
     for (seq_id id; (id = sched_expired(c->sched, now)).i != NO_SEQ;) {
-        struct choice *ch = sched_seq(c->sched, id)->user;
+        struct gen_choice *ch = sched_seq(c->sched, id)->user;
         cancel_gen(c, ch->gen,
             sched_seq(c->sched, id)->deadline_ns <= now ? ERR_TIMEOUT : ERR_OVERLOADED, now);
     }
@@ -451,7 +452,7 @@ void core_audit(struct core *c, struct engine_audit *out)
     }
     *out = (struct engine_audit){
         .ok = !sched_check(c->sched) && n_choices == n.seqs &&
-              (int)n_gens <= c->port->max_requests && n_gens - n_started == c->n_queued,
+              (int)n_gens <= c->queue->max_requests && n_gens - n_started == c->n_queued,
         .pages_total = page_n_total(c->pool),
         .pages_free = page_n_free(c->pool),
         .pages_cached = page_n_idle(c->pool),

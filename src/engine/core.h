@@ -11,13 +11,13 @@
 
 #include "engine/gen.h"
 #include "engine/outbox.h"
-#include "engine/sample/picks.h"
+#include "engine/sample/sample_batch.h"
 #include "cache/tier.h"
 #include "engine/sched/sched.h"
 #include "engine/spec/spec.h"
 
 struct core {
-    struct port *port; /* counted reference */
+    struct submit_queue *queue; /* counted reference */
     struct lm *lm;
     struct engine_options o;
     uint64_t (*clock)(void); /* for measurements; decisions use the `now` arguments */
@@ -28,23 +28,23 @@ struct core {
     int32_t *path;        /* [n_ctx] scratch of kv_load.c */
     uint32_t n_unwritten; /* evicted pages that were not worth writing; kv_load.c */
     struct sched *sched;
-    struct picks picks;
+    struct sample_batch samples;
     struct spec *spec;
-    struct plan plan;
-    struct lm_run *runs; /* [max_batch] */
-    struct pick *pick;   /* [max_batch] sampling job of each run */
+    struct step_plan plan;
+    struct lm_run *runs;    /* [max_batch] */
+    struct sample_job *job; /* [max_batch] sampling job of each run */
     struct outbox out;
-    int n_right;                    /* accepted draft tokens of this step */
+    int n_step_accepted;            /* accepted draft tokens of this step */
     struct gen *gens;               /* list of requests that have not ended */
     uint32_t n_queued;              /* requests that have not started */
     uint64_t n_computed;            /* steps that were not interrupted */
     uint64_t forward_ns, tokens_ns; /* this step: forward pass; sampling and events */
     double rest_ns;                 /* moving average of the remaining step time */
-    struct cost_book costs;
-    struct pace pace;
-    int64_t prompts_done; /* prompt tokens of the prompts completed in this step */
+    struct step_time_model step_model;
+    struct throughput throughput;
+    int64_t n_prompt_done; /* prompt tokens of the prompts completed in this step */
     /* Output tokens of this step by index of engine_stats.by_priority. */
-    uint32_t n_sent[ENGINE_PRIORITIES + 1];
+    uint32_t n_output_tokens[ENGINE_PRIORITIES + 1];
     _Atomic bool stop; /* any thread: interrupts the forward pass, which will be repeated */
 };
 
@@ -57,7 +57,7 @@ struct core_call { /* ENGINE_MSG_CALL: on the stack of the caller, which waits a
 
 /* Takes the model, also on failure. References the submission queue and sets its limits. */
 int core_open(struct core **out, struct lm *take, const struct kernels *k,
-    const struct engine_options *o, struct port *port, struct err *e);
+    const struct engine_options *o, struct submit_queue *queue, struct err *e);
 void core_close(struct core *c); /* all requests must have ended */
 
 void core_drain(struct core *c, uint64_t now);
@@ -71,10 +71,10 @@ void core_audit(struct core *c, struct engine_audit *out);
 /* ---- between core.c, kv_load.c and step.c */
 
 /* Adds the sequences of a request to the scheduler. */
-void core_begin(struct core *c, struct gen *g, uint64_t now);
+void core_schedule(struct core *c, struct gen *g, uint64_t now);
 
-void core_post(struct core *c, struct choice *ch, struct gen_event *ev, enum gen_kind kind);
+void core_post(struct core *c, struct gen_choice *ch, struct gen_event *ev, enum gen_kind kind);
 /* Posts GEN_CHOICE_END, and GEN_END with the last choice. The caller may free `ch` afterwards, but
  * not before the next core_drain. */
 void core_end_choice(
-    struct core *c, struct choice *ch, enum finish why, int32_t stop_id, uint64_t now);
+    struct core *c, struct gen_choice *ch, enum finish why, int32_t stop_id, uint64_t now);

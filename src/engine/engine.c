@@ -8,7 +8,7 @@
 /* Engine thread: drains messages and executes a step in a loop; sleeps if no sequence can run. */
 struct engine {
     struct core *core; /* owned by the thread once it runs */
-    struct port *port;
+    struct submit_queue *queue;
     pthread_t thread;
     _Atomic bool is_closing;
 };
@@ -22,7 +22,7 @@ static void *engine_main(void *arg)
         core_drain(c, clock_ns());
         /* Checked again: the drained messages may include the wake-up of engine_close. */
         if (!core_step(c, clock_ns()) && !en->is_closing)
-            mailbox_wait(en->port->inbox, core_next_wake(c));
+            mailbox_wait(en->queue->inbox, core_next_wake(c));
     }
     /* All admitted requests are in the inbox now and get their GEN_END here. */
     core_drain(c, clock_ns());
@@ -35,14 +35,14 @@ int engine_open(struct engine **out, struct lm *take, const struct kernels *k,
 {
     struct engine *en = xcalloc(1, sizeof(*en));
 
-    if (port_open(&en->port, e)) {
+    if (submit_queue_open(&en->queue, e)) {
         take->ops->close(take);
         if (o->spec.drafter)
             o->spec.drafter->ops->close(o->spec.drafter);
         mem_free(en);
         return -1;
     }
-    if (core_open(&en->core, take, k, o, en->port, e))
+    if (core_open(&en->core, take, k, o, en->queue, e))
         goto fail;
     if (thread_start(&en->thread, "engine", engine_main, en, e)) {
         core_close(en->core);
@@ -52,48 +52,48 @@ int engine_open(struct engine **out, struct lm *take, const struct kernels *k,
     return 0;
 
 fail:
-    port_unref(en->port);
+    submit_queue_unref(en->queue);
     mem_free(en);
     return -1;
 }
 
 void engine_drain(struct engine *en)
 {
-    en->port->is_draining = true;
+    en->queue->is_draining = true;
 }
 
 void engine_close(struct engine *en)
 {
     if (!en)
         return;
-    port_shut(en->port);
+    submit_queue_shut(en->queue);
     en->is_closing = true;
     en->core->stop = true; /* the result of the running forward pass is not needed */
-    mailbox_post(en->port->inbox, &en->port->wake);
+    mailbox_post(en->queue->inbox, &en->queue->wake);
     pthread_join(en->thread, NULL);
     core_close(en->core);
-    port_unref(en->port);
+    submit_queue_unref(en->queue);
     mem_free(en);
 }
 
 int engine_submit(struct engine *en, struct gen *g, struct err *e)
 {
-    return port_submit(en->port, g, clock_ns(), e);
+    return submit_queue_submit(en->queue, g, clock_ns(), e);
 }
 
 uint64_t engine_wait_ns(const struct engine *en)
 {
-    return port_wait_ns(en->port);
+    return submit_queue_wait_ns(en->queue);
 }
 
 int engine_n_ctx(const struct engine *en)
 {
-    return en->port->n_ctx;
+    return en->queue->n_ctx;
 }
 
 const struct engine_stats *engine_stats(const struct engine *en)
 {
-    return &en->port->stats;
+    return &en->queue->stats;
 }
 
 const struct lm *engine_lm(const struct engine *en)
@@ -109,9 +109,9 @@ const struct engine_options *engine_settings(const struct engine *en)
 void engine_call(
     struct engine *en, struct mailbox *reply, void (*fn)(struct core *c, void *arg), void *arg)
 {
-    struct core_call call = { .msg.kind = PORT_CALL, .reply = reply, .fn = fn, .arg = arg };
+    struct core_call call = { .msg.kind = ENGINE_MSG_CALL, .reply = reply, .fn = fn, .arg = arg };
 
-    mailbox_post(en->port->inbox, &call.msg);
+    mailbox_post(en->queue->inbox, &call.msg);
     while (!mailbox_drain(reply))
         mailbox_wait(reply, UINT64_MAX);
 }
@@ -134,6 +134,6 @@ void engine_audit(struct engine *en, struct engine_audit *out)
 
 void engine_audit_ask(struct engine *en, struct audit_call *call)
 {
-    call->msg.kind = PORT_AUDIT;
-    mailbox_post(en->port->inbox, &call->msg);
+    call->msg.kind = ENGINE_MSG_AUDIT;
+    mailbox_post(en->queue->inbox, &call->msg);
 }

@@ -132,11 +132,11 @@ struct engine_options {
     uint64_t age_ns; /* waiting time that raises the priority by one */
     /* Longest mixed step in percent of the predicted decode-only step (prefill budget); 0 = no
      * limit. */
-    int stretch_percent;
+    int mixed_step_percent;
     /* Longest mixed step with prompts of at most prefill_chunk tokens to compute, in percent of a
      * step with one decode row; 0 = no limit. See sched.h. */
-    int short_stretch_percent;
-    int most_layers; /* layers that prefill rows pass in a step; 0 = all; for tests */
+    int mixed_step_percent_short;
+    int max_step_layers; /* layers that prefill rows pass in a step; 0 = all; for tests */
     struct spec_options spec;
     bool prefix_cache; /* reuse the KV cache of common prompt prefixes */
     enum evict_policy kv_evict;

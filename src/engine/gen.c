@@ -100,13 +100,13 @@ static void lay_out_block(struct gen *g, const struct gen_input *in, char *p)
     int n_tokens = in->n_prompt + in->max_tokens;
 
     for (int i = 0; i < in->n_choices; i++) {
-        struct choice *ch = &g->choice[i];
+        struct gen_choice *ch = &g->choice[i];
         ch->events = (struct gen_event *)(void *)p;
         ch->n_events = ch->credits = n_events_of(in, i);
         p += (size_t)ch->n_events * sizeof(*ch->events);
     }
     for (int i = 0; i < in->n_choices; i++) {
-        struct choice *ch = &g->choice[i];
+        struct gen_choice *ch = &g->choice[i];
         ch->gen = g;
         ch->index = i;
         ch->seq = SEQ_NONE;
@@ -136,7 +136,7 @@ int gen_new(
     if (check_input(in, e))
         return -1;
 
-    size_t head = sizeof(struct gen) + (size_t)in->n_choices * sizeof(struct choice);
+    size_t head = sizeof(struct gen) + (size_t)in->n_choices * sizeof(struct gen_choice);
     struct gen *g = try_aligned(_Alignof(struct gen), head + block_bytes(in));
     if (!g)
         return err_set(e, ERR_MEMORY, "no memory for a request of %d tokens, %d choices",
@@ -155,19 +155,19 @@ void gen_free(struct gen *g)
 {
     if (!g)
         return;
-    if (!g->port) {
+    if (!g->queue) {
         mem_free(g);
         return;
     }
     CHECK(g->is_over);
-    struct port *p = g->port; /* the engine may free g as soon as the message is posted */
+    struct submit_queue *p = g->queue; /* the engine may free g as soon as the message is posted */
     bool is_small = g->in.n_prompt + g->in.max_tokens <= SMALL_TOKENS;
-    g->free_msg.kind = PORT_FREE;
+    g->free_msg.kind = ENGINE_MSG_FREE;
     if (is_small)
         mailbox_post_quiet(p->inbox, &g->free_msg);
     else
         mailbox_post(p->inbox, &g->free_msg);
-    port_unref(p);
+    submit_queue_unref(p);
 }
 
 void *gen_user(const struct gen *g)
@@ -196,7 +196,7 @@ const struct gen_result *gen_result(const struct gen *g)
  * quarter of the events, the point at which a parked sequence continues (core.c), and at most
  * RETURN_GROUP_MAX, since recently used events are still in the CPU cache. If each token has an
  * event of its own, no sequence waits for returned events. */
-static int return_group_size(const struct choice *ch)
+static int return_group_size(const struct gen_choice *ch)
 {
     bool has_enough = ch->n_events == max_events(&ch->gen->in, ch->index);
 
@@ -207,42 +207,42 @@ void gen_event_done(struct gen_event *ev)
 {
     if (ev->msg.kind != GEN_TOKEN && ev->msg.kind != GEN_PROMPT_TOKEN)
         return;
-    struct choice *ch = &ev->gen->choice[ev->choice];
+    struct gen_choice *ch = &ev->gen->choice[ev->choice];
 
-    ev->msg.kind = PORT_EVENT_HOME;
-    ev->msg.next = ch->back;
-    if (!ch->n_back++)
-        ch->back_last = &ev->msg;
-    ch->back = &ev->msg;
-    if (ch->n_back < return_group_size(ch))
+    ev->msg.kind = ENGINE_MSG_EVENT_RETURN;
+    ev->msg.next = ch->returned;
+    if (!ch->n_returned++)
+        ch->returned_last = &ev->msg;
+    ch->returned = &ev->msg;
+    if (ch->n_returned < return_group_size(ch))
         return;
-    mailbox_post_chain(ev->gen->port->inbox, ch->back, ch->back_last);
-    ch->back = NULL;
-    ch->n_back = 0;
+    mailbox_post_chain(ev->gen->queue->inbox, ch->returned, ch->returned_last);
+    ch->returned = NULL;
+    ch->n_returned = 0;
 }
 
 void engine_cancel(struct engine *en, struct gen *g)
 {
-    if (!g->port || atomic_exchange(&g->is_cancel_posted, true))
+    if (!g->queue || atomic_exchange(&g->is_cancel_posted, true))
         return;
-    g->cancel_msg.kind = PORT_CANCEL;
-    mailbox_post(g->port->inbox, &g->cancel_msg);
+    g->cancel_msg.kind = ENGINE_MSG_CANCEL;
+    mailbox_post(g->queue->inbox, &g->cancel_msg);
 }
 
 void engine_stop_choice(struct engine *en, struct gen *g, int choice)
 {
     CHECK(choice >= 0 && choice < g->in.n_choices);
-    struct choice *ch = &g->choice[choice];
+    struct gen_choice *ch = &g->choice[choice];
 
-    if (!g->port || atomic_exchange(&ch->is_stop_posted, true))
+    if (!g->queue || atomic_exchange(&ch->is_stop_posted, true))
         return;
-    ch->stop_msg.kind = PORT_STOP_CHOICE;
-    mailbox_post(g->port->inbox, &ch->stop_msg);
+    ch->stop_msg.kind = ENGINE_MSG_STOP_CHOICE;
+    mailbox_post(g->queue->inbox, &ch->stop_msg);
 }
 
 /* ---- engine side */
 
-struct gen_event *choice_new_event(struct choice *ch)
+struct gen_event *choice_new_event(struct gen_choice *ch)
 {
     CHECK(ch->n_used < ch->n_events);
     struct gen_event *ev = &ch->events[ch->n_used++];
@@ -253,10 +253,10 @@ struct gen_event *choice_new_event(struct choice *ch)
     return ev;
 }
 
-void choice_event_home(struct choice *ch, struct gen_event *ev)
+void choice_return_event(struct gen_choice *ch, struct gen_event *ev)
 {
     CHECK(ch->credits < ch->n_events);
-    ev->msg.next = ch->home ? &ch->home->msg : NULL;
-    ch->home = ev;
+    ev->msg.next = ch->free_events ? &ch->free_events->msg : NULL;
+    ch->free_events = ev;
     ch->credits++;
 }

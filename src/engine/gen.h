@@ -6,17 +6,17 @@
 #pragma once
 
 #include "engine/spec/draft_text.h"
-#include "engine/port.h"
+#include "engine/submit_queue.h"
 #include "engine/seq.h"
 
 _Static_assert(sizeof(struct gen_event) % 64 == 0, "see there");
 _Static_assert((int)GEN_CHOICES_MAX == (int)SEQ_CHOICES_MAX, "one choice, one sequence");
 
-struct choice {
+struct gen_choice {
     /* First cache line: fields that each token reads and writes. */
     ALIGNED(64) struct gen *gen;
-    int32_t *tokens;        /* [n_prompt + max_tokens] */
-    struct gen_event *home; /* list of free events that were returned, through msg.next */
+    int32_t *tokens;               /* [n_prompt + max_tokens] */
+    struct gen_event *free_events; /* list of free events that were returned, through msg.next */
     /* SEQ_NONE after release: after is_ended and, for the first choice, after the fork. */
     seq_id seq;
     int index;
@@ -34,67 +34,67 @@ struct choice {
     page_id *pages;           /* [pages_for(n_prompt + max_tokens)] */
     struct draft_seq draft;
     enum draft_source draft_source; /* source of the draft tokens of this step */
-    struct tier_fetch *fetch;       /* parked until these pages are read; NULL = none */
-    int n_looks;                    /* tier look-ups; at most one more than the preemptions */
+    struct tier_read *tier_read;    /* parked until these pages are read; NULL = none */
+    int n_tier_lookups;             /* tier look-ups; at most one more than the preemptions */
     struct gen_event end;
     struct msg stop_msg;
     _Atomic bool is_stop_posted;
-    /* Owned by the caller, in a cache line that the engine does not write: n_back processed events
-     * that are not yet returned. */
-    struct msg *back, *back_last;
-    int n_back;
+    /* Owned by the caller, in a cache line that the engine does not write: n_returned processed
+     * events that are not yet returned. */
+    struct msg *returned, *returned_last;
+    int n_returned;
 };
 
 struct gen {
     /* First cache line: fields that each token reads, including the first ones of `in`. */
     ALIGNED(64) struct mailbox *reply;
-    int max_out;    /* max_tokens, or the rest of the context */
-    int counted_as; /* index in engine_stats.by_priority; ENGINE_PRIORITIES = others */
-    bool is_forked; /* the prompt is computed and the choices are independent */
-    bool has_begun; /* result.started_ns is set */
-    bool has_token; /* result.first_token_ns is set */
+    int max_out;       /* max_tokens, or the rest of the context */
+    int priority_slot; /* index in engine_stats.by_priority; ENGINE_PRIORITIES = others */
+    bool is_forked;    /* the prompt is computed and the choices are independent */
+    bool has_started;  /* result.started_ns is set */
+    bool has_token;    /* result.first_token_ns is set */
     struct gen_input in;
 
     void *user;
     uint64_t id;
-    struct port *port;        /* counted reference; NULL until submitted */
-    int n_live;               /* choices that have not ended */
-    bool is_over;             /* GEN_END is posted */
-    struct tier_fetch *fetch; /* pages read before the sequences are scheduled; NULL = none */
+    struct submit_queue *queue;  /* counted reference; NULL until submitted */
+    int n_live;                  /* choices that have not ended */
+    bool is_over;                /* GEN_END is posted */
+    struct tier_read *tier_read; /* pages read before the sequences are scheduled; NULL = none */
     struct ngram prompt_ngram, predicted_ngram; /* filled by gen_new, then constant */
     struct gen *prev, *next;                    /* list of the requests in the engine */
     struct gen_result result;
     struct gen_event begun, end;
     struct msg submit_msg, cancel_msg, free_msg;
     _Atomic bool is_cancel_posted;
-    struct choice choice[];
+    struct gen_choice choice[];
 };
 
 /* Unique among all choices of the process. */
-static inline uint64_t choice_key(const struct choice *ch)
+static inline uint64_t choice_key(const struct gen_choice *ch)
 {
     return ch->gen->id * GEN_CHOICES_MAX + (uint64_t)ch->index;
 }
 
-struct gen_event *choice_new_event(struct choice *ch); /* an event that was never sent */
+struct gen_event *choice_new_event(struct gen_choice *ch); /* an event that was never sent */
 
 /* Takes a free event to send; the choice must have credits. The caller fills in the token. */
-static inline struct gen_event *choice_take_event(struct choice *ch)
+static inline struct gen_event *choice_take_event(struct gen_choice *ch)
 {
-    struct gen_event *ev = ch->home;
+    struct gen_event *ev = ch->free_events;
 
     CHECK(ch->credits > 0);
     ch->credits--;
     if (!ev)
         return choice_new_event(ch);
-    ch->home = ev->msg.next ? container_of(ev->msg.next, struct gen_event, msg) : NULL;
+    ch->free_events = ev->msg.next ? container_of(ev->msg.next, struct gen_event, msg) : NULL;
     return ev;
 }
 
-void choice_event_home(struct choice *ch, struct gen_event *ev);
+void choice_return_event(struct gen_choice *ch, struct gen_event *ev);
 
 /* Script: end index of the group being sent; skips empty groups. */
-static inline int choice_group_end(struct choice *ch)
+static inline int choice_group_end(struct gen_choice *ch)
 {
     const struct gen_script *s = ch->gen->in.script;
 

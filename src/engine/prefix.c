@@ -21,18 +21,18 @@ static int match_on(struct seq *s, struct tree *t)
     int n = tree_match(t, &s->node, s->tokens + s->n_kv, room, s->pages + s->n_pages);
     s->n_kv += n;
     s->n_pages = pages_for(s->n_kv);
-    s->n_kept = s->n_kv / PAGE_TOKENS;
+    s->n_tree_pages = s->n_kv / PAGE_TOKENS;
     if (s->n_preempted > 0)
         return 0;
     s->n_cached += MIN(n, s->n_prompt - s->n_cached);
     return n;
 }
 
-void prefix_find(struct seq *s, struct tree *t)
+void prefix_match(struct seq *s, struct tree *t)
 {
     if (s->root.i == TREE_NONE.i || prefix_limit(s) <= 0)
         return;
-    CHECK(s->n_pages == 0 && s->n_kept == 0);
+    CHECK(s->n_pages == 0 && s->n_tree_pages == 0);
     s->node = s->root;
     match_on(s, t);
 }
@@ -50,58 +50,59 @@ void prefix_drop_tail(struct seq *s, struct page_pool *pool)
     CHECK(n_lost > 0 && s->n_pages == pages_for(s->n_kv));
     page_unref(pool, s->pages[--s->n_pages]);
     s->n_kv -= n_lost;
-    s->plain_until = 0;
+    s->decode_only_until = 0;
     s->n_cached = MIN(s->n_cached, s->n_kv);
 }
 
 void prefix_catch_up(struct seq *s, struct tree *t)
 {
-    if (s->root.i != TREE_NONE.i && s->n_kv == s->n_kept * PAGE_TOKENS && s->n_pages == s->n_kept)
+    if (s->root.i != TREE_NONE.i && s->n_kv == s->n_tree_pages * PAGE_TOKENS &&
+        s->n_pages == s->n_tree_pages)
         tree_count_more(t, match_on(s, t));
 }
 
-void prefix_keep(struct seq *s, struct tree *t)
+void prefix_insert(struct seq *s, struct tree *t)
 {
     if (s->root.i == TREE_NONE.i)
         return;
     /* The last row is computed again after a delay: its page is not full. */
-    for (; s->n_kept > s->n_kv / PAGE_TOKENS; s->n_kept--)
+    for (; s->n_tree_pages > s->n_kv / PAGE_TOKENS; s->n_tree_pages--)
         s->node = tree_parent(t, s->node);
-    while (s->n_kept < s->n_kv / PAGE_TOKENS) {
-        page_id *page = &s->pages[s->n_kept];
-        const int32_t *tokens = s->tokens + s->n_kept * PAGE_TOKENS;
-        tree_node node = tree_add(t, s->node, tokens, PAGE_TOKENS, page);
+    while (s->n_tree_pages < s->n_kv / PAGE_TOKENS) {
+        page_id *page = &s->pages[s->n_tree_pages];
+        const int32_t *tokens = s->tokens + s->n_tree_pages * PAGE_TOKENS;
+        tree_node node = tree_insert(t, s->node, tokens, PAGE_TOKENS, page);
         if (node.i == TREE_NONE.i)
             return; /* the tree has the page elsewhere: it stays private */
         s->node = node;
-        s->n_kept++;
+        s->n_tree_pages++;
     }
 }
 
-void prefix_keep_all(struct seq *s, struct tree *t)
+void prefix_insert_all(struct seq *s, struct tree *t)
 {
     if (s->root.i == TREE_NONE.i)
         return;
     s->n_kv = MIN(s->n_kv, s->n_tokens);
-    prefix_keep(s, t);
-    int n_rest = s->n_kv - s->n_kept * PAGE_TOKENS;
+    prefix_insert(s, t);
+    int n_rest = s->n_kv - s->n_tree_pages * PAGE_TOKENS;
     if (n_rest > 0 && n_rest < PAGE_TOKENS)
-        tree_add(t, s->node, s->tokens + s->n_kv - n_rest, n_rest, &s->pages[s->n_kept]);
+        tree_insert(t, s->node, s->tokens + s->n_kv - n_rest, n_rest, &s->pages[s->n_tree_pages]);
 }
 
-bool prefix_is_ahead(const struct seq *f, const struct seq *s)
+bool prefix_computes_next(const struct seq *f, const struct seq *s)
 {
     int at = s->n_kv;
 
     if (s->root.i == TREE_NONE.i || f->root.i != s->root.i || f->plan_rows == 0 || is_scored(f))
         return false;
-    if (at != s->n_kept * PAGE_TOKENS || s->n_pages != s->n_kept ||
+    if (at != s->n_tree_pages * PAGE_TOKENS || s->n_pages != s->n_tree_pages ||
         prefix_limit(s) < at + PAGE_TOKENS)
         return false;
     if (f->n_kv < at || f->n_kv >= at + PAGE_TOKENS || f->n_tokens < at + PAGE_TOKENS)
         return false;
     /* Equal pages are deduplicated, so comparing the last one suffices. */
-    if (at > 0 && f->pages[s->n_kept - 1].i != s->pages[s->n_kept - 1].i)
+    if (at > 0 && f->pages[s->n_tree_pages - 1].i != s->pages[s->n_tree_pages - 1].i)
         return false;
     return !memcmp(f->tokens + at, s->tokens + at, PAGE_TOKENS * sizeof(*s->tokens));
 }

@@ -14,15 +14,15 @@
 /* Maximum cached length: the last row and rows with prompt logprobs are always computed. */
 int prefix_limit(const struct seq *s);
 
-void prefix_find(struct seq *s, struct tree *t);        /* requires a sequence without pages */
+void prefix_match(struct seq *s, struct tree *t);       /* requires a sequence without pages */
 void prefix_count(const struct seq *s, struct tree *t); /* statistics at admission */
 void prefix_drop_tail(struct seq *s, struct page_pool *pool); /* gives up a shared last page */
 /* For a prefilling sequence that is not planned yet. */
 void prefix_catch_up(struct seq *s, struct tree *t);
 /* Inserts the full pages; positions below n_kv are final. */
-void prefix_keep(struct seq *s, struct tree *t);
+void prefix_insert(struct seq *s, struct tree *t);
 /* Before the pages are given up: inserts the last page too. */
-void prefix_keep_all(struct seq *s, struct tree *t);
+void prefix_insert_all(struct seq *s, struct tree *t);
 
 /* A run of `f` in the plan being made computes the next page of `s`, and nothing delays it. */
-bool prefix_is_ahead(const struct seq *f, const struct seq *s);
+bool prefix_computes_next(const struct seq *f, const struct seq *s);

@@ -6,10 +6,10 @@
 
 struct prefix_counts {
     _Atomic uint64_t matches, hits, partial_hits, matched_tokens, asked_tokens;
-    _Atomic uint64_t kept, evicted, evicted_for_quota; /* pages */
+    _Atomic uint64_t inserted, evicted, evicted_for_quota; /* pages */
     struct tree_ages ages;
     /* Pages. lost: not written, because the queue was full; failed: missing or damaged when
      * read. */
-    _Atomic uint64_t disk_written, disk_lost, disk_fetched, disk_failed;
+    _Atomic uint64_t disk_written, disk_lost, disk_pages_read, disk_failed;
     _Atomic uint64_t disk_bytes;
 };

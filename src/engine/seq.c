@@ -69,18 +69,18 @@ void seq_release(struct seq *s, struct page_pool *pool)
         page_unref(pool, s->pages[i]);
     s->n_pages = 0;
     s->n_kv = 0;
-    s->n_kept = 0;
-    s->plain_until = 0;
+    s->n_tree_pages = 0;
+    s->decode_only_until = 0;
     s->node = s->root;
 }
 
 void seq_share(struct seq *s, struct seq *from, struct page_pool *pool)
 {
-    CHECK(s->n_pages == 0 && s->plain_until == 0);
-    from->plain_until = 0; /* the last page is shared from here on */
+    CHECK(s->n_pages == 0 && s->decode_only_until == 0);
+    from->decode_only_until = 0; /* the last page is shared from here on */
     s->n_kv = from->n_kv;
     s->n_pages = pages_for(from->n_kv);
-    s->n_kept = from->n_kept;
+    s->n_tree_pages = from->n_tree_pages;
     s->node = from->node;
     for (int i = 0; i < s->n_pages; i++) {
         s->pages[i] = from->pages[i];

@@ -43,12 +43,12 @@ struct seq {
     int n_prompt, n_tokens, n_kv;
     /* Single-token rows at positions below it are written to an existing page that no other
      * sequence shares, so they need no page management. 0 = must be determined. */
-    int plain_until;
+    int decode_only_until;
     int credits;   /* events that it may still send; limits the rows with logits in a step */
     int n_slice;   /* tokens since the last admission */
     int n_charged; /* positions charged to the tenant; recomputation is not charged */
     int plan_rows, plan_logits; /* in the step being planned */
-    int plan_end;               /* layer at which the planned rows stop; 0 = all layers */
+    int plan_end_layer;         /* layer at which the planned rows stop; 0 = all layers */
     uint32_t tenant;            /* index in struct tenants */
 
     /* Second cache line. */
@@ -57,17 +57,18 @@ struct seq {
     page_id *pages;        /* borrowed; capacity for the maximum length */
     int score_from;        /* first prompt row with logits; n_prompt - 1 = only the last row */
     int n_pages;
-    int n_kept;                 /* see below */
+    int n_tree_pages;           /* see below */
     page_id copy_from, copy_to; /* pending copy-on-write; holds a reference to copy_from */
 
     /* Prefix cache (prefix.h): the first n_tree_pages pages, all full, are also in the tree; `node`
      * is the last of them, `root` the root of the scope (TREE_NONE: no prefix caching). */
     tree_node root, node;
-    uint32_t prev;       /* list of running sequences */
-    int n_paused, layer; /* partial rows after n_kv, and the layer at which they resume; 0 = none */
-    int n_missing;       /* rows to compute at the last admission */
-    int n_cached;        /* prompt tokens found in the prefix cache before the first run */
-    uint64_t writer;     /* tenant of the KV */
+    uint32_t prev; /* list of running sequences */
+    int n_partial_rows,
+        layer;        /* partial rows after n_kv, and the layer at which they resume; 0 = none */
+    int n_admit_rows; /* rows to compute at the last admission */
+    int n_cached;     /* prompt tokens found in the prefix cache before the first run */
+    uint64_t writer;  /* tenant of the KV */
 
     int priority, choice;
     /* number of the arrival, equal for the choices of a request, or of the last yield */
@@ -76,7 +77,7 @@ struct seq {
     uint64_t since_ns;                    /* start of the present state */
     uint64_t queued_ns;                   /* part of waited_ns before the first run */
     uint64_t deadline_ns, delay_until_ns; /* UINT64_MAX = none */
-    uint64_t begin_by_ns;                 /* deadline of the first admission; UINT64_MAX = none */
+    uint64_t start_deadline_ns;           /* deadline of the first admission; UINT64_MAX = none */
     uint32_t prev_holder, next_holder;
     uint32_t line;     /* while waiting: see waitq.c */
     uint32_t timer_at; /* index in the heap of timers; NO_SEQ = not in it */
@@ -102,7 +103,7 @@ int64_t seq_rank(const struct seq *s, uint64_t now, uint64_t age_ns);
 /* Tie break of equal ranks: arrival, then choice index. */
 bool seq_came_before(const struct seq *a, const struct seq *b);
 /* Number with the order of seq_came_before. */
-static inline uint64_t seq_place(const struct seq *s)
+static inline uint64_t seq_arrival(const struct seq *s)
 {
     return s->order * SEQ_CHOICES_MAX + (uint64_t)s->choice;
 }

@@ -19,10 +19,10 @@ struct engine_stats {
     _Atomic uint64_t cancelled, finished, rejected;
     /* Forward passes of steps with and without prefill rows. */
     _Atomic uint64_t prefill_ns, decode_ns;
-    struct draft_counts guesses[N_DRAFT_KINDS];
-    _Atomic uint64_t turns_preempted, turns_yielded, turns_resumed; /* struct fairness */
-    _Atomic uint32_t turns_waiting; /* sequences that yielded and wait to resume */
-    struct {                        /* output tokens by priority, in the order of first use */
+    struct draft_counts drafts_by_source[N_DRAFT_KINDS];
+    _Atomic uint64_t fairness_preempted, fairness_yielded, fairness_resumed; /* struct fairness */
+    _Atomic uint32_t fairness_waiting; /* sequences that yielded and wait to resume */
+    struct {                           /* output tokens by priority, in the order of first use */
         _Atomic int priority;
         _Atomic uint64_t tokens;
     } by_priority[ENGINE_PRIORITIES];
@@ -39,7 +39,7 @@ struct engine_stats {
     _Atomic uint32_t queued;  /* requests that have not started */
     _Atomic uint32_t pages_used, pages_total;
     /* Coefficients of the step-time model. */
-    _Atomic uint64_t cost_fixed_ns, cost_row_ns, cost_key_ps;
+    _Atomic uint64_t step_fixed_ns, step_row_ns, step_key_ps;
     /* Unused pages in the prefix cache, which can be evicted; not in pages_used. */
     _Atomic uint32_t pages_cached;
     struct prefix_counts prefix;
@@ -54,9 +54,9 @@ static inline struct draft_sum draft_sum(const struct engine_stats *s)
 {
     struct draft_sum n = { 0 };
     for (int i = 0; i < N_DRAFT_KINDS; i++) {
-        n.drafts += s->guesses[i].drafts;
-        n.drafted += s->guesses[i].drafted_tokens;
-        n.accepted += s->guesses[i].accepted_tokens;
+        n.drafts += s->drafts_by_source[i].drafts;
+        n.drafted += s->drafts_by_source[i].drafted_tokens;
+        n.accepted += s->drafts_by_source[i].accepted_tokens;
     }
     return n;
 }

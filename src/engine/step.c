@@ -10,7 +10,7 @@
 /* ---- output of a sequence */
 
 /* Posts the event of the last output token; the caller fills in the returned token. */
-static struct sampled *send_token(struct core *c, struct choice *ch, bool is_group_end)
+static struct sampled *send_token(struct core *c, struct gen_choice *ch, bool is_group_end)
 {
     struct gen_event *ev = choice_take_event(ch);
 
@@ -18,18 +18,18 @@ static struct sampled *send_token(struct core *c, struct choice *ch, bool is_gro
     ev->is_group_end = is_group_end;
     ev->is_predicted = ch->was_predicted;
     core_post(c, ch, ev, GEN_TOKEN);
-    c->n_sent[ch->gen->counted_as]++;
+    c->n_output_tokens[ch->gen->priority_slot]++;
     return &ev->token;
 }
 
-static void append_token(struct choice *ch, struct seq *s, int32_t token, uint64_t now)
+static void append_token(struct gen_choice *ch, struct seq *s, int32_t token, uint64_t now)
 {
     struct gen *g = ch->gen;
 
     ch->tokens[g->in.n_prompt + ch->n_out++] = token;
     seq_push(s, 1);
-    ch->was_predicted =
-        g->in.n_predicted > 0 && draft_seq_came(&ch->draft, ch->tokens, g->in.n_prompt + ch->n_out);
+    ch->was_predicted = g->in.n_predicted > 0 &&
+                        draft_seq_append(&ch->draft, ch->tokens, g->in.n_prompt + ch->n_out);
     if (!g->has_token) {
         g->has_token = true;
         g->result.first_token_ns = now;
@@ -45,7 +45,7 @@ static bool is_stop(const struct gen *g, int32_t token)
 }
 
 /* Updates the event credits; without credits the sequence is parked. */
-static void update_credits(struct core *c, struct choice *ch, struct seq *s, uint64_t now)
+static void update_credits(struct core *c, struct gen_choice *ch, struct seq *s, uint64_t now)
 {
     if (ch->seq.i == NO_SEQ)
         return;
@@ -62,9 +62,9 @@ static void copy_sampled(struct sampled *to, const struct sampled *from)
 
 /* Appends and sends the i-th token of the sampling job, or ends the choice. */
 static void emit_sampled(
-    struct core *c, const struct pick *pick, int i, struct seq *s, uint64_t now)
+    struct core *c, const struct sample_job *job, int i, struct seq *s, uint64_t now)
 {
-    struct choice *ch = pick->ch;
+    struct gen_choice *ch = job->ch;
     struct gen *g = ch->gen;
     struct sampled scratch;
 
@@ -72,7 +72,7 @@ static void emit_sampled(
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
         return;
     }
-    const struct sampled *token = picks_get(&c->picks, pick, i, &scratch);
+    const struct sampled *token = sample_batch_token(&c->samples, job, i, &scratch);
     if (is_stop(g, token->id)) {
         core_end_choice(c, ch, FINISH_STOP, token->id, now);
         return;
@@ -83,9 +83,9 @@ static void emit_sampled(
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
 }
 
-static void count_draft(struct core *c, struct choice *ch, int n, int n_accepted)
+static void count_draft(struct core *c, struct gen_choice *ch, int n, int n_accepted)
 {
-    struct draft_counts *all = &c->port->stats.guesses[draft_kind_of(ch->draft_source)];
+    struct draft_counts *all = &c->queue->stats.drafts_by_source[draft_kind_of(ch->draft_source)];
     struct gen_result *own = &ch->gen->result;
 
     all->drafts++;
@@ -94,27 +94,27 @@ static void count_draft(struct core *c, struct choice *ch, int n, int n_accepted
     own->n_drafts++;
     own->n_drafted += n;
     own->n_accepted += n_accepted;
-    c->n_right += n_accepted;
+    c->n_step_accepted += n_accepted;
 }
 
 /* Verification of draft tokens. The sampler takes each token from the logits before it, as it does
  * without drafts. A draft token is accepted if it is equal: the row after it is already
  * computed. */
 static void verify_drafts(
-    struct core *c, const struct pick *pick, const struct plan_run *p, uint64_t now)
+    struct core *c, const struct sample_job *job, const struct plan_run *p, uint64_t now)
 {
-    struct choice *ch = pick->ch;
+    struct gen_choice *ch = job->ch;
     int32_t *next = ch->tokens + ch->gen->in.n_prompt + ch->n_out;
     int n_accepted = 0;
 
     for (;; n_accepted++) {
         int32_t draft = n_accepted < p->n_drafts ? next[n_accepted] : -1;
-        emit_sampled(c, pick, n_accepted, p->s, now);
+        emit_sampled(c, job, n_accepted, p->s, now);
         if (ch->is_ended || draft < 0 || next[n_accepted] != draft)
             break;
         sched_accept(c->sched, ch->seq);
     }
-    spec_judge(c->spec, ch, p->n_drafts, n_accepted);
+    spec_add_result(c->spec, ch, p->n_drafts, n_accepted);
     count_draft(c, ch, p->n_drafts, n_accepted);
     if (ch->seq.i != NO_SEQ)
         sched_trim(c->sched, ch->seq);
@@ -131,7 +131,7 @@ static void set_script_token(const struct gen *g, int32_t id, struct sampled *ou
 }
 
 /* Sends the current group as far as credits allow; the rest follows in a later step. */
-static void emit_script(struct core *c, struct choice *ch, struct seq *seq, uint64_t now)
+static void emit_script(struct core *c, struct gen_choice *ch, struct seq *seq, uint64_t now)
 {
     struct gen *g = ch->gen;
     const struct gen_script *s = g->in.script;
@@ -160,30 +160,31 @@ static void emit_script(struct core *c, struct choice *ch, struct seq *seq, uint
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
 }
 
-static void advance_choice(struct core *c, const struct pick *pick, struct seq *s, uint64_t now)
+static void advance_choice(
+    struct core *c, const struct sample_job *job, struct seq *s, uint64_t now)
 {
-    struct choice *ch = pick->ch;
+    struct gen_choice *ch = job->ch;
 
     if (!ch->is_ended && ch->gen->in.script)
         emit_script(c, ch, s, now);
     else if (!ch->is_ended)
-        emit_sampled(c, pick, 0, s, now);
+        emit_sampled(c, job, 0, s, now);
     update_credits(c, ch, s, now);
 }
 
 /* The prompt is computed: the choices become independent, and all take their first token from these
  * logits. */
-static void fork_choices(struct core *c, const struct pick *pick, uint64_t now)
+static void fork_choices(struct core *c, const struct sample_job *job, uint64_t now)
 {
-    struct gen *g = pick->ch->gen;
-    struct choice *leader = &g->choice[0];
+    struct gen *g = job->ch->gen;
+    struct gen_choice *leader = &g->choice[0];
     int n = g->in.n_choices;
 
     g->is_forked = true;
     g->result.n_cached = sched_seq(c->sched, leader->seq)->n_cached;
-    c->port->stats.prompt_tokens += (uint64_t)g->in.n_prompt;
-    c->port->n_prompt_tokens -= g->in.n_prompt;
-    c->prompts_done += g->in.n_prompt;
+    c->queue->stats.prompt_tokens += (uint64_t)g->in.n_prompt;
+    c->queue->n_prompt_tokens -= g->in.n_prompt;
+    c->n_prompt_done += g->in.n_prompt;
     for (int i = 1; i < n; i++)
         if (!g->choice[i].is_ended)
             sched_fork(c->sched, leader->seq, g->choice[i].seq, now);
@@ -192,26 +193,26 @@ static void fork_choices(struct core *c, const struct pick *pick, uint64_t now)
         leader->seq = SEQ_NONE;
     }
     for (int i = 0; i < n; i++) {
-        struct choice *ch = &g->choice[i];
-        struct pick other = { .ch = ch, .run = pick->run, .first = pick->first };
+        struct gen_choice *ch = &g->choice[i];
+        struct sample_job other = { .ch = ch, .run = job->run, .first = job->first };
         if (ch->seq.i != NO_SEQ)
-            advance_choice(c, ch == pick->ch ? pick : &other, sched_seq(c->sched, ch->seq), now);
+            advance_choice(c, ch == job->ch ? job : &other, sched_seq(c->sched, ch->seq), now);
     }
 }
 
 /* Sends the prompt logprobs: row `pos` contains the probability of the next prompt token. An ended
  * choice gets no events. */
 static void score_prompt(
-    struct core *c, const struct plan_run *p, const struct pick *pick, struct seq *s)
+    struct core *c, const struct plan_run *p, const struct sample_job *job, struct seq *s)
 {
-    struct choice *ch = pick->ch;
-    const struct lm_run *r = pick->run;
-    int n_rows = pick->first + !p->is_whole;
+    struct gen_choice *ch = job->ch;
+    const struct lm_run *r = job->run;
+    int n_rows = job->first + !p->yields_token;
     struct sampled scratch;
 
     CHECK(n_rows == 0 || r->pos + r->n - r->n_logits == s->score_from);
-    for (int i = 0; i < pick->n_scores; i++) {
-        const struct sampled *token = picks_score(&c->picks, pick, i, &scratch);
+    for (int i = 0; i < job->n_scores; i++) {
+        const struct sampled *token = sample_batch_score(&c->samples, job, i, &scratch);
         struct gen_event *ev = choice_take_event(ch);
         copy_sampled(&ev->token, token);
         ev->index = s->score_from + i + 1;
@@ -221,40 +222,40 @@ static void score_prompt(
     s->score_from += n_rows;
 }
 
-static struct pick sample_job_of(const struct core *c, int run)
+static struct sample_job sample_job_of(const struct core *c, int run)
 {
     const struct plan_run *p = &c->plan.runs[run];
     const struct lm_run *r = &c->runs[run];
-    struct choice *ch = p->s->user;
+    struct gen_choice *ch = p->s->user;
     const struct gen *g = ch->gen;
     bool wants_output = !ch->is_ended && !g->in.script;
-    bool takes_token = wants_output && p->is_whole && g->max_out > 0;
+    bool takes_token = wants_output && p->yields_token && g->max_out > 0;
     int first = r->n_logits - 1 - p->n_drafts;
 
-    return (struct pick){ .ch = ch,
+    return (struct sample_job){ .ch = ch,
         .run = r,
-        .n_scores = wants_output ? first + !p->is_whole : 0,
+        .n_scores = wants_output ? first + !p->yields_token : 0,
         .first = first,
-        .n_guesses = takes_token ? p->n_drafts : -1 };
+        .n_draft_tokens = takes_token ? p->n_drafts : -1 };
 }
 
 static void finish_run(
-    struct core *c, const struct plan_run *p, const struct pick *pick, uint64_t now)
+    struct core *c, const struct plan_run *p, const struct sample_job *job, uint64_t now)
 {
-    struct choice *ch = pick->ch;
+    struct gen_choice *ch = job->ch;
     struct gen *g = ch->gen;
 
     if (!g->in.script)
-        score_prompt(c, p, pick, sched_seq(c->sched, ch->seq));
-    if (!p->is_whole)
+        score_prompt(c, p, job, sched_seq(c->sched, ch->seq));
+    if (!p->yields_token)
         update_credits(c, ch, p->s, now);
     else if (!g->is_forked)
-        fork_choices(c, pick, now);
+        fork_choices(c, job, now);
     else if (p->n_drafts) {
-        verify_drafts(c, pick, p, now);
+        verify_drafts(c, job, p, now);
         update_credits(c, ch, p->s, now);
     } else
-        advance_choice(c, pick, p->s, now);
+        advance_choice(c, job, p->s, now);
 }
 
 /* ---- the step */
@@ -264,14 +265,14 @@ enum { PREFETCH_DISTANCE = 4 };
 /* Prefetches the choice and request of later runs. */
 static void prefetch_runs(struct core *c, int i)
 {
-    const struct plan *p = &c->plan;
+    const struct step_plan *p = &c->plan;
 
     if (i + 2 * PREFETCH_DISTANCE < p->n_runs)
         __builtin_prefetch(p->runs[i + 2 * PREFETCH_DISTANCE].s->user);
     if (i + PREFETCH_DISTANCE >= p->n_runs)
         return;
-    const struct choice *ch = p->runs[i + PREFETCH_DISTANCE].s->user;
-    __builtin_prefetch(ch->home);
+    const struct gen_choice *ch = p->runs[i + PREFETCH_DISTANCE].s->user;
+    __builtin_prefetch(ch->free_events);
     __builtin_prefetch(ch->gen);
 }
 
@@ -279,29 +280,29 @@ static void prefetch_runs(struct core *c, int i)
  * the order of the runs. */
 static void finish_runs(struct core *c, uint64_t now)
 {
-    const struct plan *p = &c->plan;
-    bool is_parallel = c->picks.n_samplers > 1 && (p->n_runs > 1 || c->runs[0].n_logits > 1);
+    const struct step_plan *p = &c->plan;
+    bool is_parallel = c->samples.n_samplers > 1 && (p->n_runs > 1 || c->runs[0].n_logits > 1);
 
     for (int i = 0; is_parallel && i < p->n_runs; i++) {
         prefetch_runs(c, i);
-        c->pick[i] = sample_job_of(c, i);
+        c->job[i] = sample_job_of(c, i);
     }
     if (is_parallel)
-        picks_choose(&c->picks, c->pick, p->n_runs);
+        sample_batch_run(&c->samples, c->job, p->n_runs);
     for (int i = 0; i < p->n_runs; i++) {
         prefetch_runs(c, i);
-        const struct pick pick = is_parallel ? c->pick[i] : sample_job_of(c, i);
-        finish_run(c, &p->runs[i], &pick, now);
+        const struct sample_job job = is_parallel ? c->job[i] : sample_job_of(c, i);
+        finish_run(c, &p->runs[i], &job, now);
     }
 }
 
-static void record_start(struct core *c, struct choice *ch, uint64_t now)
+static void record_start(struct core *c, struct gen_choice *ch, uint64_t now)
 {
     struct gen *g = ch->gen;
 
-    if (g->has_begun)
+    if (g->has_started)
         return;
-    g->has_begun = true;
+    g->has_started = true;
     g->result.started_ns = now;
     c->n_queued--;
     if (!g->in.want_begin)
@@ -312,7 +313,7 @@ static void record_start(struct core *c, struct choice *ch, uint64_t now)
 
 static void prepare_runs(struct core *c, uint64_t now)
 {
-    const struct plan *p = &c->plan;
+    const struct step_plan *p = &c->plan;
 
     for (int i = 0; i < p->n_copies; i++)
         c->lm->ops->copy_page(c->lm, p->copies[i].from, p->copies[i].to);
@@ -341,7 +342,7 @@ static void update_prefix_stats(struct engine_stats *st, const struct tree_stats
     st->prefix.partial_hits = t->n_partial;
     st->prefix.matched_tokens = t->n_matched_tokens;
     st->prefix.asked_tokens = t->n_asked_tokens;
-    st->prefix.kept = t->n_kept;
+    st->prefix.inserted = t->n_inserted;
     st->prefix.evicted = t->n_evicted;
     st->prefix.evicted_for_quota = t->n_evicted_for_quota;
 }
@@ -350,7 +351,7 @@ static void update_disk_stats(struct engine_stats *st, const struct tier_stats *
 {
     st->prefix.disk_written = t->n_written;
     st->prefix.disk_lost = t->n_lost;
-    st->prefix.disk_fetched = t->n_fetched;
+    st->prefix.disk_pages_read = t->n_read;
     st->prefix.disk_failed = t->n_failed;
     st->prefix.disk_bytes = t->n_bytes;
 }
@@ -360,12 +361,12 @@ static void update_token_stats(struct core *c, struct engine_stats *st)
     uint64_t n_all = 0;
 
     for (int i = 0; i <= ENGINE_PRIORITIES; i++) {
-        if (!c->n_sent[i])
+        if (!c->n_output_tokens[i])
             continue;
-        n_all += c->n_sent[i];
+        n_all += c->n_output_tokens[i];
         *(i < ENGINE_PRIORITIES ? &st->by_priority[i].tokens : &st->other_priorities) +=
-            c->n_sent[i];
-        c->n_sent[i] = 0;
+            c->n_output_tokens[i];
+        c->n_output_tokens[i] = 0;
     }
     if (n_all)
         st->generated_tokens += n_all;
@@ -373,7 +374,7 @@ static void update_token_stats(struct core *c, struct engine_stats *st)
 
 static void update_stats(struct core *c)
 {
-    struct engine_stats *st = &c->port->stats;
+    struct engine_stats *st = &c->queue->stats;
     struct sched_counts n;
 
     update_token_stats(c, st);
@@ -386,11 +387,11 @@ static void update_stats(struct core *c)
     if (c->tree)
         update_prefix_stats(st, tree_stats(c->tree));
     if (c->tier)
-        update_disk_stats(st, tier_numbers(c->tier));
-    st->turns_preempted = n.turns_preempted;
-    st->turns_yielded = n.turns_yielded;
-    st->turns_resumed = n.turns_resumed;
-    st->turns_waiting = n.turns_waiting;
+        update_disk_stats(st, tier_stats_get(c->tier));
+    st->fairness_preempted = n.fairness_preempted;
+    st->fairness_yielded = n.fairness_yielded;
+    st->fairness_resumed = n.fairness_resumed;
+    st->fairness_waiting = n.fairness_waiting;
 }
 
 static void trim_drafts(struct core *c)
@@ -402,8 +403,8 @@ static void trim_drafts(struct core *c)
 
 static bool run_step(struct core *c, uint64_t now)
 {
-    const struct plan *p = &c->plan;
-    struct engine_stats *st = &c->port->stats;
+    const struct step_plan *p = &c->plan;
+    struct engine_stats *st = &c->queue->stats;
 
     sched_plan(c->sched, now, &c->plan);
     spec_plan(c->spec, c->sched, &c->plan, &c->stop);
@@ -423,11 +424,11 @@ static bool run_step(struct core *c, uint64_t now)
     }
     c->n_computed++;
     sched_commit(c->sched, p);
-    c->n_right = 0;
+    c->n_step_accepted = 0;
     finish_runs(c, end);
     c->forward_ns = end - start;
     c->tokens_ns = c->clock() - end;
-    spec_learn(c->spec, p, c->forward_ns + (uint64_t)c->rest_ns, c->n_right);
+    spec_add_step(c->spec, p, c->forward_ns + (uint64_t)c->rest_ns, c->n_step_accepted);
     return true;
 }
 
@@ -436,33 +437,33 @@ static bool run_step(struct core *c, uint64_t now)
  * are not measured, since the fraction of the whole step is unknown. */
 static void measure_size(struct core *c, int kind, uint64_t took_ns)
 {
-    const struct plan *p = &c->plan;
-    double fraction = p->has_decode ? 1 : p->part;
+    const struct step_plan *p = &c->plan;
+    double fraction = p->has_decode ? 1 : p->partial_fraction;
     struct step_size whole = { p->size.rows / fraction, p->size.keys / fraction };
 
     if (fraction == 1 || p->n_runs == 1)
-        cost_learn(&c->costs, &whole, kind, (uint64_t)((double)took_ns / fraction));
+        step_time_add(&c->step_model, &whole, kind, (uint64_t)((double)took_ns / fraction));
 }
 
 /* The measured time includes sampling and messages: it is the inter-token latency of a stream. */
 static void measure_step(struct core *c, uint64_t took_ns)
 {
-    const struct plan *p = &c->plan;
-    struct engine_stats *st = &c->port->stats;
+    const struct step_plan *p = &c->plan;
+    struct engine_stats *st = &c->queue->stats;
     int kind = !p->has_prefill ? 0 : !p->has_decode ? 1 : 2;
 
     histogram_add(p->has_prefill ? &st->step_prefill : &st->step_decode, SECONDS, took_ns);
     histogram_add(&st->batch_size, SIZES, (uint64_t)p->n_runs);
     histogram_add(&st->batch_tokens, SIZES, (uint64_t)p->n_rows);
-    if (p->n_filling)
-        histogram_add(&st->batch_prefill, SIZES, (uint64_t)p->n_filling);
-    if (p->n_runs > p->n_filling)
-        histogram_add(&st->batch_decode, SIZES, (uint64_t)(p->n_runs - p->n_filling));
+    if (p->n_prefill_runs)
+        histogram_add(&st->batch_prefill, SIZES, (uint64_t)p->n_prefill_runs);
+    if (p->n_runs > p->n_prefill_runs)
+        histogram_add(&st->batch_decode, SIZES, (uint64_t)(p->n_runs - p->n_prefill_runs));
     measure_size(c, kind, took_ns);
-    sched_set_cost(c->sched, &c->costs.cost);
-    st->cost_fixed_ns = (uint64_t)c->costs.cost.fixed;
-    st->cost_row_ns = (uint64_t)c->costs.cost.per_row;
-    st->cost_key_ps = (uint64_t)(c->costs.cost.per_key * 1000);
+    sched_set_step_time(c->sched, &c->step_model.step_time);
+    st->step_fixed_ns = (uint64_t)c->step_model.step_time.fixed;
+    st->step_row_ns = (uint64_t)c->step_model.step_time.per_row;
+    st->step_key_ps = (uint64_t)(c->step_model.step_time.per_key * 1000);
 }
 
 /* Step time in addition to forward pass and sampling: planning and messages. Measured in decode
@@ -482,9 +483,9 @@ static void measure_rest(struct core *c, uint64_t took_ns)
  * ended in the step exist until the next core_drain. */
 static void log_swaps(struct core *c)
 {
-    for (int i = 0; i < c->plan.n_turns && log_level() >= LOG_DEBUG; i++) {
-        const struct plan_turn *t = &c->plan.turns[i];
-        const struct choice *ch = t->user;
+    for (int i = 0; i < c->plan.n_swaps && log_level() >= LOG_DEBUG; i++) {
+        const struct plan_swap *t = &c->plan.swaps[i];
+        const struct gen_choice *ch = t->user;
         char name[24];
         snprintf(name, sizeof(name), "%llu", (unsigned long long)ch->gen->id);
         log_debug("engine",
@@ -503,8 +504,8 @@ bool core_step(struct core *c, uint64_t now)
     noalloc_begin("step");
     uint64_t start = c->clock();
     uint64_t steps_before = c->n_computed;
-    bool have_waited = c->port->n_requests > c->port->max_batch;
-    c->prompts_done = 0;
+    bool have_waited = c->queue->n_requests > c->queue->max_batch;
+    c->n_prompt_done = 0;
     bool has_run = run_step(c, now);
     update_stats(c);
     outbox_flush(&c->out);
@@ -513,8 +514,8 @@ bool core_step(struct core *c, uint64_t now)
         measure_step(c, took);
         measure_rest(c, took);
     }
-    pace_step(&c->pace, took, c->prompts_done, have_waited);
-    pace_publish(&c->pace, &c->port->forecast);
+    throughput_add_step(&c->throughput, took, c->n_prompt_done, have_waited);
+    throughput_publish(&c->throughput, &c->queue->wait_estimate);
     noalloc_end();
     outbox_wake(&c->out);
     if (c->tier)

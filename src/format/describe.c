@@ -10,7 +10,7 @@ enum { ARRAY_ALL = 16, ARRAY_FIRST = 4, TEXT_MAX = 72, N_TYPES = 64 };
 static const char *const served_arches[] = { "llama", "qwen2", "qwen3", "qwen3moe" };
 static const char *const served_vocabularies[] = { "gpt2", "llama" };
 
-const char *gguf_served_arch(size_t i)
+const char *gguf_supported_arch(size_t i)
 {
     return i < ARRAY_LEN(served_arches) ? served_arches[i] : NULL;
 }
@@ -79,7 +79,7 @@ static bool is_one_of(struct str s, const char *const *names, size_t n)
     return false;
 }
 
-bool gguf_is_servable(const struct gguf *g, struct buf *why)
+bool gguf_is_supported(const struct gguf *g, struct buf *why)
 {
     struct str arch = STR(""), vocabulary = STR("");
     struct type_total t[N_TYPES] = { 0 };
@@ -98,7 +98,7 @@ bool gguf_is_servable(const struct gguf *g, struct buf *why)
     }
     add_totals(g, t);
     for (uint32_t i = 0; i < N_TYPES; i++) {
-        if (!t[i].n_tensors || qtype_info(i)->is_served)
+        if (!t[i].n_tensors || qtype_info(i)->is_supported)
             continue;
         buf_printf(why, "weights of type %s", qtype_info(i)->name);
         return false;
@@ -206,7 +206,7 @@ static void append_head(const struct gguf *g, struct buf *out)
     if (gguf_n_parts(g) > 1)
         buf_printf(out, " in %zu parts", gguf_n_parts(g));
     buf_init(&why, 4 * KB);
-    bool ok = gguf_is_servable(g, &why);
+    bool ok = gguf_is_supported(g, &why);
     buf_putz(out, ok ? "\nserved        yes" : "\nserved        no: ");
     buf_puts(out, buf_str(&why));
     buf_putz(out, "\n");
@@ -281,7 +281,7 @@ static void append_types(const struct gguf *g, struct buf *out)
         append_count(out, t[i].parameters);
         buf_putz(out, " parameters, ");
         append_bytes(out, t[i].bytes);
-        buf_printf(out, "%s\n", qtype_info(i)->is_served ? "" : ", not served");
+        buf_printf(out, "%s\n", qtype_info(i)->is_supported ? "" : ", not served");
     }
 }
 
@@ -365,7 +365,7 @@ static void write_json_head(struct jw *w, const struct gguf *g)
     struct buf why;
 
     buf_init(&why, 4 * KB);
-    bool ok = gguf_is_servable(g, &why);
+    bool ok = gguf_is_supported(g, &why);
     jw_key(w, "version");
     jw_u64(w, gguf_version(g));
     jw_key(w, "parts");

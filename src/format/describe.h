@@ -20,6 +20,6 @@ uint64_t gguf_n_parameters(const struct gguf *g);
 
 /* Whether a file of this kind is supported, as far as can be determined without loading it. If not,
  * *why contains the reason in one line. */
-bool gguf_is_servable(const struct gguf *g, struct buf *why);
+bool gguf_is_supported(const struct gguf *g, struct buf *why);
 
-const char *gguf_served_arch(size_t i); /* NULL at the end; the families of model/ */
+const char *gguf_supported_arch(size_t i); /* NULL at the end; the families of model/ */

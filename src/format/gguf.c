@@ -677,7 +677,7 @@ bool gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out)
     return value_to_u64(gguf_find(g, key), out);
 }
 
-void gguf_tensor_done(const struct gguf *g, const struct gguf_tensor *t)
+void gguf_tensor_release(const struct gguf *g, const struct gguf_tensor *t)
 {
     for (size_t i = 0; i < g->n_parts; i++) {
         const struct gguf_part *p = &g->parts[i];

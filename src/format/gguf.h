@@ -104,4 +104,4 @@ bool gguf_arr_i64(const struct gguf_value *arr, uint64_t i, int64_t *out);
 bool gguf_arr_f64(const struct gguf_value *arr, uint64_t i, double *out);
 
 /* Returns the pages of a tensor that has been packed to the system. */
-void gguf_tensor_done(const struct gguf *g, const struct gguf_tensor *t);
+void gguf_tensor_release(const struct gguf *g, const struct gguf_tensor *t);

@@ -31,7 +31,7 @@ struct qtype_info {
     const char *name;
     uint32_t block;       /* elements per block */
     uint32_t block_bytes; /* bytes per block in the file */
-    bool is_served;       /* kernels exist; other types are known only for errors and `inspect` */
+    bool is_supported;    /* kernels exist; other types are known only for errors and `inspect` */
 };
 
 /* NULL for an unknown id. */

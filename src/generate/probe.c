@@ -2,10 +2,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "chat/thinking.h"
+#include "chat/reasoning_markers.h"
 #include "os/clock.h"
 #include "os/mailbox.h"
-#include "registry/adapt.h"
+#include "registry/model_capabilities.h"
 #include "generate/session.h"
 
 #include <stdio.h>
@@ -57,7 +57,7 @@ static void on_end(void *ctx, const struct session_end *s)
 }
 
 static const struct session_ops ops = {
-    .parts = { .text = on_text }, .choice_end = on_choice_end, .end = on_end
+    .output = { .text = on_text }, .choice_end = on_choice_end, .end = on_end
 };
 
 static bool is_stopped(const struct probe *p)
@@ -127,7 +127,7 @@ static int generate(
         .name = "probe",
         .deadline_ns = UINT64_MAX,
         .script = p->m->spec->backend == BACKEND_SCRIPT ? &script : NULL };
-    struct session_place at = { p->m, a, p->box, &ops, p };
+    struct session_ctx at = { p->m, a, p->box, &ops, p };
     buf_reset(&p->text);
     p->is_over = false;
     return session_open(&s, &params, &at, p->e) || wait_for_end(p, s) ? -1 : 0;
@@ -136,7 +136,7 @@ static int generate(
 /* ---- test prompts */
 
 struct test_prompt {
-    struct part part;
+    struct content_part part;
     struct message message;
     struct convo convo;
     struct rendered prompt;
@@ -161,7 +161,7 @@ static int test_prompt_new(struct test_prompt *q, const char *text, bool has_too
     *q = (struct test_prompt){ .a = arena_new(64 * MB) };
     if (!q->a)
         return err_set(e, ERR_MEMORY, "no memory for a question");
-    q->part = (struct part){ .kind = PART_TEXT, .text = str_of(text) };
+    q->part = (struct content_part){ .kind = PART_TEXT, .text = str_of(text) };
     q->message = (struct message){
         .role = ROLE_USER, .has_content = true, .is_plain = true, .parts = &q->part, .n_parts = 1
     };
@@ -176,7 +176,7 @@ static int test_prompt_new(struct test_prompt *q, const char *text, bool has_too
 static int generate_test(
     struct probe *p, struct test_prompt *q, const struct adapter *adapter, enum probe_step step)
 {
-    struct render_when when = { .now = clock_wall_s() };
+    struct render_options when = { .now = clock_wall_s() };
 
     return adapter_render(adapter, &q->convo, &when, q->a, &q->prompt, p->e) ||
                    generate(p, step, &q->prompt, q->a)
@@ -193,7 +193,7 @@ static int reads_call(struct probe *p, const struct test_prompt *q, const char *
     struct parsed r;
 
     struct parser_options o = { .tools = q->convo.tools,
-        .start = adapter_start_of(thinking_find(thinking), &q->convo, &q->prompt) };
+        .start = adapter_start_for_format(reasoning_format_find(thinking), &q->convo, &q->prompt) };
     if (parser_format_new(&f, str_of(tool), str_of(thinking), p->e))
         return -1;
     int rc = parse_text(&r, f, &o, buf_str(&p->text), p->e);
@@ -258,7 +258,7 @@ static int probe_tools(struct probe *p, struct model_capabilities *out)
     const struct adapter_info *info = adapter_info(p->m->adapter);
     struct adapter *injecting = NULL;
     const char *id = NULL;
-    bool is_native = info->has_native_tools && !info->tells_tools;
+    bool is_native = info->has_native_tools && !info->injects_tools;
 
     if (is_native && test_tool_call(p, p->m->adapter, PROBE_NATIVE, &id))
         return -1;
@@ -266,7 +266,8 @@ static int probe_tools(struct probe *p, struct model_capabilities *out)
     if (!id && !p->m->spec->no_injection) {
         if (open_injecting_adapter(&injecting, p->m, p->e))
             return -1;
-        int rc = test_tool_call(p, info->tells_tools ? p->m->adapter : injecting, PROBE_TOLD, &id);
+        int rc =
+            test_tool_call(p, info->injects_tools ? p->m->adapter : injecting, PROBE_INJECTED, &id);
         adapter_close(injecting);
         if (rc)
             return -1;
@@ -286,8 +287,8 @@ static int reads_reasoning(struct probe *p, const struct test_prompt *q, const c
     struct parser_format *f = NULL;
     struct parsed r;
 
-    struct parser_options o = { .start =
-                                    adapter_start_of(thinking_find(id), &q->convo, &q->prompt) };
+    struct parser_options o = { .start = adapter_start_for_format(
+                                    reasoning_format_find(id), &q->convo, &q->prompt) };
     if (parser_format_new(&f, STR("null"), str_of(id), p->e))
         return -1;
     int rc = parse_text(&r, f, &o, buf_str(&p->text), p->e);
@@ -307,13 +308,14 @@ static int find_thinking_parser(
         return -1;
     if (reads)
         *id = default_id;
-    for (size_t i = 0; !*id && parser_thinking_id(i); i++) {
-        bool starts_inside = thinking_find(parser_thinking_id(i))->flags & THINKING_STARTS;
-        if (reads_reasoning(p, q, parser_thinking_id(i), &reads))
+    for (size_t i = 0; !*id && parser_reasoning_id(i); i++) {
+        bool starts_inside =
+            reasoning_format_find(parser_reasoning_id(i))->flags & REASONING_STARTS;
+        if (reads_reasoning(p, q, parser_reasoning_id(i), &reads))
             return -1;
         /* A parser that takes the start of any text as reasoning proves nothing. */
         if (reads && !starts_inside)
-            *id = parser_thinking_id(i);
+            *id = parser_reasoning_id(i);
     }
     return 0;
 }
@@ -334,9 +336,9 @@ static int probe_thinking(struct probe *p, struct model_capabilities *out)
         return -1;
     out->supports_thinking = id != NULL;
     snprintf(out->thinking_parser_id, sizeof(out->thinking_parser_id), "%s",
-        id                ? id
-        : info->can_think ? default_id
-                          : "null");
+        id                 ? id
+        : info->can_reason ? default_id
+                           : "null");
     return 0;
 }
 

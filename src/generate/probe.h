@@ -12,9 +12,9 @@
  * which blocks. */
 #pragma once
 
-#include "registry/pool.h"
+#include "registry/registry.h"
 
-enum probe_step { PROBE_NATIVE, PROBE_TOLD, PROBE_THINKING, N_PROBE_STEPS };
+enum probe_step { PROBE_NATIVE, PROBE_INJECTED, PROBE_THINKING, N_PROBE_STEPS };
 
 struct probe_options { /* zeroed = no script, and the defaults below */
     /* Text that a script model generates; NULL: "". The bytes are borrowed until the generation has

@@ -1,16 +1,16 @@
 #include "generate/prompt.h"
 #include "base/utf8.h"
 #include "os/clock.h"
-#include "generate/expect.h"
+#include "generate/tool_choice.h"
 
 #include <openssl/sha.h>
 #include <stdio.h>
 
 int prompt_render(
-    struct rendered *out, const struct convo *c, const struct workplace *ctx, struct err *e)
+    struct rendered *out, const struct convo *c, const struct prompt_ctx *ctx, struct err *e)
 {
     const struct model *m = ctx->model;
-    struct render_when when = { clock_wall_s(), ctx->stop };
+    struct render_options when = { clock_wall_s(), ctx->stop };
 
     if (!m->template)
         return err_param(e, ERR_UNSUPPORTED, "messages",
@@ -19,13 +19,14 @@ int prompt_render(
 }
 
 static int build_chat(
-    struct prompt *p, const struct ask *ask, const struct workplace *ctx, struct err *e)
+    struct prompt *p, const struct request *request, const struct prompt_ctx *ctx, struct err *e)
 {
     struct rendered r;
     struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
 
-    if (prompt_render(&r, &ask->convo, ctx, e) || expect_parts(&p->parts, &r, ask, ctx, e) ||
-        vocab_encode(ctx->model->vocab, r.spans, r.n_spans, ask->add_special_tokens, &t, e))
+    if (prompt_render(&r, &request->convo, ctx, e) ||
+        tool_choice_output(&p->output, &r, request, ctx, e) ||
+        vocab_encode(ctx->model->vocab, r.spans, r.n_spans, request->add_special_tokens, &t, e))
         return -1;
     p->ids = t.ids;
     p->n = (int)t.n;
@@ -46,32 +47,32 @@ static int push_token(struct tokens *t, int32_t id, struct err *e)
     return 0;
 }
 
-static int build_infill(struct prompt *p, const struct ask *ask, const struct infill *fill,
-    const struct workplace *ctx, struct err *e)
+static int build_infill(struct prompt *p, const struct request *request,
+    const struct infill *infill, const struct prompt_ctx *ctx, struct err *e)
 {
     struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
 
-    if (infill_encode(ctx->model->vocab, fill, &t, e)) {
-        if (e->code == ERR_UNSUPPORTED && ask_has(ask, "suffix"))
+    if (infill_encode(ctx->model->vocab, infill, &t, e)) {
+        if (e->code == ERR_UNSUPPORTED && request_has(request, "suffix"))
             /* the name of the field in other dialects */
             snprintf(e->param, sizeof(e->param), "suffix");
         return -1;
     }
-    *p = (struct prompt){ .ids = t.ids, .n = (int)t.n, .text = fill->prefix };
+    *p = (struct prompt){ .ids = t.ids, .n = (int)t.n, .text = infill->prefix };
     return 0;
 }
 
 /* Prompt of mixed text and tokens. If the first piece is text, BOS is added as for a text
  * prompt. */
-static int build_mixed(struct prompt *p, const struct ask *ask, const struct ask_prompt *from,
-    const struct workplace *ctx, struct err *e)
+static int build_mixed(struct prompt *p, const struct request *request,
+    const struct request_prompt *from, const struct prompt_ctx *ctx, struct err *e)
 {
     struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
 
     for (int i = 0; i < from->n_pieces; i++) {
-        const struct ask_piece *piece = &from->pieces[i];
+        const struct prompt_piece *piece = &from->pieces[i];
         struct span span = { piece->text, true };
-        bool with_bos = !i && ask->add_special_tokens;
+        bool with_bos = !i && request->add_special_tokens;
         if (piece->is_token ? push_token(&t, piece->id, e)
                             : vocab_encode(ctx->model->vocab, &span, 1, with_bos, &t, e))
             return -1;
@@ -82,8 +83,8 @@ static int build_mixed(struct prompt *p, const struct ask *ask, const struct ask
 
 /* The client of a completion writes its own template, so control tokens in the text are parsed as
  * such. */
-static int build_completion(struct prompt *p, const struct ask *ask, const struct ask_prompt *from,
-    const struct workplace *ctx, struct err *e)
+static int build_completion(struct prompt *p, const struct request *request,
+    const struct request_prompt *from, const struct prompt_ctx *ctx, struct err *e)
 {
     struct span span = { from->text, true };
     struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
@@ -92,18 +93,18 @@ static int build_completion(struct prompt *p, const struct ask *ask, const struc
         *p = (struct prompt){ .ids = from->ids, .n = from->n_ids };
         return 0;
     }
-    if (from->fill)
-        return build_infill(p, ask, from->fill, ctx, e);
+    if (from->infill)
+        return build_infill(p, request, from->infill, ctx, e);
     if (from->pieces)
-        return build_mixed(p, ask, from, ctx, e);
-    if (vocab_encode(ctx->model->vocab, &span, 1, ask->add_special_tokens, &t, e))
+        return build_mixed(p, request, from, ctx, e);
+    if (vocab_encode(ctx->model->vocab, &span, 1, request->add_special_tokens, &t, e))
         return -1;
     *p = (struct prompt){ .ids = t.ids, .n = (int)t.n, .text = from->text };
     return 0;
 }
 
 /* Replaces an empty prompt by BOS, if the vocabulary has it. */
-static int replace_empty(struct prompt *p, const struct workplace *ctx, struct err *e)
+static int replace_empty(struct prompt *p, const struct prompt_ctx *ctx, struct err *e)
 {
     int32_t bos = vocab_bos(ctx->model->vocab);
 
@@ -119,36 +120,37 @@ static int replace_empty(struct prompt *p, const struct workplace *ctx, struct e
 }
 
 /* Rejects a conversation that cannot fit before it is rendered, by a lower bound of its length. */
-static int check_room(
-    struct prompt *p, const struct ask *ask, int n_max, const struct workplace *ctx, struct err *e)
+static int check_room(struct prompt *p, const struct request *request, int n_max,
+    const struct prompt_ctx *ctx, struct err *e)
 {
-    if (ask->kind != ASK_CHAT)
+    if (request->kind != REQUEST_CHAT)
         return 0;
-    size_t least = adapter_min_tokens(ctx->model->adapter, &ask->convo, (size_t)n_max);
+    size_t least = adapter_min_tokens(ctx->model->adapter, &request->convo, (size_t)n_max);
     if (least <= (size_t)n_max)
         return 0;
-    *p = (struct prompt){ .n = (int)MIN(least, (size_t)INT32_MAX), .is_least = true };
-    return err_context_least(e, "messages", p->n, ctx->model->n_ctx);
+    *p = (struct prompt){ .n = (int)MIN(least, (size_t)INT32_MAX), .is_lower_bound = true };
+    return err_context_at_least(e, "messages", p->n, ctx->model->n_ctx);
 }
 
 int prompts_build(
-    struct prompt **out, const struct ask *ask, const struct workplace *ctx, struct err *e)
+    struct prompt **out, const struct request *request, const struct prompt_ctx *ctx, struct err *e)
 {
-    const char *field = ask->kind == ASK_CHAT ? "messages" : "prompt";
-    struct prompt *prompts = arena_zalloc(ctx->arena, (size_t)ask->n_prompts, sizeof(*prompts));
+    const char *field = request->kind == REQUEST_CHAT ? "messages" : "prompt";
+    struct prompt *prompts = arena_zalloc(ctx->arena, (size_t)request->n_prompts, sizeof(*prompts));
     int n_ctx = ctx->model->n_ctx;
     /* the whole context may be used if only prompt logprobs are requested */
-    int n_max = n_ctx - (ask->max_tokens == 0 ? 0 : 1);
+    int n_max = n_ctx - (request->max_tokens == 0 ? 0 : 1);
 
     if (!prompts)
-        return err_set(e, ERR_MEMORY, "no memory for %d prompts", ask->n_prompts);
+        return err_set(e, ERR_MEMORY, "no memory for %d prompts", request->n_prompts);
     *out = prompts;
-    for (int i = 0; i < ask->n_prompts; i++) {
+    for (int i = 0; i < request->n_prompts; i++) {
         struct prompt *p = &prompts[i];
-        if (check_room(p, ask, n_max, ctx, e))
+        if (check_room(p, request, n_max, ctx, e))
             return -1;
-        int rc = ask->kind == ASK_CHAT ? build_chat(p, ask, ctx, e)
-                                       : build_completion(p, ask, &ask->prompts[i], ctx, e);
+        int rc = request->kind == REQUEST_CHAT
+                     ? build_chat(p, request, ctx, e)
+                     : build_completion(p, request, &request->prompts[i], ctx, e);
         if (rc || replace_empty(p, ctx, e))
             return -1;
         if (!p->n)
@@ -159,39 +161,39 @@ int prompts_build(
     return 0;
 }
 
-int bias_build(struct ask *ask, const struct workplace *ctx, struct err *e)
+int bias_build(struct request *request, const struct prompt_ctx *ctx, struct err *e)
 {
     struct token_bias *all;
-    int n = ask->sample.n_bias;
+    int n = request->sample.n_bias;
 
-    if (!ask->n_text_bias)
+    if (!request->n_text_bias)
         return 0;
-    all = arena_alloc(ctx->arena, ASK_BIAS_MAX * sizeof(*all));
+    all = arena_alloc(ctx->arena, REQUEST_BIAS_MAX * sizeof(*all));
     if (!all)
         return err_set(e, ERR_MEMORY, "no memory for the biases");
     if (n)
-        memcpy(all, ask->sample.bias, (size_t)n * sizeof(*all));
-    for (int i = 0; i < ask->n_text_bias; i++) {
-        struct span span = { ask->text_bias[i].text, false };
+        memcpy(all, request->sample.bias, (size_t)n * sizeof(*all));
+    for (int i = 0; i < request->n_text_bias; i++) {
+        struct span span = { request->text_bias[i].text, false };
         struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
         if (span.text.n && vocab_encode(ctx->model->vocab, &span, 1, false, &t, e))
             return -1;
-        if (t.n > (size_t)(ASK_BIAS_MAX - n))
+        if (t.n > (size_t)(REQUEST_BIAS_MAX - n))
             return err_param(e, ERR_RANGE, "logit_bias", "'logit_bias' may name at most %d tokens.",
-                ASK_BIAS_MAX);
+                REQUEST_BIAS_MAX);
         for (size_t k = 0; k < t.n; k++)
-            all[n++] = (struct token_bias){ t.ids[k], ask->text_bias[i].bias };
+            all[n++] = (struct token_bias){ t.ids[k], request->text_bias[i].bias };
     }
-    return ask_set_bias(ask, ctx->arena, all, n, e);
+    return request_set_bias(request, ctx->arena, all, n, e);
 }
 
-int prediction_build(
-    const int32_t **out, int *n, const struct ask *ask, const struct workplace *ctx, struct err *e)
+int prediction_build(const int32_t **out, int *n, const struct request *request,
+    const struct prompt_ctx *ctx, struct err *e)
 {
-    struct span span = { ask->prediction, false };
+    struct span span = { request->prediction, false };
     struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
 
-    if (ask->prediction.n && vocab_encode(ctx->model->vocab, &span, 1, false, &t, e))
+    if (request->prediction.n && vocab_encode(ctx->model->vocab, &span, 1, false, &t, e))
         return err_wrap(e, "prediction");
     *out = t.ids;
     *n = (int)MIN(t.n, (size_t)ctx->model->n_ctx);
@@ -199,46 +201,48 @@ int prediction_build(
 }
 
 int prompt_max_tokens(
-    const struct ask *ask, const struct model *m, const struct prompt *p, int default_max)
+    const struct request *request, const struct model *m, const struct prompt *p, int default_max)
 {
     int room = m->n_ctx - p->n;
-    int want = ask->max_tokens >= 0 ? ask->max_tokens : default_max > 0 ? default_max : room;
+    int want = request->max_tokens >= 0 ? request->max_tokens
+               : default_max > 0        ? default_max
+                                        : room;
 
     return MIN(want, room);
 }
 
-void prompt_scope(struct cache_scope *out, const struct ask *ask, uint64_t tenant)
+void prompt_scope(struct cache_scope *out, const struct request *request, uint64_t tenant)
 {
     *out = (struct cache_scope){ .tenant = tenant };
     _Static_assert(sizeof(out->salt) == SHA256_DIGEST_LENGTH, "a salt is a digest");
-    if (ask->cache_salt.n)
-        SHA256((const unsigned char *)ask->cache_salt.p, ask->cache_salt.n, out->salt);
+    if (request->cache_salt.n)
+        SHA256((const unsigned char *)request->cache_salt.p, request->cache_salt.n, out->salt);
 }
 
 /* ---- scripts */
 
 /* Selects the script turn by the number of assistant messages. */
-static struct str script_turn(const struct ask *ask)
+static struct str script_turn(const struct request *request)
 {
-    const struct convo *c = &ask->convo;
+    const struct convo *c = &request->convo;
     int turn = 0, n = c->n_messages - (c->continue_final_message ? 1 : 0);
 
     for (int i = 0; i < n; i++)
         turn += c->messages[i].role == ROLE_ASSISTANT;
-    return ask->script.turns[MIN(turn, ask->script.n_turns - 1)];
+    return request->script.turns[MIN(turn, request->script.n_turns - 1)];
 }
 
-static struct str script_text(const struct ask *ask, int prompt, struct arena *a)
+static struct str script_text(const struct request *request, int prompt, struct arena *a)
 {
-    if (ask->script.n_turns)
-        return script_turn(ask);
-    if (ask->script.is_set)
-        return ask->script.text;
-    if (ask->kind == ASK_COMPLETION)
-        return ask->prompts[prompt].is_tokens ? STR("") : ask->prompts[prompt].text;
-    for (int i = ask->convo.n_messages - 1; i >= 0; i--)
-        if (ask->convo.messages[i].role == ROLE_USER)
-            return message_text(&ask->convo.messages[i], a);
+    if (request->script.n_turns)
+        return script_turn(request);
+    if (request->script.is_set)
+        return request->script.text;
+    if (request->kind == REQUEST_COMPLETION)
+        return request->prompts[prompt].is_tokens ? STR("") : request->prompts[prompt].text;
+    for (int i = request->convo.n_messages - 1; i >= 0; i--)
+        if (request->convo.messages[i].role == ROLE_USER)
+            return message_text(&request->convo.messages[i], a);
     return STR("");
 }
 
@@ -261,7 +265,7 @@ struct groups {
     int n;
 };
 
-static int group_chars(struct tokens *t, struct groups *g, const struct ask_script *s,
+static int group_chars(struct tokens *t, struct groups *g, const struct request_script *s,
     struct str text, const struct vocab *v, struct err *e)
 {
     int in_group = 0;
@@ -284,7 +288,7 @@ static int group_chars(struct tokens *t, struct groups *g, const struct ask_scri
     return 0;
 }
 
-static int group_tokens(struct tokens *t, struct groups *g, const struct ask_script *s,
+static int group_tokens(struct tokens *t, struct groups *g, const struct request_script *s,
     struct str text, const struct vocab *v, struct err *e)
 {
     struct span span = { text, false };
@@ -302,14 +306,14 @@ static int group_tokens(struct tokens *t, struct groups *g, const struct ask_scr
     return 0;
 }
 
-int script_build(const struct gen_script **out, const struct ask *ask, int prompt,
-    const struct workplace *ctx, struct err *e)
+int script_build(const struct gen_script **out, const struct request *request, int prompt,
+    const struct prompt_ctx *ctx, struct err *e)
 {
-    const struct ask_script *s = &ask->script;
+    const struct request_script *s = &request->script;
     struct gen_script *script = arena_zalloc(ctx->arena, 1, sizeof(*script));
     struct tokens t = { .arena = ctx->arena, .stop = ctx->stop };
     struct groups g = { 0 };
-    struct str text = script_text(ask, prompt, ctx->arena);
+    struct str text = script_text(request, prompt, ctx->arena);
 
     if (!script || !text.p)
         return err_set(e, ERR_MEMORY, "no memory for the script");

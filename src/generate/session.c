@@ -9,7 +9,7 @@ struct session_choice {
     struct stops *stops; /* NULL if there are no stop strings */
     /* raw: from the detokenizer; out: from the stop matcher, not yet emitted */
     struct buf raw, out;
-    struct parts parts;
+    struct output output;
     struct str stop_string;
     int n_tokens;
     bool has_ended; /* the callback choice_end was called */
@@ -26,7 +26,7 @@ struct session_replay {     /* replay of a cached response, in slices */
 struct session {
     struct gen *gen; /* NULL: replay */
     struct session_replay replay;
-    struct session_place ctx;
+    struct session_ctx ctx;
     struct session_params p;
     struct session_choice *choices;
     struct msg *paused, **paused_tail; /* events held back by session_pause */
@@ -47,7 +47,7 @@ static void schedule_replay(struct session *s)
     if (s->replay.is_scheduled || s->replay.is_running)
         return;
     s->replay.is_scheduled = true;
-    s->replay.event.msg.kind = SESSION_TURN;
+    s->replay.event.msg.kind = SESSION_REPLAY;
     mailbox_post(s->ctx.reply, &s->replay.event.msg);
 }
 
@@ -57,7 +57,8 @@ static int choice_init(struct session *s, struct session_choice *c, struct err *
 
     buf_init(&c->raw, TEXT_MAX);
     buf_init(&c->out, TEXT_MAX);
-    if (parts_init(&c->parts, &p->parts, (int)(c - s->choices), &s->ctx.ops->parts, s->ctx.ctx, e))
+    if (output_init(
+            &c->output, &p->output, (int)(c - s->choices), &s->ctx.ops->output, s->ctx.ctx, e))
         return -1;
     if (!p->n_stops)
         return 0;
@@ -72,7 +73,7 @@ static void free_buffers(void *arg)
     for (int i = 0; s->choices && i < s->p.n_choices; i++) {
         buf_clear(&s->choices[i].raw);
         buf_clear(&s->choices[i].out);
-        parts_clear(&s->choices[i].parts);
+        output_clear(&s->choices[i].output);
     }
 }
 
@@ -134,7 +135,7 @@ static int submit(struct session *s, struct err *e)
 }
 
 int session_open(struct session **out, const struct session_params *p,
-    const struct session_place *ctx, struct err *e)
+    const struct session_ctx *ctx, struct err *e)
 {
     struct session *s = arena_zalloc(ctx->arena, 1, sizeof(*s));
 
@@ -182,8 +183,8 @@ static void emit_text(struct session *s, struct session_choice *c, bool is_last)
 
     if (!buf_ok(&c->raw) || !buf_ok(&c->out)) {
         set_error(s, "the answer's text");
-    } else if (parts_put(&c->parts, buf_str(&c->out), &e) ||
-               (is_last && parts_end(&c->parts, &e))) {
+    } else if (output_put(&c->output, buf_str(&c->out), &e) ||
+               (is_last && output_end(&c->output, &e))) {
         if (!s->err.code)
             s->err = e;
         set_error(s, "");
@@ -200,8 +201,8 @@ static void end_choice(struct session *s, struct session_choice *c, const struct
     c->has_ended = true;
     end.choice = (int)(c - s->choices);
     end.n_tokens = c->n_tokens;
-    end.n_reasoning = c->parts.n_reasoning;
-    end.n_calls = c->parts.n_calls;
+    end.n_reasoning = c->output.n_reasoning;
+    end.n_calls = c->output.n_calls;
     end.stop_string = c->stop_string;
     s->n_completion += c->n_tokens;
     s->ctx.ops->choice_end(s->ctx.ctx, &end);
@@ -237,7 +238,8 @@ static int match_stops(struct session *s, struct session_choice *c)
 /* Control tokens that are markers are shown to the parser, which removes them. */
 static bool is_shown(const struct session *s, int32_t id)
 {
-    return s->p.show_control || (s->p.parts.reading && reading_shows(s->p.parts.reading, id));
+    return s->p.show_control ||
+           (s->p.output.output_mode && output_mode_shows_token(s->p.output.output_mode, id));
 }
 
 static void on_token(struct session *s, const struct gen_event *ev)
@@ -250,14 +252,14 @@ static void on_token(struct session *s, const struct gen_event *ev)
     s->n_predicted += ev->is_predicted;
     if (s->ctx.ops->token)
         s->ctx.ops->token(s->ctx.ctx, ev->choice, &ev->token);
-    parts_token(&c->parts);
+    output_count_token(&c->output);
     detok_put(&c->detok, s->ctx.model->vocab, ev->token.id, is_shown(s, ev->token.id), &c->raw);
     int hit = match_stops(s, c);
     if (hit >= 0)
         stop_by_string(s, c, hit);
     else if (!s->p.script || ev->is_group_end)
         emit_text(s, c, false);
-    if (c->parts.is_full && !c->has_ended)
+    if (c->output.is_full && !c->has_ended)
         stop_choice(s, c);
 }
 
@@ -329,21 +331,21 @@ static void handle_event(struct session *s, struct gen_event *ev)
  * remain. */
 static bool replay_slice(struct session *s)
 {
-    const struct exact_answer *a = s->p.replay;
+    const struct cached_response *a = s->p.replay;
     struct session_choice *c = &s->choices[0];
-    int n = MIN(exact_answer_n(a), s->p.max_tokens), left = REPLAY_SLICE;
+    int n = MIN(cached_response_n_tokens(a), s->p.max_tokens), left = REPLAY_SLICE;
     struct gen_event ev = { 0 };
 
     while (s->replay.n < n && !c->has_ended && !s->err.code && !s->is_cancelled) {
         if (s->is_paused || left-- == 0)
             return false;
-        exact_answer_token(a, s->replay.n++, &ev.token);
+        cached_response_token(a, s->replay.n++, &ev.token);
         on_token(s, &ev);
     }
     if (s->is_paused && !s->is_cancelled)
         return false;
-    ev.finish = exact_answer_finish(a, s->p.max_tokens);
-    ev.stop_id = exact_answer_stop_id(a);
+    ev.finish = cached_response_finish(a, s->p.max_tokens);
+    ev.stop_id = cached_response_stop_id(a);
     if (!c->has_ended && !s->err.code && !s->is_cancelled)
         on_choice_end(s, &ev);
     return true;
@@ -364,7 +366,7 @@ static void on_replay_message(struct session *s)
 
 void session_event(struct gen_event *ev)
 {
-    if (ev->msg.kind == SESSION_TURN) {
+    if (ev->msg.kind == SESSION_REPLAY) {
         on_replay_message(container_of(ev, struct session, replay.event));
         return;
     }

@@ -15,9 +15,9 @@
 #pragma once
 
 #include "output/stops.h"
-#include "generate/exact.h"
-#include "generate/parts.h"
-#include "registry/pool.h"
+#include "generate/response_cache.h"
+#include "generate/output.h"
+#include "registry/registry.h"
 
 struct session;
 
@@ -43,7 +43,7 @@ struct session_ops { /* ctx is the caller's; a callback must not close the sessi
     void (*prompt_token)(void *ctx, int position, const struct sampled *t);
     /* each generated token, before its text; may be NULL */
     void (*token)(void *ctx, int choice, const struct sampled *t);
-    struct parts_ops parts; /* output events, after stop matching */
+    struct output_ops output; /* output events, after stop matching */
     void (*choice_end)(void *ctx, const struct choice_end *c);
     /* last callback; frees the arena if the callback owns it */
     void (*end)(void *ctx, const struct session_end *s);
@@ -59,7 +59,7 @@ struct session_params {
     int n_stops;
     bool include_stop;
     bool show_control; /* control tokens appear in the text */
-    struct parts_params parts;
+    struct output_params output;
     bool ignore_end;         /* the model's end tokens do not end a choice */
     const int32_t *stop_ids; /* the client's stop tokens */
     int n_stop_ids;
@@ -74,12 +74,12 @@ struct session_params {
     uint64_t deadline_ns;
     const struct gen_script *script; /* required for a script model, NULL for others */
     /* Cached response that is replayed (one choice); borrowed. NULL: generate. */
-    const struct exact_answer *replay;
+    const struct cached_response *replay;
     const int32_t *predicted; /* the client's predicted output, used as draft tokens; NULL = none */
     int n_predicted;
 };
 
-struct session_place { /* borrowed objects of a session */
+struct session_ctx { /* borrowed objects of a session */
     struct model *model;
     struct arena *arena;
     struct mailbox *reply;
@@ -91,11 +91,11 @@ struct session_place { /* borrowed objects of a session */
  * ERR_CONTEXT (the prompt does not fit), ERR_OVERLOADED, ERR_MEMORY; then there is no session and
  * no callback. */
 int session_open(struct session **out, const struct session_params *p,
-    const struct session_place *ctx, struct err *e);
+    const struct session_ctx *ctx, struct err *e);
 
-/* Handles messages with a gen_kind, and SESSION_TURN messages, which schedule the next slice of a
+/* Handles messages with a gen_kind, and SESSION_REPLAY messages, which schedule the next slice of a
  * replayed response. May call callbacks, the last of them `end`. */
-enum { SESSION_TURN = 50 };
+enum { SESSION_REPLAY = 50 };
 void session_event(struct gen_event *ev);
 
 /* Cancels the session: only the callback `end` is called afterwards. */

@@ -165,7 +165,7 @@ static void set_deadline(struct conn *c)
     case LINGER:
         ms = c->s->is_draining ? LINGER_DRAIN_MS : LINGER_MS;
         break;
-    case ANSWER:
+    case RESPONDING:
     case CLOSING:
     case DEAD:
         break;
@@ -246,7 +246,7 @@ void http_body_free(struct http_body *b)
     *b = (struct http_body){ 0 };
 }
 
-void conn_cut(struct conn *c)
+void conn_abort(struct conn *c)
 {
     struct http_server *s = c->s;
     struct exchange *x = c->x;
@@ -264,11 +264,11 @@ void conn_cut(struct conn *c)
     c->tls = NULL;
     close(c->io.fd);
     loop_defer(s->loop, &c->task);
-    if (x && x->is_handed && !x->is_ended) {
+    if (x && x->is_delivered && !x->is_ended) {
         x->is_ended = true; /* discards what on_disconnect writes */
         STAT_ADD(s, gone, 1);
-        if (s->app.on_gone)
-            s->app.on_gone(s->app.ctx, &x->x);
+        if (s->app.on_disconnect)
+            s->app.on_disconnect(s->app.ctx, &x->x);
     }
 }
 
@@ -286,7 +286,7 @@ void conn_free(struct conn *c)
     mem_free(c);
     s->n_conns--;
     STAT_ADD(s, open, -1);
-    server_conn_gone(s);
+    server_conn_freed(s);
 }
 
 void conn_close(struct conn *c)
@@ -311,7 +311,7 @@ static struct exchange *exchange_new(struct conn *c)
     x->req.peer = str_of(c->peer);
     x->req.is_tls = c->tls != NULL;
     x->x = (struct http_exchange){
-        .sink.ops = &reply_sink_ops, .req = &x->req, .arena = a, .started_ns = c->first_byte_ns
+        .sink.ops = &response_sink_ops, .req = &x->req, .arena = a, .started_ns = c->first_byte_ns
     };
     return x;
 }
@@ -334,10 +334,10 @@ static bool app_rejects(struct conn *c, int status, const char *why)
 {
     const struct http_app *app = &c->s->app;
 
-    if (c->state != BODY || !c->x || !app->on_refuse)
+    if (c->state != BODY || !c->x || !app->on_reject)
         return false;
     c->want_close = true;
-    app->on_refuse(app->ctx, &c->x->x, status, why);
+    app->on_reject(app->ctx, &c->x->x, status, why);
     return c->x->is_begun;
 }
 
@@ -348,7 +348,7 @@ static void reject(struct conn *c, int status, const char *why)
     bool is_answered = app_rejects(c, status, why);
     exchange_free(c);
     if (!is_answered)
-        reply_refuse(c, status, why);
+        response_reject(c, status, why);
     set_state(c, CLOSING);
 }
 
@@ -368,9 +368,9 @@ static void on_head_complete(struct conn *c)
     if (max < 0 || c->x->is_begun) {
         if (!c->x->is_ended) {
             log_error("http", "unexpected", "what=\"on_head answered in part\"");
-            c->is_doomed = true;
+            c->must_abort = true;
         }
-        if (!c->is_doomed)
+        if (!c->must_abort)
             finish_exchange(c); /* sink_begin has set want_close if an unread body follows */
         return;
     }
@@ -410,10 +410,10 @@ static void on_body_complete(struct conn *c)
     struct exchange *x = c->x;
 
     x->req.body = buf_str(&x->body);
-    x->is_handed = true;
-    set_state(c, ANSWER);
+    x->is_delivered = true;
+    set_state(c, RESPONDING);
     s->app.on_request(s->app.ctx, &x->x);
-    if (x->is_ended && !c->is_doomed)
+    if (x->is_ended && !c->must_abort)
         finish_exchange(c);
 }
 
@@ -423,7 +423,7 @@ static size_t parse_input(struct conn *c, struct str in)
 {
     struct str rest = in, piece;
 
-    while (is_reading(c) && !c->is_doomed) {
+    while (is_reading(c) && !c->must_abort) {
         if (c->state == IDLE) {
             if (!rest.n || conn_queued(c) > PIPELINE_OUT)
                 break;
@@ -472,7 +472,7 @@ static void on_readable(struct conn *c)
             break;
         }
         if (n == IO_FAILED) {
-            conn_cut(c);
+            conn_abort(c);
             return;
         }
         if (n == 0) {
@@ -483,7 +483,7 @@ static void on_readable(struct conn *c)
         size_t used = parse_input(c, (struct str){ p, (size_t)n });
         if (used < (size_t)n && c->state != CLOSING) {
             buf_put(&c->pending, p + used, (size_t)n - used);
-            c->is_doomed |= !buf_ok(&c->pending);
+            c->must_abort |= !buf_ok(&c->pending);
         }
         if (!c->tls && n < READ_CHUNK)
             break; /* the socket is empty: saves the recv() that would return EAGAIN */
@@ -496,7 +496,7 @@ static void continue_handshake(struct conn *c)
 
     c->tls_wants_write = n == IO_AGAIN_WRITE;
     if (n == IO_FAILED) {
-        conn_cut(c);
+        conn_abort(c);
     } else if (n == 1) {
         set_state(c, IDLE);
         on_readable(c);
@@ -513,7 +513,7 @@ static void on_peer_fin(struct conn *c)
         return; /* the response is complete, and the peer may still read it */
     bool is_stream = x->is_begun && x->left < 0;
     if (!c->s->o.allow_half_close || is_stream)
-        conn_cut(c);
+        conn_abort(c);
 }
 
 static void discard_input(struct conn *c)
@@ -524,7 +524,7 @@ static void discard_input(struct conn *c)
             return;
         c->lingered += (uint64_t)MAX(n, 0);
         if (n <= 0 || c->lingered > LINGER_BYTES) {
-            conn_cut(c);
+            conn_abort(c);
             return;
         }
     }
@@ -535,7 +535,7 @@ static void on_io(struct loop_io *io, uint32_t events)
     struct conn *c = container_of(io, struct conn, io);
 
     if (events & (EPOLLERR | EPOLLHUP)) {
-        conn_cut(c);
+        conn_abort(c);
         return;
     }
     switch ((enum conn_state)c->state) {
@@ -548,7 +548,7 @@ static void on_io(struct loop_io *io, uint32_t events)
         if (events & EPOLLIN || c->tls_wants_write)
             on_readable(c);
         break;
-    case ANSWER:
+    case RESPONDING:
     case CLOSING:
         if (events & EPOLLRDHUP)
             on_peer_fin(c);
@@ -573,7 +573,7 @@ static void on_timer(struct loop_timer *t)
     if (c->blocked_ns && o->write_ms &&
         loop_now(c->s->loop) >= after_ms(c->blocked_ns, o->write_ms)) {
         c->want_reset = true; /* the kernel must not keep the queued bytes either */
-        conn_cut(c);
+        conn_abort(c);
         return;
     }
     switch ((enum conn_state)c->state) {
@@ -588,9 +588,9 @@ static void on_timer(struct loop_timer *t)
         break;
     case HANDSHAKE:
     case LINGER:
-        conn_cut(c);
+        conn_abort(c);
         return;
-    case ANSWER:
+    case RESPONDING:
     case CLOSING:
     case DEAD:
         break;
@@ -611,7 +611,7 @@ static void flush(struct conn *c)
         if (n == IO_AGAIN_WRITE)
             break;
         if (n <= 0) {
-            conn_cut(c);
+            conn_abort(c);
             return;
         }
         progress = true;
@@ -629,7 +629,7 @@ static void flush(struct conn *c)
     }
     if (c->was_high && conn_queued(c) <= SINK_HIGH_WATER / 2) {
         c->was_high = false;
-        if (x && x->is_handed && !x->is_ended && c->s->app.on_drained)
+        if (x && x->is_delivered && !x->is_ended && c->s->app.on_drained)
             c->s->app.on_drained(c->s->app.ctx, &x->x);
     }
 }
@@ -660,7 +660,7 @@ static void update_events(struct conn *c)
         events |= EPOLLIN;
     else if (c->state == HANDSHAKE || (is_reading(c) && has_room))
         events |= EPOLLIN | EPOLLRDHUP;
-    else if (c->state == ANSWER && !c->is_eof)
+    else if (c->state == RESPONDING && !c->is_eof)
         events |= c->is_ahead ? EPOLLRDHUP : EPOLLIN | EPOLLRDHUP;
     loop_mod(c->s->loop, &c->io, events);
 }
@@ -670,9 +670,9 @@ static void update_events(struct conn *c)
 static void begin_linger(struct conn *c)
 {
     if (c->tls)
-        tls_bye(c->tls);
+        tls_shutdown(c->tls);
     if (c->is_eof || shutdown(c->io.fd, SHUT_WR)) {
-        conn_cut(c);
+        conn_abort(c);
         return;
     }
     http_parser_reset(&c->parser);
@@ -694,18 +694,18 @@ static void abort_doomed(struct conn *c)
             flush(c);
         } while (c->state != DEAD && conn_queued(c) && conn_queued(c) < n_before);
     }
-    conn_cut(c);
+    conn_abort(c);
 }
 
 /* Updates the connection at the end of a round: finishes the exchange, parses pending input, sends,
  * and sets the watched events and the deadline. */
 static void settle(struct conn *c)
 {
-    if (c->is_doomed) {
+    if (c->must_abort) {
         abort_doomed(c);
         return;
     }
-    if (c->state == ANSWER && c->x->is_ended)
+    if (c->state == RESPONDING && c->x->is_ended)
         finish_exchange(c);
     parse_pending(c);
     if (c->state != DEAD && c->state != HANDSHAKE)
@@ -715,7 +715,7 @@ static void settle(struct conn *c)
     if (c->state == DEAD)
         return;
     bool has_pending_input = c->pending.n || (c->tls && tls_has_pending(c->tls));
-    if (c->is_doomed || (is_reading(c) && has_pending_input && conn_queued(c) <= PIPELINE_OUT))
+    if (c->must_abort || (is_reading(c) && has_pending_input && conn_queued(c) <= PIPELINE_OUT))
         conn_touch(c);
     update_events(c);
     set_deadline(c);

@@ -20,7 +20,7 @@
 
 #include <sys/socket.h>
 
-enum conn_state { HANDSHAKE, IDLE, HEAD, BODY, ANSWER, CLOSING, LINGER, DEAD };
+enum conn_state { HANDSHAKE, IDLE, HEAD, BODY, RESPONDING, CLOSING, LINGER, DEAD };
 
 struct conn;
 
@@ -31,7 +31,7 @@ struct exchange {
     struct buf body;
     int64_t left; /* declared bytes of the response body not yet written; -1 = no declared length */
     /* on_request was called: on_disconnect must be called if the client leaves before the end */
-    bool is_handed;
+    bool is_delivered;
     bool is_begun, is_ended, is_aborted;
     bool is_chunked;
     bool is_until_close; /* HTTP/1.0 stream: only the close of the connection ends it */
@@ -65,7 +65,7 @@ struct conn {
     bool is_eof;          /* the peer has sent FIN */
     bool is_ahead;        /* input arrived while a response was due */
     bool want_close;      /* close after this response */
-    bool is_doomed;       /* abort the connection at the end of the round */
+    bool must_abort;      /* abort the connection at the end of the round */
     bool was_high;        /* the queue has exceeded SINK_HIGH_WATER */
     bool want_reset;      /* close with RST, since a FIN would look like the end of the response */
     bool tls_wants_write; /* TLS needs a writable socket to continue the current operation */
@@ -114,7 +114,7 @@ struct http_server {
 /* Takes ownership of fd. */
 void conn_accept(struct http_server *s, int fd, const struct sockaddr *peer);
 /* immediately; calls on_disconnect if required; freed after the round */
-void conn_cut(struct conn *c);
+void conn_abort(struct conn *c);
 void conn_close(struct conn *c); /* graceful: sends the queued bytes first */
 void conn_free(struct conn *c);  /* only in state DEAD */
 void conn_touch(struct conn *c); /* schedules an update at the end of the round */
@@ -122,10 +122,11 @@ size_t conn_queued(const struct conn *c);
 
 /* ---- server.c */
 
-void server_conn_gone(struct http_server *s); /* called after a connection was freed */
+void server_conn_freed(struct http_server *s); /* called after a connection was freed */
 const char *server_date(struct http_server *s);
 
 /* ---- response.c: the sink of an exchange, and error responses of the server itself */
 
-extern const struct sink_ops reply_sink_ops;
-void reply_refuse(struct conn *c, int status, const char *why); /* queued, with Connection: close */
+extern const struct sink_ops response_sink_ops;
+void response_reject(
+    struct conn *c, int status, const char *why); /* queued, with Connection: close */

@@ -123,7 +123,8 @@ static void admit_conn(struct http_server *s, int fd, const struct sockaddr *pee
             reject_with_503(s, fd);
             return;
         }
-        conn_cut(s->idle.first); /* closes the connection that has been idle for the longest time */
+        conn_abort(
+            s->idle.first); /* closes the connection that has been idle for the longest time */
     }
     conn_accept(s, fd, peer);
 }
@@ -323,7 +324,7 @@ void http_server_stats_read(const struct http_server *s, struct http_stats *out)
 
 /* ---- draining and closing */
 
-void server_conn_gone(struct http_server *s)
+void server_conn_freed(struct http_server *s)
 {
     if (s->is_draining && !s->is_closing && !s->n_conns)
         loop_defer(s->loop, &s->drain_task);
@@ -346,8 +347,8 @@ static void cut_all(struct http_server *s)
 
     for (size_t i = 0; i < ARRAY_LEN(lists); i++)
         for (struct conn *c = lists[i]->first, *next; c; c = next) {
-            next = c->next; /* conn_cut moves the connection to the end of the busy list */
-            conn_cut(c);
+            next = c->next; /* conn_abort moves the connection to the end of the busy list */
+            conn_abort(c);
         }
 }
 
@@ -372,7 +373,7 @@ void http_server_drain(
         conn_close(c);
     }
     loop_timer_set(s->loop, &s->drain_timer, clock_ns() + deadline_ms * 1000000ull);
-    server_conn_gone(s);
+    server_conn_freed(s);
 }
 
 void http_server_close(struct http_server *s)

@@ -78,9 +78,9 @@ struct http_app {
     /* The body is rejected (400, 408, 413, 503) and the connection will be closed: the application
      * may respond through the sink in the format of its dialect. If it does not, or if NULL, the
      * server sends a generic error body. */
-    void (*on_refuse)(void *ctx, struct http_exchange *x, int status, const char *why);
+    void (*on_reject)(void *ctx, struct http_exchange *x, int status, const char *why);
     void (*on_request)(void *ctx, struct http_exchange *x);
-    void (*on_gone)(void *ctx, struct http_exchange *x); /* may be NULL */
+    void (*on_disconnect)(void *ctx, struct http_exchange *x); /* may be NULL */
     /* The queue fell to half of SINK_HIGH_WATER after it had exceeded SINK_HIGH_WATER. May be
      * NULL. */
     void (*on_drained)(void *ctx, struct http_exchange *x);

@@ -60,7 +60,7 @@ static inline size_t sink_queued(const struct sink *s)
 }
 
 /* Sends a whole response in one call. */
-static inline void sink_reply(struct sink *s, int status, const char *type, struct str body,
+static inline void sink_respond(struct sink *s, int status, const char *type, struct str body,
     const struct http_field *fields, int n_fields)
 {
     sink_begin(s, status, type, (int64_t)body.n, fields, n_fields);

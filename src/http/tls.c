@@ -166,7 +166,7 @@ ptrdiff_t tls_send(struct tls_conn *c, const void *p, size_t n)
     return put ? put : IO_FAILED;
 }
 
-void tls_bye(struct tls_conn *c)
+void tls_shutdown(struct tls_conn *c)
 {
     ERR_clear_error();
     if (SSL_is_init_finished(ssl_of(c)))

@@ -21,6 +21,6 @@ enum { IO_AGAIN_READ = -1, IO_AGAIN_WRITE = -2, IO_FAILED = -3 };
 int tls_handshake(struct tls_conn *c); /* 1 = done, or IO_* */
 ptrdiff_t tls_recv(struct tls_conn *c, void *p, size_t n);
 ptrdiff_t tls_send(struct tls_conn *c, const void *p, size_t n);
-void tls_bye(struct tls_conn *c); /* sends close_notify if possible without waiting */
+void tls_shutdown(struct tls_conn *c); /* sends close_notify if possible without waiting */
 /* bytes buffered in OpenSSL, which epoll does not report */
 bool tls_has_pending(const struct tls_conn *c);

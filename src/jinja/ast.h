@@ -21,7 +21,7 @@
 
 #include "jinja/call.h"
 
-enum kind {
+enum node_kind {
     K_CONST,
     K_NAME,
     K_LIST,
@@ -81,17 +81,17 @@ enum op {
 /* Flags of a MACRO: implicit arguments which its body uses. */
 enum { MACRO_CALLER = 1, MACRO_VARARGS = 2, MACRO_KWARGS = 4 };
 
-struct node {
+struct ast_node {
     uint8_t kind, op; /* op: operator of BINARY and OPERAND; flags of MACRO */
     uint16_t n_kw;
     uint32_t n, line;
     uint32_t name; /* NAME, MACRO, NAMESPACE_REF: number of the variable */
-    struct node **kid;
+    struct ast_node **kid;
     struct str *kw;
     struct text text; /* CONST string, TEXT; the attribute name of ATTR and NAMESPACE_REF */
     uint32_t text_at; /* index of the rendering's copy of `text` in rt.texts; unused for TEXT */
     struct val value; /* value of a CONST */
-    const struct callable *row; /* function of a FILTER or TEST */
+    const struct callable *callable; /* function of a FILTER or TEST */
 };
 
 /* Variables that every template may use; their numbers are fixed. */
@@ -100,7 +100,7 @@ enum { NAME_LOOP, NAME_CALLER, NAME_VARARGS, NAME_KWARGS, N_FIXED_NAMES };
 /* Read-only once compiled. */
 struct jinja {
     struct str source; /* copy with normalised line ends */
-    struct node *root;
+    struct ast_node *root;
     struct str *names; /* names of variables, by number */
     uint32_t n_names, n_texts;
 };
@@ -153,23 +153,23 @@ struct compiler {
 int compile_fail(struct compiler *c, uint32_t line, const char *fmt, ...) PRINTF(3, 4);
 void *compile_alloc(struct compiler *c, size_t n) MUST_CHECK; /* zeroed; NULL with the error set */
 int jinja_lex(struct compiler *c, struct str source) MUST_CHECK;
-struct node *jinja_parse(struct compiler *c) MUST_CHECK; /* NULL: failed */
+struct ast_node *jinja_parse(struct compiler *c) MUST_CHECK; /* NULL: failed */
 
 /* ---- rendering */
 /* Text of a CONST, ATTR or NAMESPACE_REF node. The tree is shared between threads; properties
  * computed lazily (is the text ASCII?) are stored in a copy per rendering. */
-struct text *node_text(struct rt *rt, const struct node *n) MUST_CHECK;
-int eval(struct rt *rt, const struct node *n, struct val *out) MUST_CHECK;
-int eval_args(struct rt *rt, const struct node *n, struct args *args) MUST_CHECK;
+struct text *node_text(struct rt *rt, const struct ast_node *n) MUST_CHECK;
+int eval(struct rt *rt, const struct ast_node *n, struct val *out) MUST_CHECK;
+int eval_args(struct rt *rt, const struct ast_node *n, struct args *args) MUST_CHECK;
 int call_value(
     struct rt *rt, struct val callee, const struct args *args, struct val *out) MUST_CHECK;
 
 enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
-int exec(struct rt *rt, const struct node *n) MUST_CHECK; /* returns enum flow, or -1 */
+int exec(struct rt *rt, const struct ast_node *n) MUST_CHECK; /* returns enum flow, or -1 */
 
 /* A macro with the scope in which it was defined. */
 struct macro {
-    const struct node *node;
+    const struct ast_node *node;
     struct scope *scope;
 };
 int macro_call(struct rt *rt, struct macro *m, const struct args *args, struct val *out) MUST_CHECK;
@@ -183,7 +183,7 @@ struct scope {
     struct var *vars;
     uint32_t n, cap;
     /* a macro refers to the scope: it must not be reused for the next loop iteration */
-    bool is_kept;
+    bool is_captured;
 };
 struct val scope_get(struct rt *rt, uint32_t name); /* T_MISSING if unset */
 int scope_set(struct rt *rt, uint32_t name, struct val v) MUST_CHECK;

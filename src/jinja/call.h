@@ -31,29 +31,29 @@ struct callable {
     raw_fn raw;
 };
 
-struct function {
+struct global_function {
     struct callable c;
 };
 
-struct bound { /* a method bound to its object */
+struct bound_method { /* a method bound to its object */
     const struct callable *method;
     struct val self;
 };
 
-struct loop {
-    struct list *items;
+struct for_loop {
+    struct val_list *items;
     size_t i;
     size_t depth0;
     struct val changed; /* last argument of loop.changed() */
 };
 
-int call_row(struct rt *rt, const struct callable *c, struct val self, const struct args *args,
+int callable_call(struct rt *rt, const struct callable *c, struct val self, const struct args *args,
     struct val *out) MUST_CHECK;
 
 const struct callable *filter_find(struct str name); /* NULL if there is none */
 const struct callable *test_find(struct str name);
 const struct callable *method_find(struct val self, struct str name);
-const struct function *function_find(struct str name);
+const struct global_function *function_find(struct str name);
 
 extern const struct callable str_methods[]; /* ends with a NULL name */
 extern const struct callable seq_filters[];
@@ -64,7 +64,7 @@ extern const struct callable loop_methods[];
 int want_text(struct rt *rt, struct val v, struct text **out) MUST_CHECK;
 int want_int(struct rt *rt, struct val v, int64_t *out) MUST_CHECK;
 
-int loop_attr(struct rt *rt, struct loop *l, struct str name, struct val *out) MUST_CHECK;
+int loop_attr(struct rt *rt, struct for_loop *l, struct str name, struct val *out) MUST_CHECK;
 
 /* ---- str.c, case.c, format.c: string operations shared by filters and methods. */
 enum { STRIP_LEFT = 1, STRIP_RIGHT = 2, STRIP_BOTH = 3 };

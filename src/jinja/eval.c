@@ -4,7 +4,7 @@
 
 /* ---- arguments and calls */
 
-int eval_args(struct rt *rt, const struct node *n, struct args *args)
+int eval_args(struct rt *rt, const struct ast_node *n, struct args *args)
 {
     uint32_t n_all = n->n - 1;
 
@@ -48,7 +48,7 @@ static int n_params(const char *params)
     return n;
 }
 
-int call_row(struct rt *rt, const struct callable *c, struct val self, const struct args *args,
+int callable_call(struct rt *rt, const struct callable *c, struct val self, const struct args *args,
     struct val *out)
 {
     struct val in[PARAMS_MAX + 1] = { 0 };
@@ -79,7 +79,7 @@ int call_row(struct rt *rt, const struct callable *c, struct val self, const str
     return c->fn(rt, in, out);
 }
 
-static int call_cycler(struct rt *rt, struct list *l, struct val *out)
+static int call_cycler(struct rt *rt, struct val_list *l, struct val *out)
 {
     (void)rt;
     *out = l->v[l->at];
@@ -87,7 +87,7 @@ static int call_cycler(struct rt *rt, struct list *l, struct val *out)
     return 0;
 }
 
-static int call_joiner(struct rt *rt, struct list *l, struct val *out)
+static int call_joiner(struct rt *rt, struct val_list *l, struct val *out)
 {
     struct text *empty = text_new(rt, STR(""), true);
 
@@ -101,9 +101,9 @@ int call_value(struct rt *rt, struct val f, const struct args *args, struct val 
 {
     switch (f.type) {
     case T_METHOD:
-        return call_row(rt, f.u.bound->method, f.u.bound->self, args, out);
+        return callable_call(rt, f.u.bound->method, f.u.bound->self, args, out);
     case T_FUNCTION:
-        return call_row(rt, &f.u.function->c, V_NONE, args, out);
+        return callable_call(rt, &f.u.function->c, V_NONE, args, out);
     case T_MACRO:
         return macro_call(rt, f.u.macro, args, out);
     case T_JOINER:
@@ -115,9 +115,9 @@ int call_value(struct rt *rt, struct val f, const struct args *args, struct val 
     }
 }
 
-static int eval_call(struct rt *rt, const struct node *n, struct val *out)
+static int eval_call(struct rt *rt, const struct ast_node *n, struct val *out)
 {
-    const struct node *callee = n->kid[0];
+    const struct ast_node *callee = n->kid[0];
     struct args args;
     struct val f;
 
@@ -128,7 +128,7 @@ static int eval_call(struct rt *rt, const struct node *n, struct val *out)
             return -1;
         const struct callable *m = method_find(self, text_str(&callee->text));
         if (m)
-            return eval_args(rt, n, &args) ? -1 : call_row(rt, m, self, &args, out);
+            return eval_args(rt, n, &args) ? -1 : callable_call(rt, m, self, &args, out);
         struct text name = callee->text;
         if (self.type == T_CYCLER && str_is(text_str(&name), "next"))
             return call_cycler(rt, self.u.list, out);
@@ -143,9 +143,9 @@ static int eval_call(struct rt *rt, const struct node *n, struct val *out)
 
 /* ---- node kinds */
 
-static int eval_sequence(struct rt *rt, const struct node *n, struct val *out)
+static int eval_sequence(struct rt *rt, const struct ast_node *n, struct val *out)
 {
-    struct list *l = list_new(rt, n->n);
+    struct val_list *l = list_new(rt, n->n);
 
     if (!l)
         return -1;
@@ -158,7 +158,7 @@ static int eval_sequence(struct rt *rt, const struct node *n, struct val *out)
     return 0;
 }
 
-static int eval_dict(struct rt *rt, const struct node *n, struct val *out)
+static int eval_dict(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     struct dict *d = dict_new(rt);
 
@@ -173,7 +173,7 @@ static int eval_dict(struct rt *rt, const struct node *n, struct val *out)
     return 0;
 }
 
-static int eval_slice(struct rt *rt, const struct node *n, struct val *out)
+static int eval_slice(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     struct val v, part[3] = { 0 };
 
@@ -185,7 +185,7 @@ static int eval_slice(struct rt *rt, const struct node *n, struct val *out)
     return op_slice(rt, v, part, out);
 }
 
-struct text *node_text(struct rt *rt, const struct node *n)
+struct text *node_text(struct rt *rt, const struct ast_node *n)
 {
     struct text **t = &rt->texts[n->text_at];
 
@@ -197,7 +197,7 @@ struct text *node_text(struct rt *rt, const struct node *n)
     return *t;
 }
 
-static int eval_attr(struct rt *rt, const struct node *n, struct val *out)
+static int eval_attr(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     struct val v;
 
@@ -207,7 +207,7 @@ static int eval_attr(struct rt *rt, const struct node *n, struct val *out)
     return name ? op_attr(rt, v, name, out) : -1;
 }
 
-static int eval_concat(struct rt *rt, const struct node *n, struct val *out)
+static int eval_concat(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     struct blob *b = blob_new(rt);
     struct text *t;
@@ -250,7 +250,7 @@ static int compare(struct rt *rt, int op, struct val a, struct val b, bool *out)
     return 0;
 }
 
-static int eval_compare(struct rt *rt, const struct node *n, struct val *out)
+static int eval_compare(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     struct val left, right;
     bool holds = true;
@@ -258,7 +258,7 @@ static int eval_compare(struct rt *rt, const struct node *n, struct val *out)
     if (eval(rt, n->kid[0], &left))
         return -1;
     for (uint32_t i = 1; holds && i < n->n; i++) {
-        const struct node *operand = n->kid[i];
+        const struct ast_node *operand = n->kid[i];
         if (eval(rt, operand->kid[0], &right) || compare(rt, operand->op, left, right, &holds))
             return -1;
         left = right;
@@ -267,7 +267,7 @@ static int eval_compare(struct rt *rt, const struct node *n, struct val *out)
     return 0;
 }
 
-static int eval_binary(struct rt *rt, const struct node *n, struct val *out)
+static int eval_binary(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     struct val a, b;
 
@@ -275,7 +275,7 @@ static int eval_binary(struct rt *rt, const struct node *n, struct val *out)
                                                               : op_binary(rt, n->op, a, b, out);
 }
 
-static int eval_sign(struct rt *rt, const struct node *n, struct val *out)
+static int eval_sign(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     struct val v;
 
@@ -296,7 +296,7 @@ static int eval_sign(struct rt *rt, const struct node *n, struct val *out)
 }
 
 /* and, or: the operand that decides. */
-static int eval_logic(struct rt *rt, const struct node *n, struct val *out)
+static int eval_logic(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     for (uint32_t i = 0; i < n->n; i++) {
         if (eval(rt, n->kid[i], out))
@@ -307,28 +307,28 @@ static int eval_logic(struct rt *rt, const struct node *n, struct val *out)
     return 0;
 }
 
-static int eval_cond(struct rt *rt, const struct node *n, struct val *out)
+static int eval_cond(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     struct val test;
 
     if (eval(rt, n->kid[0], &test))
         return -1;
-    const struct node *chosen = n->kid[val_truth(test) ? 1 : 2];
+    const struct ast_node *chosen = n->kid[val_truth(test) ? 1 : 2];
     *out = V_UNDEFINED(NULL);
     return chosen ? eval(rt, chosen, out) : 0;
 }
 
-static int eval_filter_or_test(struct rt *rt, const struct node *n, struct val *out)
+static int eval_filter_or_test(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     struct args args;
     struct val v;
 
     if (eval(rt, n->kid[0], &v) || eval_args(rt, n, &args))
         return -1;
-    return call_row(rt, n->row, v, &args, out);
+    return callable_call(rt, n->callable, v, &args, out);
 }
 
-static int eval_name(struct rt *rt, const struct node *n, struct val *out)
+static int eval_name(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     *out = scope_get(rt, n->name);
     if (out->type != T_MISSING)
@@ -338,7 +338,7 @@ static int eval_name(struct rt *rt, const struct node *n, struct val *out)
     return name ? 0 : -1;
 }
 
-static int eval_kind(struct rt *rt, const struct node *n, struct val *out)
+static int eval_kind(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     struct val a, b;
 
@@ -383,7 +383,7 @@ static int eval_kind(struct rt *rt, const struct node *n, struct val *out)
     }
 }
 
-int eval(struct rt *rt, const struct node *n, struct val *out)
+int eval(struct rt *rt, const struct ast_node *n, struct val *out)
 {
     if (n->kind == K_CONST) {
         *out = n->value;

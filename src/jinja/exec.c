@@ -46,10 +46,10 @@ int scope_set(struct rt *rt, uint32_t name, struct val v)
 
 static struct scope *scope_new(struct rt *rt, struct scope *up)
 {
-    struct scope *s = rt->spare;
+    struct scope *s = rt->free_scopes;
 
     if (s)
-        rt->spare = s->up;
+        rt->free_scopes = s->up;
     else
         s = rt_alloc(rt, sizeof(*s));
     if (s)
@@ -62,16 +62,16 @@ static void scope_leave(struct rt *rt, struct scope *outer)
 {
     struct scope *s = rt->scope;
 
-    if (s && s != outer && !s->is_kept) {
+    if (s && s != outer && !s->is_captured) {
         s->n = 0;
-        s->up = rt->spare;
-        rt->spare = s;
+        s->up = rt->free_scopes;
+        rt->free_scopes = s;
     }
     rt->scope = outer;
 }
 
 /* Executes a body in a new scope. */
-static int exec_scoped(struct rt *rt, const struct node *body)
+static int exec_scoped(struct rt *rt, const struct ast_node *body)
 {
     struct scope *outer = rt->scope;
 
@@ -85,7 +85,7 @@ static int exec_scoped(struct rt *rt, const struct node *body)
 }
 
 /* Like exec_scoped, with the output captured in *out. */
-static int capture_output(struct rt *rt, const struct node *body, struct val *out)
+static int capture_output(struct rt *rt, const struct ast_node *body, struct val *out)
 {
     struct blob *outer = rt->out;
     struct text *t = NULL;
@@ -105,9 +105,9 @@ static int capture_output(struct rt *rt, const struct node *body, struct val *ou
 
 /* ---- assignment */
 
-static int assign(struct rt *rt, const struct node *target, struct val v)
+static int assign(struct rt *rt, const struct ast_node *target, struct val v)
 {
-    struct list *l;
+    struct val_list *l;
 
     if (target->kind == K_NAME)
         return scope_set(rt, target->name, v);
@@ -131,7 +131,7 @@ static int assign(struct rt *rt, const struct node *target, struct val v)
     return 0;
 }
 
-static int exec_set(struct rt *rt, const struct node *n)
+static int exec_set(struct rt *rt, const struct ast_node *n)
 {
     struct val v;
 
@@ -139,7 +139,7 @@ static int exec_set(struct rt *rt, const struct node *n)
 }
 
 /* Applies a chain of filters to *v, innermost first. */
-static int apply_filters(struct rt *rt, const struct node *n, struct val *v)
+static int apply_filters(struct rt *rt, const struct ast_node *n, struct val *v)
 {
     struct args args;
 
@@ -149,10 +149,10 @@ static int apply_filters(struct rt *rt, const struct node *n, struct val *v)
         rt_leave(rt);
     }
     struct val self = *v;
-    return eval_args(rt, n, &args) ? -1 : call_row(rt, n->row, self, &args, v);
+    return eval_args(rt, n, &args) ? -1 : callable_call(rt, n->callable, self, &args, v);
 }
 
-static int exec_set_block(struct rt *rt, const struct node *n)
+static int exec_set_block(struct rt *rt, const struct ast_node *n)
 {
     struct val v;
     int rc = capture_output(rt, n->kid[2], &v);
@@ -164,7 +164,7 @@ static int exec_set_block(struct rt *rt, const struct node *n)
     return assign(rt, n->kid[0], v);
 }
 
-static int exec_filter_block(struct rt *rt, const struct node *n)
+static int exec_filter_block(struct rt *rt, const struct ast_node *n)
 {
     struct val v;
     int rc = capture_output(rt, n->kid[1], &v);
@@ -176,7 +176,7 @@ static int exec_filter_block(struct rt *rt, const struct node *n)
 
 /* ---- loops */
 
-static int loop_member(struct rt *rt, struct loop *l, struct str name, struct val *out)
+static int loop_member(struct rt *rt, struct for_loop *l, struct str name, struct val *out)
 {
     int64_t n = (int64_t)l->items->n, i = (int64_t)l->i;
     const struct {
@@ -205,14 +205,15 @@ static int loop_member(struct rt *rt, struct loop *l, struct str name, struct va
     return 0;
 }
 
-int loop_attr(struct rt *rt, struct loop *l, struct str name, struct val *out)
+int loop_attr(struct rt *rt, struct for_loop *l, struct str name, struct val *out)
 {
     *out = (struct val){ .type = T_MISSING };
     return loop_member(rt, l, name, out);
 }
 
 /* The items that pass the `if` of a for loop. */
-static int filter_items(struct rt *rt, const struct node *n, struct list *all, struct list **out)
+static int filter_items(
+    struct rt *rt, const struct ast_node *n, struct val_list *all, struct val_list **out)
 {
     struct scope *outer = rt->scope;
     int rc = 0;
@@ -233,7 +234,7 @@ static int filter_items(struct rt *rt, const struct node *n, struct list *all, s
 /* Scope of the next iteration: the previous one, emptied, unless a macro refers to it. */
 static int fresh_scope(struct rt *rt, struct scope *outer)
 {
-    if (rt->scope != outer && !rt->scope->is_kept) {
+    if (rt->scope != outer && !rt->scope->is_captured) {
         rt->scope->n = 0;
         return 0;
     }
@@ -244,10 +245,10 @@ static int fresh_scope(struct rt *rt, struct scope *outer)
     return 0;
 }
 
-static int run_loop(struct rt *rt, const struct node *n, struct list *items)
+static int run_loop(struct rt *rt, const struct ast_node *n, struct val_list *items)
 {
     struct scope *outer = rt->scope;
-    struct loop *loop = rt_alloc(rt, sizeof(*loop));
+    struct for_loop *loop = rt_alloc(rt, sizeof(*loop));
     int rc = loop ? FLOW_NEXT : -1;
 
     if (!loop)
@@ -264,9 +265,9 @@ static int run_loop(struct rt *rt, const struct node *n, struct list *items)
     return rc < 0 ? -1 : FLOW_NEXT;
 }
 
-static int exec_for(struct rt *rt, const struct node *n)
+static int exec_for(struct rt *rt, const struct ast_node *n)
 {
-    struct list *items;
+    struct val_list *items;
     struct val v;
 
     if (eval(rt, n->kid[1], &v) || val_iterate(rt, v, &items))
@@ -280,15 +281,15 @@ static int exec_for(struct rt *rt, const struct node *n)
 
 /* ---- macros */
 
-static struct macro *macro_new(struct rt *rt, const struct node *n)
+static struct macro *macro_new(struct rt *rt, const struct ast_node *n)
 {
     struct macro *m = rt_alloc(rt, sizeof(*m));
 
     if (!m)
         return NULL;
     *m = (struct macro){ n, rt->scope };
-    for (struct scope *s = rt->scope; s && !s->is_kept; s = s->up)
-        s->is_kept = true;
+    for (struct scope *s = rt->scope; s && !s->is_captured; s = s->up)
+        s->is_captured = true;
     return m;
 }
 
@@ -306,11 +307,11 @@ static bool take_keyword(const struct args *args, bool *used, struct str name, s
 /* Sets caller, varargs and kwargs if the body uses them; otherwise remaining arguments are an
  * error. */
 static int bind_rest(
-    struct rt *rt, const struct node *n, const struct args *args, bool *used, int n_params)
+    struct rt *rt, const struct ast_node *n, const struct args *args, bool *used, int n_params)
 {
     struct val caller = V_UNDEFINED(NULL);
     struct dict *kwargs = dict_new(rt);
-    struct list *varargs = list_new(rt, 0);
+    struct val_list *varargs = list_new(rt, 0);
 
     if (!kwargs || !varargs)
         return -1;
@@ -341,7 +342,7 @@ static int bind_rest(
     return 0;
 }
 
-static int bind_params(struct rt *rt, const struct node *n, const struct args *args)
+static int bind_params(struct rt *rt, const struct ast_node *n, const struct args *args)
 {
     int n_params = (int)(n->n - 1 - n->n_kw), n_required = n_params - n->n_kw;
     bool used[ARGS_MAX + 1] = { 0 };
@@ -376,16 +377,16 @@ int macro_call(struct rt *rt, struct macro *m, const struct args *args, struct v
     return rc < 0 ? -1 : 0;
 }
 
-static int exec_macro(struct rt *rt, const struct node *n)
+static int exec_macro(struct rt *rt, const struct ast_node *n)
 {
     struct macro *m = macro_new(rt, n);
 
     return m ? scope_set(rt, n->name, V(T_MACRO, macro, m)) : -1;
 }
 
-static int exec_call_block(struct rt *rt, const struct node *n)
+static int exec_call_block(struct rt *rt, const struct ast_node *n)
 {
-    const struct node *call = n->kid[0];
+    const struct ast_node *call = n->kid[0];
     struct macro *caller = macro_new(rt, n->kid[1]);
     struct val f, out;
     struct args args;
@@ -406,7 +407,7 @@ static int exec_call_block(struct rt *rt, const struct node *n)
 
 /* ---- other statements */
 
-static int exec_if(struct rt *rt, const struct node *n)
+static int exec_if(struct rt *rt, const struct ast_node *n)
 {
     uint32_t i = 0;
 
@@ -420,7 +421,7 @@ static int exec_if(struct rt *rt, const struct node *n)
     return i < n->n ? exec(rt, n->kid[i]) : FLOW_NEXT;
 }
 
-static int exec_with(struct rt *rt, const struct node *n)
+static int exec_with(struct rt *rt, const struct ast_node *n)
 {
     struct scope *outer = rt->scope, *inner = scope_new(rt, outer);
     int rc = inner ? 0 : -1;
@@ -440,14 +441,14 @@ static int exec_with(struct rt *rt, const struct node *n)
     return rc;
 }
 
-static int exec_out(struct rt *rt, const struct node *n)
+static int exec_out(struct rt *rt, const struct ast_node *n)
 {
     struct val v;
 
     return eval(rt, n->kid[0], &v) ? -1 : val_print(rt, v, rt->out);
 }
 
-static int exec_body(struct rt *rt, const struct node *n)
+static int exec_body(struct rt *rt, const struct ast_node *n)
 {
     int rc = FLOW_NEXT;
 
@@ -456,7 +457,7 @@ static int exec_body(struct rt *rt, const struct node *n)
     return rc;
 }
 
-static int exec_kind(struct rt *rt, const struct node *n)
+static int exec_kind(struct rt *rt, const struct ast_node *n)
 {
     switch (n->kind) {
     case K_TEXT:
@@ -492,7 +493,7 @@ static int exec_kind(struct rt *rt, const struct node *n)
     }
 }
 
-int exec(struct rt *rt, const struct node *n)
+int exec(struct rt *rt, const struct ast_node *n)
 {
     rt->line = n->line;
     if (rt_enter(rt))

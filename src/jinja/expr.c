@@ -16,7 +16,7 @@ bool accept_op(struct compiler *c, const char *op)
     return found;
 }
 
-struct node *unexpected(struct compiler *c, const char *wanted)
+struct ast_node *unexpected(struct compiler *c, const char *wanted)
 {
     struct token *t = peek(c);
     struct str s = t->kind == TOK_OP ? str_of(t->op) : t->kind == TOK_NAME ? t->s : STR_NONE;
@@ -53,9 +53,9 @@ int parser_enter(struct compiler *c)
 
 /* ---- nodes and names */
 
-struct node *node_new(struct compiler *c, enum kind kind)
+struct ast_node *node_new(struct compiler *c, enum node_kind kind)
 {
-    struct node *n = compile_alloc(c, sizeof(*n));
+    struct ast_node *n = compile_alloc(c, sizeof(*n));
 
     if (n) {
         n->kind = (uint8_t)kind;
@@ -64,23 +64,23 @@ struct node *node_new(struct compiler *c, enum kind kind)
     return n;
 }
 
-int node_add_null(struct compiler *c, struct node *n)
+int node_add_null(struct compiler *c, struct ast_node *n)
 {
     bool is_full = (n->n & (n->n - 1)) == 0; /* the capacity is the next power of two */
 
     if (is_full) {
-        struct node **kid = compile_alloc(c, MAX(n->n * 2, 1u) * sizeof(struct node *));
+        struct ast_node **kid = compile_alloc(c, MAX(n->n * 2, 1u) * sizeof(struct ast_node *));
         if (!kid)
             return -1;
         if (n->n)
-            memcpy(kid, n->kid, n->n * sizeof(struct node *));
+            memcpy(kid, n->kid, n->n * sizeof(struct ast_node *));
         n->kid = kid;
     }
     n->kid[n->n++] = NULL;
     return 0;
 }
 
-int node_add(struct compiler *c, struct node *n, struct node *kid)
+int node_add(struct compiler *c, struct ast_node *n, struct ast_node *kid)
 {
     if (!kid || node_add_null(c, n))
         return -1;
@@ -121,9 +121,9 @@ int name_id(struct compiler *c, struct str name, uint32_t *out)
     return 0;
 }
 
-static struct node *node_const(struct compiler *c, struct val v)
+static struct ast_node *node_const(struct compiler *c, struct val v)
 {
-    struct node *n = node_new(c, K_CONST);
+    struct ast_node *n = node_new(c, K_CONST);
 
     if (n)
         n->value = v;
@@ -132,7 +132,8 @@ static struct node *node_const(struct compiler *c, struct val v)
 
 /* ---- calls */
 
-static int add_keyword(struct compiler *c, struct node *n, struct str name, struct node *value)
+static int add_keyword(
+    struct compiler *c, struct ast_node *n, struct str name, struct ast_node *value)
 {
     struct str *kw = compile_alloc(c, (n->n_kw + 1u) * sizeof(*kw));
 
@@ -146,7 +147,7 @@ static int add_keyword(struct compiler *c, struct node *n, struct str name, stru
 }
 
 /* Parses "(a, b, c=d)" and appends the arguments to n. */
-static int parse_args(struct compiler *c, struct node *n)
+static int parse_args(struct compiler *c, struct ast_node *n)
 {
     if (expect_op(c, "("))
         return -1;
@@ -173,17 +174,17 @@ static int parse_args(struct compiler *c, struct node *n)
     return expect_op(c, ")");
 }
 
-static struct node *parse_call(struct compiler *c, struct node *callee)
+static struct ast_node *parse_call(struct compiler *c, struct ast_node *callee)
 {
-    struct node *n = node_new(c, K_CALL);
+    struct ast_node *n = node_new(c, K_CALL);
 
     return !n || node_add(c, n, callee) || parse_args(c, n) ? NULL : n;
 }
 
-struct node *parse_filters(struct compiler *c, struct node *subject, bool is_bare)
+struct ast_node *parse_filters(struct compiler *c, struct ast_node *subject, bool is_bare)
 {
     while (is_bare || accept_op(c, "|")) {
-        struct node *n = node_new(c, K_FILTER);
+        struct ast_node *n = node_new(c, K_FILTER);
         struct token *name = peek(c);
         is_bare = false;
         if (!n || node_add_null(c, n))
@@ -192,7 +193,7 @@ struct node *parse_filters(struct compiler *c, struct node *subject, bool is_bar
         if (name->kind != TOK_NAME)
             return unexpected(c, "the name of a filter");
         c->at++;
-        if (!(n->row = filter_find(name->s))) {
+        if (!(n->callable = filter_find(name->s))) {
             compile_fail(
                 c, name->line, "unknown filter '" STR_FMT "'", (int)MIN(name->s.n, 40u), name->s.p);
             return NULL;
@@ -206,9 +207,9 @@ struct node *parse_filters(struct compiler *c, struct node *subject, bool is_bar
 
 /* ---- primaries */
 
-static struct node *parse_sequence(struct compiler *c, enum kind kind, const char *close)
+static struct ast_node *parse_sequence(struct compiler *c, enum node_kind kind, const char *close)
 {
-    struct node *n = node_new(c, kind);
+    struct ast_node *n = node_new(c, kind);
 
     c->at++;
     while (n && !is_op(c, close)) {
@@ -222,9 +223,9 @@ static struct node *parse_sequence(struct compiler *c, enum kind kind, const cha
     return n && !expect_op(c, close) ? n : NULL;
 }
 
-static struct node *parse_parens(struct compiler *c)
+static struct ast_node *parse_parens(struct compiler *c)
 {
-    struct node *n = node_new(c, K_TUPLE);
+    struct ast_node *n = node_new(c, K_TUPLE);
     bool is_tuple = false;
 
     c->at++;
@@ -240,9 +241,9 @@ static struct node *parse_parens(struct compiler *c)
     return is_tuple || !n->n ? n : n->kid[0];
 }
 
-static struct node *parse_string(struct compiler *c)
+static struct ast_node *parse_string(struct compiler *c)
 {
-    struct node *n = node_new(c, K_CONST);
+    struct ast_node *n = node_new(c, K_CONST);
     size_t first = c->at, bytes = 0;
 
     /* adjacent strings, as in 'a' 'b', are one string */
@@ -272,10 +273,10 @@ static void note_macro_name(struct compiler *c, uint32_t name)
                                                   : 0;
 }
 
-static struct node *parse_name(struct compiler *c)
+static struct ast_node *parse_name(struct compiler *c)
 {
     struct str s = peek(c)->s;
-    struct node *n;
+    struct ast_node *n;
 
     if (str_is(s, "true") || str_is(s, "True") || str_is(s, "false") || str_is(s, "False"))
         n = node_const(c, V_BOOL(s.n == 4));
@@ -290,7 +291,7 @@ static struct node *parse_name(struct compiler *c)
     return n;
 }
 
-static struct node *parse_primary(struct compiler *c)
+static struct ast_node *parse_primary(struct compiler *c)
 {
     struct token *t = peek(c);
 
@@ -316,9 +317,9 @@ static struct node *parse_primary(struct compiler *c)
 
 /* ---- postfix */
 
-static struct node *parse_dot(struct compiler *c, struct node *object)
+static struct ast_node *parse_dot(struct compiler *c, struct ast_node *object)
 {
-    struct node *n = node_new(c, K_ATTR);
+    struct ast_node *n = node_new(c, K_ATTR);
     struct token *t = peek(c);
 
     if (!n || node_add(c, n, object))
@@ -337,9 +338,9 @@ static struct node *parse_dot(struct compiler *c, struct node *object)
 }
 
 /* After "[": an item, or start:stop:step with optional parts. */
-static struct node *parse_brackets(struct compiler *c, struct node *object)
+static struct ast_node *parse_brackets(struct compiler *c, struct ast_node *object)
 {
-    struct node *n = node_new(c, K_SLICE);
+    struct ast_node *n = node_new(c, K_SLICE);
     int colons = 0;
     bool has_part = false;
 
@@ -362,7 +363,7 @@ static struct node *parse_brackets(struct compiler *c, struct node *object)
     return expect_op(c, "]") ? NULL : n;
 }
 
-static struct node *parse_postfix(struct compiler *c, struct node *n)
+static struct ast_node *parse_postfix(struct compiler *c, struct ast_node *n)
 {
     while (n) {
         if (accept_op(c, "."))
@@ -388,19 +389,19 @@ static bool begins_argument(struct compiler *c)
            is_op(c, "{");
 }
 
-static struct node *parse_test(struct compiler *c, struct node *subject)
+static struct ast_node *parse_test(struct compiler *c, struct ast_node *subject)
 {
     bool negated = is_name(c, "not");
 
     c->at += negated;
-    struct node *n = node_new(c, K_TEST);
+    struct ast_node *n = node_new(c, K_TEST);
     struct token *name = peek(c);
     if (!n || node_add(c, n, subject))
         return NULL;
     if (name->kind != TOK_NAME)
         return unexpected(c, "the name of a test");
     c->at++;
-    if (!(n->row = test_find(name->s))) {
+    if (!(n->callable = test_find(name->s))) {
         compile_fail(
             c, name->line, "unknown test '" STR_FMT "'", (int)MIN(name->s.n, 40u), name->s.p);
         return NULL;
@@ -418,15 +419,15 @@ static struct node *parse_test(struct compiler *c, struct node *subject)
     }
     if (!negated)
         return n;
-    struct node *not = node_new(c, K_NOT);
+    struct ast_node *not = node_new(c, K_NOT);
     return !not || node_add(c, not, n) ? NULL : not ;
 }
 
 /* ---- operators */
 
-static struct node *parse_unary(struct compiler *c, bool with_filters)
+static struct ast_node *parse_unary(struct compiler *c, bool with_filters)
 {
-    struct node *n;
+    struct ast_node *n;
 
     if (parser_enter(c))
         return NULL;
@@ -476,15 +477,16 @@ static int op_at(struct compiler *c, const struct level *l)
 
 /* A chain of `~` becomes one node with many kids, since a deep tree would cost nesting at
  * evaluation. */
-static struct node *parse_level(struct compiler *c, size_t level)
+static struct ast_node *parse_level(struct compiler *c, size_t level)
 {
     if (level == N_LEVELS)
         return parse_unary(c, true);
     const struct level *l = &levels[level];
-    struct node *left = parse_level(c, level + 1);
+    struct ast_node *left = parse_level(c, level + 1);
     for (int i; left && (i = op_at(c, l)) >= 0;) {
         bool joins = level == LEVEL_CONCAT && left->kind == K_CONCAT && left->op;
-        struct node *n = joins ? left : node_new(c, level == LEVEL_CONCAT ? K_CONCAT : K_BINARY);
+        struct ast_node *n =
+            joins ? left : node_new(c, level == LEVEL_CONCAT ? K_CONCAT : K_BINARY);
         c->at++;
         if (!n || (!joins && node_add(c, n, left)))
             return NULL;
@@ -519,14 +521,14 @@ static int comparison(struct compiler *c, uint8_t *op)
     return is_name(c, "not") && t[1].kind == TOK_NAME && str_is(t[1].s, "in") ? 2 : 0;
 }
 
-static struct node *parse_compare(struct compiler *c)
+static struct ast_node *parse_compare(struct compiler *c)
 {
-    struct node *left = parse_level(c, 0), *n = NULL;
+    struct ast_node *left = parse_level(c, 0), *n = NULL;
     uint8_t op;
     int words;
 
     while (left && (words = comparison(c, &op))) {
-        struct node *operand = node_new(c, K_OPERAND);
+        struct ast_node *operand = node_new(c, K_OPERAND);
         c->at += (size_t)words;
         if (!operand || node_add(c, operand, parse_level(c, 0)))
             return NULL;
@@ -539,9 +541,9 @@ static struct node *parse_compare(struct compiler *c)
     return n ? n : left;
 }
 
-static struct node *parse_not(struct compiler *c)
+static struct ast_node *parse_not(struct compiler *c)
 {
-    struct node *n;
+    struct ast_node *n;
 
     if (!is_name(c, "not"))
         return parse_compare(c);
@@ -555,9 +557,9 @@ static struct node *parse_not(struct compiler *c)
     return n;
 }
 
-static struct node *parse_and_or(struct compiler *c, bool is_or)
+static struct ast_node *parse_and_or(struct compiler *c, bool is_or)
 {
-    struct node *left = is_or ? parse_and_or(c, false) : parse_not(c), *n = NULL;
+    struct ast_node *left = is_or ? parse_and_or(c, false) : parse_not(c), *n = NULL;
 
     while (left && is_name(c, is_or ? "or" : "and")) {
         c->at++;
@@ -569,13 +571,13 @@ static struct node *parse_and_or(struct compiler *c, bool is_or)
     return left && n ? n : left;
 }
 
-static struct node *parse_conditional(struct compiler *c, bool with_if)
+static struct ast_node *parse_conditional(struct compiler *c, bool with_if)
 {
     if (parser_enter(c))
         return NULL;
-    struct node *n = parse_and_or(c, true);
+    struct ast_node *n = parse_and_or(c, true);
     while (n && with_if && is_name(c, "if")) {
-        struct node *cond = node_new(c, K_COND);
+        struct ast_node *cond = node_new(c, K_COND);
         c->at++;
         if (!cond || node_add(c, cond, parse_and_or(c, true)) || node_add(c, cond, n))
             return NULL;
@@ -589,7 +591,7 @@ static struct node *parse_conditional(struct compiler *c, bool with_if)
     return n;
 }
 
-struct node *parse_expr(struct compiler *c)
+struct ast_node *parse_expr(struct compiler *c)
 {
     return parse_conditional(c, true);
 }
@@ -602,13 +604,13 @@ static bool ends_tuple(struct compiler *c)
            is_name(c, "recursive");
 }
 
-struct node *parse_tuple_expr(struct compiler *c, bool with_if)
+struct ast_node *parse_tuple_expr(struct compiler *c, bool with_if)
 {
-    struct node *first = parse_conditional(c, with_if);
+    struct ast_node *first = parse_conditional(c, with_if);
 
     if (!first || !is_op(c, ","))
         return first;
-    struct node *n = node_new(c, K_TUPLE);
+    struct ast_node *n = node_new(c, K_TUPLE);
     if (!n || node_add(c, n, first))
         return NULL;
     while (accept_op(c, ",") && !ends_tuple(c))

@@ -60,7 +60,7 @@ static int filter_center(struct rt *rt, const struct val *in, struct val *out)
         return -1;
     if (in[1].type == T_MISSING)
         args.v = &width;
-    return call_row(rt, method_find(V_STR(t), STR("center")), V_STR(t), &args, out);
+    return callable_call(rt, method_find(V_STR(t), STR("center")), V_STR(t), &args, out);
 }
 
 static int filter_format(struct rt *rt, struct val self, const struct args *args, struct val *out)
@@ -83,7 +83,7 @@ static int filter_format(struct rt *rt, struct val self, const struct args *args
             return -1;
         values = V(T_DICT, dict, d);
     } else {
-        struct list *l = list_new(rt, (size_t)args->n);
+        struct val_list *l = list_new(rt, (size_t)args->n);
         for (int i = 0; l && i < args->n; i++)
             l->v[l->n++] = args->v[i];
         if (!l)
@@ -131,7 +131,7 @@ static int filter_indent(struct rt *rt, const struct val *in, struct val *out)
     struct text *newline = text_new(rt, STR("\n"), t->n ? text_trusted_at(t, t->n - 1) : true);
     if (!newline || !(t = text_cat(rt, t, newline)))
         return -1;
-    if (call_row(rt, method_find(V_STR(t), STR("splitlines")), V_STR(t), &none, &lines))
+    if (callable_call(rt, method_find(V_STR(t), STR("splitlines")), V_STR(t), &none, &lines))
         return -1;
     for (size_t i = 0; i < lines.u.list->n; i++) {
         struct text *line = lines.u.list->v[i].u.s;
@@ -298,8 +298,8 @@ static bool int_from_text(struct str s, int64_t base, int64_t *out)
     char digits[80];
     char *p = digits, *end;
 
-    s = str_skip(s, space_ahead(s));
-    s.n -= space_behind(s);
+    s = str_skip(s, leading_space(s));
+    s.n -= trailing_space(s);
     if (!drop_underscores(s, digits))
         return false;
     bool negative = *p == '-';
@@ -321,8 +321,8 @@ static bool float_from_text(struct str s, double *out)
     char copy[400];
     char *end;
 
-    s = str_skip(s, space_ahead(s));
-    s.n -= space_behind(s);
+    s = str_skip(s, leading_space(s));
+    s.n -= trailing_space(s);
     if (!s.n || s.n >= sizeof(copy) || memchr(s.p, 'x', s.n) || memchr(s.p, 'X', s.n) ||
         memchr(s.p, '(', s.n) || memchr(s.p, '\0', s.n))
         return false;

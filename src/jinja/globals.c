@@ -51,7 +51,7 @@ static int range(struct rt *rt, const struct val *in, struct val *out)
     double span = (double)a[1] - (double)a[0];
     if (span / (double)a[2] > RANGE_MAX)
         return rt_fail(rt, "a range has at most %d items", RANGE_MAX);
-    struct list *l = list_new(rt, 0);
+    struct val_list *l = list_new(rt, 0);
     if (!l)
         return -1;
     for (int64_t i = a[0]; a[2] > 0 ? i < a[1] : i > a[1];) {
@@ -98,7 +98,7 @@ static int strftime_now(struct rt *rt, const struct val *in, struct val *out)
 
 static int cycler(struct rt *rt, struct val self, const struct args *args, struct val *out)
 {
-    struct list *l = list_new(rt, (size_t)args->n);
+    struct val_list *l = list_new(rt, (size_t)args->n);
 
     (void)self;
     if (!l)
@@ -113,7 +113,7 @@ static int cycler(struct rt *rt, struct val self, const struct args *args, struc
 
 static int joiner(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l = list_new(rt, 1);
+    struct val_list *l = list_new(rt, 1);
     struct text *comma = text_new(rt, STR(", "), true);
 
     if (!l || !comma)
@@ -123,7 +123,7 @@ static int joiner(struct rt *rt, const struct val *in, struct val *out)
     return 0;
 }
 
-static const struct function functions[] = {
+static const struct global_function functions[] = {
     { { "namespace", NULL, "", 0, namespace_new } },
     { { "dict", NULL, "", 0, dict_make } },
     { { "range", range, "_ _ _", 1, NULL } },
@@ -133,7 +133,7 @@ static const struct function functions[] = {
     { { "joiner", joiner, "sep", 0, NULL } },
 };
 
-const struct function *function_find(struct str name)
+const struct global_function *function_find(struct str name)
 {
     for (size_t i = 0; i < ARRAY_LEN(functions); i++)
         if (str_is(name, functions[i].c.name))

@@ -75,14 +75,14 @@ static void consume(struct lexer *l, size_t n)
 static struct str strip_before(struct str text, char sign, bool is_variable, bool at_line_start)
 {
     if (sign == '-')
-        return (struct str){ text.p, text.n - space_behind(text) };
+        return (struct str){ text.p, text.n - trailing_space(text) };
     if (sign == '+' || is_variable)
         return text;
     size_t line = text.n;
     while (line && text.p[line - 1] != '\n')
         line--;
     struct str before = str_skip(text, line);
-    if ((line || at_line_start) && space_ahead(before) == before.n)
+    if ((line || at_line_start) && leading_space(before) == before.n)
         text.n = line;
     return text;
 }
@@ -104,7 +104,7 @@ static bool consume_tag_end(struct lexer *l, const char *end, bool trims)
         return false;
     n += 2;
     if (sign == '-')
-        n += space_ahead(str_skip(s, n));
+        n += leading_space(str_skip(s, n));
     else if (!sign && trims && n < s.n && s.p[n] == '\n')
         n++;
     consume(l, n);
@@ -327,7 +327,7 @@ static int lex_tag(struct lexer *l, bool is_variable)
     if (push_token(l, (struct token){ .kind = is_variable ? TOK_VAR_BEGIN : TOK_BLOCK_BEGIN }))
         return -1;
     for (;;) {
-        consume(l, space_ahead(remaining(l)));
+        consume(l, leading_space(remaining(l)));
         struct str s = remaining(l);
         int rc = 0;
         if (!s.n)
@@ -376,11 +376,11 @@ static size_t word_tag(struct str s, const char *word)
     if (!str_starts(s, STR("{%")))
         return 0;
     n += n < s.n && (s.p[n] == '-' || s.p[n] == '+');
-    n += space_ahead(str_skip(s, n));
+    n += leading_space(str_skip(s, n));
     if (!str_starts(str_skip(s, n), str_of(word)))
         return 0;
     n += strlen(word);
-    n += space_ahead(str_skip(s, n));
+    n += leading_space(str_skip(s, n));
     struct str end = str_skip(s, n);
     return str_starts(end, STR("%}")) || str_starts(end, STR("-%}")) || str_starts(end, STR("+%}"))
                ? n
@@ -398,7 +398,7 @@ static int lex_raw(struct lexer *l, size_t behind_word)
     bool dash = l->s.p[l->at] == '-';
     consume(l, dash ? 3 : 2);
     if (dash)
-        consume(l, space_ahead(remaining(l)));
+        consume(l, leading_space(remaining(l)));
     bool line_start = l->at_line_start;
     for (size_t from = l->at; l->at < l->s.n; consume(l, 1)) {
         if (!(n = word_tag(remaining(l), "endraw")))

@@ -12,7 +12,7 @@ static int append(struct rt *rt, const struct val *in, struct val *out)
 
 static int extend(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l;
+    struct val_list *l;
 
     *out = V_NONE;
     if (val_iterate(rt, in[1], &l))
@@ -32,7 +32,7 @@ static size_t clamp_index(int64_t i, size_t n)
 
 static int insert(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l = in[0].u.list;
+    struct val_list *l = in[0].u.list;
     int64_t i;
 
     *out = V_NONE;
@@ -47,7 +47,7 @@ static int insert(struct rt *rt, const struct val *in, struct val *out)
 
 static int list_pop(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l = in[0].u.list;
+    struct val_list *l = in[0].u.list;
     int64_t i = -1;
 
     if (in[1].type != T_MISSING && want_int(rt, in[1], &i))
@@ -65,7 +65,7 @@ static int list_pop(struct rt *rt, const struct val *in, struct val *out)
 
 static int index_of(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l = in[0].u.list;
+    struct val_list *l = in[0].u.list;
     bool equal;
 
     for (size_t i = 0; i < l->n; i++) {
@@ -95,7 +95,7 @@ static int count(struct rt *rt, const struct val *in, struct val *out)
 
 static int reverse(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l = in[0].u.list;
+    struct val_list *l = in[0].u.list;
 
     *out = V_NONE;
     if (list_own(rt, l))
@@ -110,7 +110,7 @@ static int reverse(struct rt *rt, const struct val *in, struct val *out)
 
 static int list_copy(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l = list_new(rt, in[0].u.list->n);
+    struct val_list *l = list_new(rt, in[0].u.list->n);
 
     if (!l)
         return -1;
@@ -181,7 +181,7 @@ enum view { VIEW_KEYS, VIEW_VALUES, VIEW_ITEMS };
 
 static int view(struct rt *rt, struct dict *d, enum view which, struct val *out)
 {
-    struct list *l = list_new(rt, d->n);
+    struct val_list *l = list_new(rt, d->n);
 
     if (!l)
         return -1;
@@ -189,7 +189,7 @@ static int view(struct rt *rt, struct dict *d, enum view which, struct val *out)
     for (size_t i = 0; i < d->n; i++) {
         struct val v = which == VIEW_KEYS ? d->e[i].key : d->e[i].value;
         if (which == VIEW_ITEMS) {
-            struct list *pair = list_new(rt, 2);
+            struct val_list *pair = list_new(rt, 2);
             if (!pair)
                 return -1;
             pair->trusted = d->trusted;
@@ -301,8 +301,8 @@ static int cycle(struct rt *rt, struct val self, const struct args *args, struct
 
 static int changed(struct rt *rt, struct val self, const struct args *args, struct val *out)
 {
-    struct list *l = list_new(rt, (size_t)args->n);
-    struct loop *loop = self.u.loop;
+    struct val_list *l = list_new(rt, (size_t)args->n);
+    struct for_loop *loop = self.u.loop;
     bool same = false;
 
     if (!l)

@@ -146,7 +146,7 @@ static int repeat_text(struct rt *rt, struct text *t, int64_t times, struct val 
 
 static int repeat_list(struct rt *rt, struct val v, int64_t times, struct val *out)
 {
-    struct list *l = list_new(rt, 0);
+    struct val_list *l = list_new(rt, 0);
 
     if (!l)
         return -1;
@@ -161,7 +161,7 @@ static int repeat_list(struct rt *rt, struct val v, int64_t times, struct val *o
 
 static int join_lists(struct rt *rt, struct val a, struct val b, struct val *out)
 {
-    struct list *l = list_new(rt, a.u.list->n + b.u.list->n);
+    struct val_list *l = list_new(rt, a.u.list->n + b.u.list->n);
 
     if (!l)
         return -1;
@@ -251,10 +251,10 @@ static int get_attribute(struct rt *rt, struct val v, struct text *name, struct 
 
     *out = (struct val){ .type = T_MISSING };
     if (m) {
-        struct bound *b = rt_alloc(rt, sizeof(*b));
+        struct bound_method *b = rt_alloc(rt, sizeof(*b));
         if (!b)
             return -1;
-        *b = (struct bound){ m, v };
+        *b = (struct bound_method){ m, v };
         *out = V(T_METHOD, bound, b);
     } else if (v.type == T_NAMESPACE) {
         struct dict_entry *e;
@@ -363,7 +363,7 @@ static int slice_text(struct rt *rt, struct text *t, struct slice_indices s, str
             return -1;
         result = text_part(rt, t, from, to - from);
     } else {
-        struct list *chars;
+        struct val_list *chars;
         if (val_iterate(rt, V_STR(t), &chars) || !(b = blob_new(rt)))
             return -1;
         for (int64_t i = 0; i < s.n; i++)
@@ -399,7 +399,7 @@ int op_slice(struct rt *rt, struct val v, const struct val part[3], struct val *
     if (v.type == T_STR)
         return slice_text(rt, v.u.s, s, out);
     bool is_part = s.step == 1 && s.n > 0;
-    struct list *l =
+    struct val_list *l =
         is_part ? list_part(rt, v.u.list, (size_t)s.start, (size_t)s.n) : list_new(rt, (size_t)s.n);
     if (!l)
         return -1;

@@ -2,15 +2,15 @@
  * compiles. */
 #include "jinja/parser.h"
 
-static struct node *parse_body(struct compiler *c, const char *const *ends);
+static struct ast_node *parse_body(struct compiler *c, const char *const *ends);
 
-static struct node *finish(struct compiler *c, struct node *n)
+static struct ast_node *finish(struct compiler *c, struct ast_node *n)
 {
     return n && !expect_kind(c, TOK_BLOCK_END, "the end of the tag") ? n : NULL;
 }
 
 /* End tags such as {% endfor %}: parse_body has already matched the name. */
-static struct node *close_tag(struct compiler *c, struct node *n)
+static struct ast_node *close_tag(struct compiler *c, struct ast_node *n)
 {
     c->at++;
     return finish(c, n);
@@ -26,7 +26,7 @@ static bool is_one_of(const struct token *t, const char *const *words)
 
 /* ---- assignment targets */
 
-static struct node *parse_name_target(struct compiler *c, bool with_namespace)
+static struct ast_node *parse_name_target(struct compiler *c, bool with_namespace)
 {
     struct token *t = peek(c);
 
@@ -36,7 +36,7 @@ static struct node *parse_name_target(struct compiler *c, bool with_namespace)
         compile_fail(c, t->line, "cannot assign to " STR_FMT, STR_ARG(t->s));
         return NULL;
     }
-    struct node *n = node_new(c, K_NAME);
+    struct ast_node *n = node_new(c, K_NAME);
     if (!n || name_id(c, t->s, &n->name))
         return NULL;
     c->at++;
@@ -51,23 +51,23 @@ static struct node *parse_name_target(struct compiler *c, bool with_namespace)
     return n;
 }
 
-static struct node *parse_target(struct compiler *c, bool with_namespace);
+static struct ast_node *parse_target(struct compiler *c, bool with_namespace);
 
-static struct node *parse_target_item(struct compiler *c, bool with_namespace)
+static struct ast_node *parse_target_item(struct compiler *c, bool with_namespace)
 {
     if (!accept_op(c, "("))
         return parse_name_target(c, with_namespace);
     if (parser_enter(c))
         return NULL;
-    struct node *n = parse_target(c, with_namespace);
+    struct ast_node *n = parse_target(c, with_namespace);
     c->depth--;
     return n && !expect_op(c, ")") ? n : NULL;
 }
 
 /* a, or a, b, or (a, b), or a, (b, c) */
-static struct node *parse_target(struct compiler *c, bool with_namespace)
+static struct ast_node *parse_target(struct compiler *c, bool with_namespace)
 {
-    struct node *tuple = node_new(c, K_TUPLE);
+    struct ast_node *tuple = node_new(c, K_TUPLE);
     bool is_tuple = false;
 
     if (!tuple)
@@ -86,11 +86,11 @@ static struct node *parse_target(struct compiler *c, bool with_namespace)
 
 /* ---- statements */
 
-static struct node *parse_if(struct compiler *c)
+static struct ast_node *parse_if(struct compiler *c)
 {
     static const char *const ends[] = { "elif", "else", "endif", NULL };
     static const char *const end[] = { "endif", NULL };
-    struct node *n = node_new(c, K_IF);
+    struct ast_node *n = node_new(c, K_IF);
 
     for (;;) {
         if (!n || node_add(c, n, parse_tuple_expr(c, false)) || node_add(c, n, parse_body(c, ends)))
@@ -108,11 +108,11 @@ static struct node *parse_if(struct compiler *c)
     }
 }
 
-static struct node *parse_for(struct compiler *c)
+static struct ast_node *parse_for(struct compiler *c)
 {
     static const char *const ends[] = { "endfor", "else", NULL };
     static const char *const end[] = { "endfor", NULL };
-    struct node *n = node_new(c, K_FOR);
+    struct ast_node *n = node_new(c, K_FOR);
 
     if (!n || node_add(c, n, parse_target(c, false)))
         return NULL;
@@ -144,10 +144,10 @@ static struct node *parse_for(struct compiler *c)
     return close_tag(c, n);
 }
 
-static struct node *parse_set(struct compiler *c)
+static struct ast_node *parse_set(struct compiler *c)
 {
     static const char *const ends[] = { "endset", NULL };
-    struct node *n = node_new(c, K_SET);
+    struct ast_node *n = node_new(c, K_SET);
 
     if (!n || node_add(c, n, parse_target(c, true)))
         return NULL;
@@ -163,9 +163,9 @@ static struct node *parse_set(struct compiler *c)
 }
 
 /* Parses the parameters and defaults of a macro or a call block into n. */
-static int parse_signature(struct compiler *c, struct node *n)
+static int parse_signature(struct compiler *c, struct ast_node *n)
 {
-    struct node *defaults = node_new(c, K_TUPLE);
+    struct ast_node *defaults = node_new(c, K_TUPLE);
 
     if (!defaults || expect_op(c, "("))
         return -1;
@@ -188,7 +188,7 @@ static int parse_signature(struct compiler *c, struct node *n)
     return n->n > ARGS_MAX ? compile_fail(c, n->line, "too many arguments") : expect_op(c, ")");
 }
 
-static struct node *parse_macro_body(struct compiler *c, struct node *n, const char *end)
+static struct ast_node *parse_macro_body(struct compiler *c, struct ast_node *n, const char *end)
 {
     const char *const ends[] = { end, NULL };
     uint8_t *outer_flags = c->macro_flags;
@@ -202,10 +202,10 @@ static struct node *parse_macro_body(struct compiler *c, struct node *n, const c
     return rc ? NULL : n;
 }
 
-static struct node *parse_macro(struct compiler *c)
+static struct ast_node *parse_macro(struct compiler *c)
 {
-    struct node *n = node_new(c, K_MACRO);
-    struct node *name = n ? parse_name_target(c, false) : NULL;
+    struct ast_node *n = node_new(c, K_MACRO);
+    struct ast_node *name = n ? parse_name_target(c, false) : NULL;
 
     if (!name || parse_signature(c, n))
         return NULL;
@@ -213,15 +213,15 @@ static struct node *parse_macro(struct compiler *c)
     return parse_macro_body(c, n, "endmacro") ? close_tag(c, n) : NULL;
 }
 
-static struct node *parse_call_block(struct compiler *c)
+static struct ast_node *parse_call_block(struct compiler *c)
 {
-    struct node *n = node_new(c, K_CALL_BLOCK);
-    struct node *caller = node_new(c, K_MACRO);
+    struct ast_node *n = node_new(c, K_CALL_BLOCK);
+    struct ast_node *caller = node_new(c, K_MACRO);
 
     if (!n || !caller || (is_op(c, "(") && parse_signature(c, caller)))
         return NULL;
     caller->name = NAME_CALLER;
-    struct node *call = parse_expr(c);
+    struct ast_node *call = parse_expr(c);
     if (!call)
         return NULL;
     if (call->kind != K_CALL) {
@@ -233,20 +233,20 @@ static struct node *parse_call_block(struct compiler *c)
     return close_tag(c, n);
 }
 
-static struct node *parse_filter_block(struct compiler *c)
+static struct ast_node *parse_filter_block(struct compiler *c)
 {
     static const char *const ends[] = { "endfilter", NULL };
-    struct node *n = node_new(c, K_FILTER_BLOCK);
+    struct ast_node *n = node_new(c, K_FILTER_BLOCK);
 
     if (!n || node_add(c, n, parse_filters(c, NULL, true)) || node_add(c, n, parse_body(c, ends)))
         return NULL;
     return close_tag(c, n);
 }
 
-static struct node *parse_with(struct compiler *c)
+static struct ast_node *parse_with(struct compiler *c)
 {
     static const char *const ends[] = { "endwith", NULL };
-    struct node *n = node_new(c, K_WITH);
+    struct ast_node *n = node_new(c, K_WITH);
 
     while (n && peek(c)->kind != TOK_BLOCK_END) {
         if (n->n && expect_op(c, ","))
@@ -259,20 +259,20 @@ static struct node *parse_with(struct compiler *c)
 }
 
 /* `generation` marks assistant output for training; its body is rendered without change. */
-static struct node *parse_generation(struct compiler *c)
+static struct ast_node *parse_generation(struct compiler *c)
 {
     static const char *const ends[] = { "endgeneration", NULL };
-    struct node *n = node_new(c, K_SCOPE);
+    struct ast_node *n = node_new(c, K_SCOPE);
 
     return !n || node_add(c, n, parse_body(c, ends)) ? NULL : close_tag(c, n);
 }
 
-static struct node *parse_print(struct compiler *c)
+static struct ast_node *parse_print(struct compiler *c)
 {
-    struct node *n = node_new(c, K_BODY);
+    struct ast_node *n = node_new(c, K_BODY);
 
     while (n && peek(c)->kind != TOK_BLOCK_END) {
-        struct node *out = node_new(c, K_OUT);
+        struct ast_node *out = node_new(c, K_OUT);
         if (n->n && expect_op(c, ","))
             return NULL;
         if (!out || node_add(c, out, parse_expr(c)) || node_add(c, n, out))
@@ -281,9 +281,9 @@ static struct node *parse_print(struct compiler *c)
     return finish(c, n);
 }
 
-static struct node *parse_jump(struct compiler *c, enum kind kind)
+static struct ast_node *parse_jump(struct compiler *c, enum node_kind kind)
 {
-    struct node *n = node_new(c, kind);
+    struct ast_node *n = node_new(c, kind);
 
     if (n && !c->loops) {
         compile_fail(c, n->line, "%s outside a loop", kind == K_BREAK ? "break" : "continue");
@@ -292,19 +292,19 @@ static struct node *parse_jump(struct compiler *c, enum kind kind)
     return finish(c, n);
 }
 
-static struct node *parse_break(struct compiler *c)
+static struct ast_node *parse_break(struct compiler *c)
 {
     return parse_jump(c, K_BREAK);
 }
 
-static struct node *parse_continue(struct compiler *c)
+static struct ast_node *parse_continue(struct compiler *c)
 {
     return parse_jump(c, K_CONTINUE);
 }
 
 static const struct {
     const char *word;
-    struct node *(*parse)(struct compiler *c);
+    struct ast_node *(*parse)(struct compiler *c);
 } statements[] = {
     { "if", parse_if },
     { "for", parse_for },
@@ -319,7 +319,7 @@ static const struct {
     { "continue", parse_continue },
 };
 
-static struct node *parse_statement(struct compiler *c)
+static struct ast_node *parse_statement(struct compiler *c)
 {
     struct token *t = peek(c);
 
@@ -334,9 +334,9 @@ static struct node *parse_statement(struct compiler *c)
     return NULL;
 }
 
-static struct node *parse_text(struct compiler *c)
+static struct ast_node *parse_text(struct compiler *c)
 {
-    struct node *n = node_new(c, K_TEXT);
+    struct ast_node *n = node_new(c, K_TEXT);
     struct token *t = peek(c);
 
     if (n)
@@ -345,10 +345,10 @@ static struct node *parse_text(struct compiler *c)
     return n;
 }
 
-static struct node *parse_output(struct compiler *c)
+static struct ast_node *parse_output(struct compiler *c)
 {
     c->at++;
-    struct node *n = node_new(c, K_OUT);
+    struct ast_node *n = node_new(c, K_OUT);
     if (!n || node_add(c, n, parse_tuple_expr(c, true)))
         return NULL;
     return expect_kind(c, TOK_VAR_END, "}}") ? NULL : n;
@@ -356,9 +356,9 @@ static struct node *parse_output(struct compiler *c)
 
 /* Parses up to a tag that begins with one of `ends` (NULL: to the end of the source); the name is
  * then the next token. The current token is the end of the tag that opened the body. */
-static struct node *parse_body(struct compiler *c, const char *const *ends)
+static struct ast_node *parse_body(struct compiler *c, const char *const *ends)
 {
-    struct node *body = node_new(c, K_BODY);
+    struct ast_node *body = node_new(c, K_BODY);
 
     if (!body || parser_enter(c))
         return NULL;
@@ -367,7 +367,7 @@ static struct node *parse_body(struct compiler *c, const char *const *ends)
         return NULL;
     for (;;) {
         struct token *t = peek(c);
-        struct node *n;
+        struct ast_node *n;
         if (t->kind == TOK_END) {
             if (!ends)
                 break;
@@ -391,7 +391,7 @@ static struct node *parse_body(struct compiler *c, const char *const *ends)
     return body;
 }
 
-struct node *jinja_parse(struct compiler *c)
+struct ast_node *jinja_parse(struct compiler *c)
 {
     return parse_body(c, NULL);
 }

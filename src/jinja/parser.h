@@ -19,19 +19,21 @@ static inline bool is_name(struct compiler *c, const char *name)
 bool accept_op(struct compiler *c, const char *op);
 int expect_op(struct compiler *c, const char *op) MUST_CHECK;
 int expect_kind(struct compiler *c, enum token_kind kind, const char *what) MUST_CHECK;
-struct node *unexpected(struct compiler *c, const char *wanted); /* sets the error; returns NULL */
+struct ast_node *unexpected(
+    struct compiler *c, const char *wanted); /* sets the error; returns NULL */
 /* limits nesting; the caller decrements c->depth when done */
 int parser_enter(struct compiler *c) MUST_CHECK;
 
-struct node *node_new(struct compiler *c, enum kind kind) MUST_CHECK;
+struct ast_node *node_new(struct compiler *c, enum node_kind kind) MUST_CHECK;
 /* -1 if kid is NULL */
-int node_add(struct compiler *c, struct node *n, struct node *kid) MUST_CHECK;
-int node_add_null(struct compiler *c, struct node *n) MUST_CHECK;
+int node_add(struct compiler *c, struct ast_node *n, struct ast_node *kid) MUST_CHECK;
+int node_add_null(struct compiler *c, struct ast_node *n) MUST_CHECK;
 int name_id(struct compiler *c, struct str name, uint32_t *out) MUST_CHECK;
 bool is_reserved(struct str name); /* true, none and similar constants */
 
-struct node *parse_expr(struct compiler *c) MUST_CHECK;
+struct ast_node *parse_expr(struct compiler *c) MUST_CHECK;
 /* Also "a, b" without parentheses. with_if: a conditional expression is allowed. */
-struct node *parse_tuple_expr(struct compiler *c, bool with_if) MUST_CHECK;
+struct ast_node *parse_tuple_expr(struct compiler *c, bool with_if) MUST_CHECK;
 /* "|name(args)|..." after subject; is_bare: the first filter has no leading bar. */
-struct node *parse_filters(struct compiler *c, struct node *subject, bool is_bare) MUST_CHECK;
+struct ast_node *parse_filters(
+    struct compiler *c, struct ast_node *subject, bool is_bare) MUST_CHECK;

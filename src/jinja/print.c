@@ -178,7 +178,7 @@ static int repr_str(struct rt *rt, const struct text *t, struct blob *out)
 /* ---- str() and repr() */
 
 static int print_list(
-    struct rt *rt, const struct list *l, const char *open, const char *close, struct blob *out)
+    struct rt *rt, const struct val_list *l, const char *open, const char *close, struct blob *out)
 {
     if (put_z(rt, out, open, l->trusted))
         return -1;
@@ -296,8 +296,8 @@ static int new_line(
 static int dump(
     struct rt *rt, struct val v, const struct json_style *s, int level, struct blob *out);
 
-static int dump_list(
-    struct rt *rt, const struct list *l, const struct json_style *s, int level, struct blob *out)
+static int dump_list(struct rt *rt, const struct val_list *l, const struct json_style *s, int level,
+    struct blob *out)
 {
     if (!l->n)
         return put_z(rt, out, "[]", l->trusted);

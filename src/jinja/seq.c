@@ -79,7 +79,7 @@ static int sort_into(
     struct rt *rt, struct item *items, size_t n, struct val reverse, struct val *out)
 {
     struct item *tmp = rt_alloc(rt, MAX(n, (size_t)1) * sizeof(*tmp));
-    struct list *l = list_new(rt, n);
+    struct val_list *l = list_new(rt, n);
 
     int64_t down = 0;
     if (!tmp || !l || (reverse.type != T_MISSING && want_int(rt, reverse, &down)) ||
@@ -93,7 +93,7 @@ static int sort_into(
 
 static int filter_sort(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l;
+    struct val_list *l;
 
     if (val_iterate(rt, in[0], &l))
         return -1;
@@ -111,12 +111,12 @@ static int filter_sort(struct rt *rt, const struct val *in, struct val *out)
     return 0;
 }
 
-static int pairs_of(struct rt *rt, struct dict *d, struct list **out)
+static int pairs_of(struct rt *rt, struct dict *d, struct val_list **out)
 {
     struct args none = { 0 };
     struct val self = V(T_DICT, dict, d), v;
 
-    if (call_row(rt, method_find(self, STR("items")), self, &none, &v))
+    if (callable_call(rt, method_find(self, STR("items")), self, &none, &v))
         return -1;
     *out = v.u.list;
     return 0;
@@ -125,7 +125,7 @@ static int pairs_of(struct rt *rt, struct dict *d, struct list **out)
 static int filter_dictsort(struct rt *rt, const struct val *in, struct val *out)
 {
     bool by_value = in[2].type != T_MISSING && val_is(in[2], "value");
-    struct list *l;
+    struct val_list *l;
 
     if (in[0].type == T_UNDEFINED)
         return fail_undefined(rt, in[0]);
@@ -150,7 +150,7 @@ static int filter_dictsort(struct rt *rt, const struct val *in, struct val *out)
 static int extreme(struct rt *rt, const struct val *in, int sign, struct val *out)
 {
     struct val best = { 0 }, key;
-    struct list *l;
+    struct val_list *l;
     int order;
 
     *out = V_UNDEFINED(NULL);
@@ -183,7 +183,7 @@ static int filter_max(struct rt *rt, const struct val *in, struct val *out)
 
 static int filter_unique(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l, *made = list_new(rt, 0);
+    struct val_list *l, *made = list_new(rt, 0);
     struct dict *seen = dict_new(rt);
     struct dict_entry *e;
     struct val key;
@@ -213,7 +213,7 @@ static int passes_test(struct rt *rt, struct val v, const struct args *args, boo
         struct args rest = { args->v + 1, args->kw, args->n - 1, args->n_kw };
         if (!c)
             return rt_fail(rt, "no such test");
-        if (call_row(rt, c, v, &rest, &result))
+        if (callable_call(rt, c, v, &rest, &result))
             return -1;
     }
     *out = val_truth(result);
@@ -223,7 +223,7 @@ static int passes_test(struct rt *rt, struct val v, const struct args *args, boo
 static int select_items(struct rt *rt, struct val self, const struct args *args, bool by_attr,
     bool want, struct val *out)
 {
-    struct list *l, *made = list_new(rt, 0);
+    struct val_list *l, *made = list_new(rt, 0);
     struct val path = { .type = T_MISSING };
     struct args rest = *args;
 
@@ -276,7 +276,8 @@ static int filter_rejectattr(
 
 /* ---- mapping */
 
-static int map_attribute(struct rt *rt, struct list *l, const struct args *args, struct list *made)
+static int map_attribute(
+    struct rt *rt, struct val_list *l, const struct args *args, struct val_list *made)
 {
     struct val path = { 0 }, fallback = { 0 };
 
@@ -302,7 +303,7 @@ static int map_attribute(struct rt *rt, struct list *l, const struct args *args,
 
 static int filter_map(struct rt *rt, struct val self, const struct args *args, struct val *out)
 {
-    struct list *l, *made = list_new(rt, 0);
+    struct val_list *l, *made = list_new(rt, 0);
 
     if (!made || (val_truth(self) && val_iterate(rt, self, &l)))
         return -1;
@@ -320,7 +321,7 @@ static int filter_map(struct rt *rt, struct val self, const struct args *args, s
         return rt_fail(rt, "no such filter");
     for (size_t i = 0; i < l->n; i++) {
         struct val v;
-        if (rt_enter(rt) || call_row(rt, c, l->v[i], &rest, &v) || list_push(rt, made, v))
+        if (rt_enter(rt) || callable_call(rt, c, l->v[i], &rest, &v) || list_push(rt, made, v))
             return -1;
         rt_leave(rt);
     }
@@ -331,7 +332,7 @@ static int filter_join(struct rt *rt, const struct val *in, struct val *out)
 {
     struct blob *b = blob_new(rt);
     struct text *sep = NULL, *t;
-    struct list *l;
+    struct val_list *l;
 
     if (!b || val_iterate(rt, in[0], &l) || (in[1].type != T_MISSING && val_text(rt, in[1], &sep)))
         return -1;
@@ -349,7 +350,7 @@ static int filter_join(struct rt *rt, const struct val *in, struct val *out)
 
 static int filter_sum(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l;
+    struct val_list *l;
 
     if (val_iterate(rt, in[0], &l))
         return -1;
@@ -369,7 +370,7 @@ static int filter_sum(struct rt *rt, const struct val *in, struct val *out)
 
 static int filter_list(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l, *made;
+    struct val_list *l, *made;
 
     if (val_iterate(rt, in[0], &l) || !(made = list_new(rt, l->n)))
         return -1;
@@ -382,7 +383,7 @@ static int filter_list(struct rt *rt, const struct val *in, struct val *out)
 
 static int filter_first(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l;
+    struct val_list *l;
 
     if (val_iterate(rt, in[0], &l))
         return -1;
@@ -392,7 +393,7 @@ static int filter_first(struct rt *rt, const struct val *in, struct val *out)
 
 static int filter_last(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l;
+    struct val_list *l;
 
     if (in[0].type == T_ITER)
         return rt_fail(rt, "a generator has no last item");
@@ -417,7 +418,7 @@ static int filter_reverse(struct rt *rt, const struct val *in, struct val *out)
 
 static int filter_items(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l;
+    struct val_list *l;
 
     if (in[0].type == T_UNDEFINED) {
         if (!(l = list_new(rt, 0)))
@@ -433,7 +434,7 @@ static int filter_items(struct rt *rt, const struct val *in, struct val *out)
 
 static int filter_batch(struct rt *rt, const struct val *in, struct val *out)
 {
-    struct list *l, *rows = list_new(rt, 0), *row = NULL;
+    struct val_list *l, *rows = list_new(rt, 0), *row = NULL;
     int64_t width;
 
     if (!rows || want_int(rt, in[1], &width) || val_iterate(rt, in[0], &l))

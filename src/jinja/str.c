@@ -31,7 +31,8 @@ static int put_part(struct rt *rt, const struct text *t, size_t from, size_t n, 
     return part ? 0 : -1;
 }
 
-static int push_part(struct rt *rt, struct list *l, const struct text *t, size_t from, size_t to)
+static int push_part(
+    struct rt *rt, struct val_list *l, const struct text *t, size_t from, size_t to)
 {
     struct val v;
 
@@ -67,9 +68,9 @@ int str_strip(struct rt *rt, struct text *t, struct val chars, int sides, struct
     struct text *set = NULL;
 
     if (chars.type == T_MISSING || chars.type == T_NONE) {
-        from = sides & STRIP_LEFT ? space_ahead(s) : 0;
+        from = sides & STRIP_LEFT ? leading_space(s) : 0;
         s = str_skip(s, from);
-        s.n -= sides & STRIP_RIGHT ? space_behind(s) : 0;
+        s.n -= sides & STRIP_RIGHT ? trailing_space(s) : 0;
         return rt_spend_bytes(rt, t->n - s.n) ? -1 : put_part(rt, t, from, s.n, out);
     }
     if (want_text(rt, chars, &set))
@@ -157,7 +158,7 @@ static int char_range(
 static int affix(struct rt *rt, const struct val *in, bool at_end, struct val *out)
 {
     struct val one = in[1];
-    struct list single = { &one, 1, 1, 0, true }, *all = &single;
+    struct val_list single = { &one, 1, 1, 0, true }, *all = &single;
     size_t from, to;
     bool found = false;
 
@@ -290,12 +291,12 @@ static int count(struct rt *rt, const struct val *in, struct val *out)
 
 /* ---- split and join */
 
-static int split_blanks(struct rt *rt, struct text *t, int64_t max, struct list *l)
+static int split_blanks(struct rt *rt, struct text *t, int64_t max, struct val_list *l)
 {
     size_t at = 0;
 
     for (;;) {
-        at += space_ahead(str_skip(text_str(t), at));
+        at += leading_space(str_skip(text_str(t), at));
         if (at >= t->n)
             return 0;
         size_t end = at;
@@ -316,12 +317,12 @@ static int split_blanks(struct rt *rt, struct text *t, int64_t max, struct list 
 
 /* Splits from the right: whole parts first, then the rest before them. The list is built backwards
  * and reversed. */
-static int split_blanks_right(struct rt *rt, struct text *t, int64_t max, struct list *l)
+static int split_blanks_right(struct rt *rt, struct text *t, int64_t max, struct val_list *l)
 {
     size_t n = t->n;
 
     for (;;) {
-        n -= space_behind((struct str){ t->p, n });
+        n -= trailing_space((struct str){ t->p, n });
         if (!n)
             return 0;
         if (max >= 0 && (int64_t)l->n >= max)
@@ -341,7 +342,7 @@ static int split_blanks_right(struct rt *rt, struct text *t, int64_t max, struct
     }
 }
 
-static void reverse_list(struct list *l)
+static void reverse_list(struct val_list *l)
 {
     for (size_t i = 0; i < l->n / 2; i++) {
         struct val v = l->v[i];
@@ -350,7 +351,8 @@ static void reverse_list(struct list *l)
     }
 }
 
-static int split_at(struct rt *rt, struct text *t, struct text *sep, int64_t max, struct list *l)
+static int split_at(
+    struct rt *rt, struct text *t, struct text *sep, int64_t max, struct val_list *l)
 {
     size_t from = 0;
 
@@ -366,7 +368,7 @@ static int split_at(struct rt *rt, struct text *t, struct text *sep, int64_t max
 }
 
 static int split_at_right(
-    struct rt *rt, struct text *t, struct text *sep, int64_t max, struct list *l)
+    struct rt *rt, struct text *t, struct text *sep, int64_t max, struct val_list *l)
 {
     size_t n = t->n;
 
@@ -384,7 +386,7 @@ static int split_at_right(
 static int split_any(struct rt *rt, const struct val *in, bool right, struct val *out)
 {
     struct text *t = in[0].u.s, *sep = NULL;
-    struct list *l = list_new(rt, 0);
+    struct val_list *l = list_new(rt, 0);
     int64_t max = -1;
     int rc;
 
@@ -419,7 +421,7 @@ static int rsplit(struct rt *rt, const struct val *in, struct val *out)
 static int splitlines(struct rt *rt, const struct val *in, struct val *out)
 {
     struct text *t = in[0].u.s;
-    struct list *l = list_new(rt, 0);
+    struct val_list *l = list_new(rt, 0);
     bool keep = in[1].type != T_MISSING && val_truth(in[1]);
 
     if (!l || rt_spend_bytes(rt, t->n * 4))
@@ -446,7 +448,7 @@ static int splitlines(struct rt *rt, const struct val *in, struct val *out)
 static int partition_at(struct rt *rt, const struct val *in, bool last, struct val *out)
 {
     struct text *t = in[0].u.s, *sep = NULL;
-    struct list *l = list_new(rt, 3);
+    struct val_list *l = list_new(rt, 3);
 
     if (!l || want_text(rt, in[1], &sep))
         return -1;
@@ -479,7 +481,7 @@ static int join(struct rt *rt, const struct val *in, struct val *out)
 {
     struct blob *b = blob_new(rt);
     struct text *t = NULL;
-    struct list *l;
+    struct val_list *l;
 
     if (!b || val_iterate(rt, in[1], &l))
         return -1;

@@ -321,7 +321,7 @@ bool char_is_space(uint32_t cp)
            cp == 0x2028 || cp == 0x2029 || cp == 0x202F || cp == 0x205F || cp == 0x3000;
 }
 
-size_t space_ahead(struct str s)
+size_t leading_space(struct str s)
 {
     size_t i = 0;
 
@@ -335,7 +335,7 @@ size_t space_ahead(struct str s)
     return i;
 }
 
-size_t space_behind(struct str s)
+size_t trailing_space(struct str s)
 {
     size_t n = s.n;
 

@@ -50,9 +50,9 @@ struct rt {
     const struct jinja *t;
     struct blob *out;    /* destination of output: the prompt, or the captured output of a macro */
     struct scope *scope; /* innermost scope; NULL: the template's own variables */
-    struct scope *spare; /* free list of scopes */
-    struct val *variables; /* the template's own variables, by number */
-    struct text **texts;   /* copies of the node texts, created on first use */
+    struct scope *free_scopes; /* free list of scopes */
+    struct val *variables;     /* the template's own variables, by number */
+    struct text **texts;       /* copies of the node texts, created on first use */
 };
 
 /* ERR_INVALID "line 3: ..."; returns -1. */
@@ -104,6 +104,6 @@ int text_n_chars(struct rt *rt, struct text *t, size_t *out) MUST_CHECK;
 int text_offset(struct rt *rt, struct text *t, size_t nth, size_t *out) MUST_CHECK;
 /* bytes of the first character; s is not empty; cp may be NULL */
 size_t char_len(struct str s, uint32_t *cp);
-bool char_is_space(uint32_t cp);   /* whitespace as in Python's str.isspace and \s */
-size_t space_ahead(struct str s);  /* bytes of whitespace at the start */
-size_t space_behind(struct str s); /* bytes of whitespace at the end */
+bool char_is_space(uint32_t cp);     /* whitespace as in Python's str.isspace and \s */
+size_t leading_space(struct str s);  /* bytes of whitespace at the start */
+size_t trailing_space(struct str s); /* bytes of whitespace at the end */

@@ -37,9 +37,9 @@ const char *type_name(struct val v)
 
 /* ---- lists */
 
-struct list *list_new(struct rt *rt, size_t room)
+struct val_list *list_new(struct rt *rt, size_t room)
 {
-    struct list *l = rt_alloc(rt, sizeof(*l));
+    struct val_list *l = rt_alloc(rt, sizeof(*l));
 
     if (!l)
         return NULL;
@@ -55,7 +55,7 @@ struct list *list_new(struct rt *rt, size_t room)
     return l;
 }
 
-int list_push(struct rt *rt, struct list *l, struct val v)
+int list_push(struct rt *rt, struct val_list *l, struct val v)
 {
     if (l->n == l->cap) {
         size_t cap = MAX(l->cap * 2, (size_t)LIST_FIRST);
@@ -72,21 +72,21 @@ int list_push(struct rt *rt, struct list *l, struct val v)
     return 0;
 }
 
-struct list *list_part(struct rt *rt, struct list *l, size_t from, size_t n)
+struct val_list *list_part(struct rt *rt, struct val_list *l, size_t from, size_t n)
 {
-    struct list *part = rt_alloc(rt, sizeof(*part));
+    struct val_list *part = rt_alloc(rt, sizeof(*part));
 
     DCHECK(from <= l->n && n <= l->n - from);
     if (!part)
         return NULL;
     l->is_shared = true;
-    *part = (struct list){
+    *part = (struct val_list){
         .v = n ? l->v + from : NULL, .n = n, .cap = n, .trusted = l->trusted, .is_shared = true
     };
     return part;
 }
 
-int list_own(struct rt *rt, struct list *l)
+int list_own(struct rt *rt, struct val_list *l)
 {
     if (!l->is_shared)
         return 0;
@@ -340,7 +340,7 @@ bool val_same(struct val a, struct val b)
     }
 }
 
-static int lists_equal(struct rt *rt, const struct list *a, const struct list *b, bool *out)
+static int lists_equal(struct rt *rt, const struct val_list *a, const struct val_list *b, bool *out)
 {
     *out = a->n == b->n;
     for (size_t i = 0; *out && i < a->n; i++)
@@ -410,7 +410,7 @@ static int cannot_order(struct rt *rt, struct val a, struct val b)
     return rt_fail(rt, "'%s' and '%s' have no order", type_name(a), type_name(b));
 }
 
-static int order_lists(struct rt *rt, const struct list *a, const struct list *b, int *out)
+static int order_lists(struct rt *rt, const struct val_list *a, const struct val_list *b, int *out)
 {
     for (size_t i = 0; i < MIN(a->n, b->n); i++) {
         bool equal;
@@ -451,7 +451,7 @@ int val_order(struct rt *rt, struct val a, struct val b, int *out)
 int val_contains(struct rt *rt, struct val hay, struct val needle, bool *out)
 {
     struct dict_entry *e;
-    struct list *l;
+    struct val_list *l;
 
     *out = false;
     if (hay.type == T_STR) {
@@ -497,7 +497,7 @@ int val_length(struct rt *rt, struct val v, size_t *out)
     }
 }
 
-static int characters(struct rt *rt, struct text *t, struct list **out)
+static int characters(struct rt *rt, struct text *t, struct val_list **out)
 {
     size_t n;
 
@@ -513,7 +513,7 @@ static int characters(struct rt *rt, struct text *t, struct list **out)
     return 0;
 }
 
-int val_iterate(struct rt *rt, struct val v, struct list **out)
+int val_iterate(struct rt *rt, struct val v, struct val_list **out)
 {
     switch (v.type) {
     case T_UNDEFINED:
@@ -593,7 +593,7 @@ static int object_from_json(struct rt *rt, const struct json *j, bool trusted, s
 
 static int array_from_json(struct rt *rt, const struct json *j, bool trusted, struct val *out)
 {
-    struct list *l = list_new(rt, j->n);
+    struct val_list *l = list_new(rt, j->n);
 
     if (!l)
         return -1;

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "jinja/text.h"
 
-enum type {
+enum val_type {
     T_MISSING, /* no value: a variable that was never set, an argument that was not given */
     T_UNDEFINED,
     T_NONE,
@@ -41,19 +41,19 @@ struct val {
         bool b;
         int64_t i;
         double f;
-        struct text *s;    /* STR, BIG */
-        struct list *list; /* LIST .. ITER, CYCLER, JOINER */
-        struct dict *dict; /* DICT, NAMESPACE */
+        struct text *s;        /* STR, BIG */
+        struct val_list *list; /* LIST .. ITER, CYCLER, JOINER */
+        struct dict *dict;     /* DICT, NAMESPACE */
         /* UNDEFINED: name of the missing variable or member; may be NULL */
         const struct text *name;
-        struct loop *loop;
+        struct for_loop *loop;
         struct macro *macro;
-        const struct function *function;
-        struct bound *bound;
+        const struct global_function *function;
+        struct bound_method *bound;
     } u;
 };
 
-struct list {
+struct val_list {
     struct val *v;
     size_t n, cap;
     size_t at; /* CYCLER: next index; JOINER: number of uses */
@@ -84,12 +84,12 @@ struct dict {
 
 const char *type_name(struct val v); /* Python's names: "str", "dict" ... */
 
-struct list *list_new(struct rt *rt, size_t room) MUST_CHECK;
-int list_push(struct rt *rt, struct list *l, struct val v) MUST_CHECK;
+struct val_list *list_new(struct rt *rt, size_t room) MUST_CHECK;
+int list_push(struct rt *rt, struct val_list *l, struct val v) MUST_CHECK;
 /* The n members from index `from`, without copying them. */
-struct list *list_part(struct rt *rt, struct list *l, size_t from, size_t n) MUST_CHECK;
+struct val_list *list_part(struct rt *rt, struct val_list *l, size_t from, size_t n) MUST_CHECK;
 /* call before members are moved, changed or removed */
-int list_own(struct rt *rt, struct list *l) MUST_CHECK;
+int list_own(struct rt *rt, struct val_list *l) MUST_CHECK;
 
 struct dict *dict_new(struct rt *rt) MUST_CHECK;
 int dict_put(struct rt *rt, struct dict *d, struct val key, struct val v) MUST_CHECK;
@@ -129,7 +129,7 @@ int val_length(struct rt *rt, struct val v, size_t *out) MUST_CHECK; /* Python's
 
 /* The members of an iterable as a list: characters of a string, keys of a dict. A list is returned
  * itself, not copied; a generator is consumed. */
-int val_iterate(struct rt *rt, struct val v, struct list **out) MUST_CHECK;
+int val_iterate(struct rt *rt, struct val v, struct val_list **out) MUST_CHECK;
 
 int val_from_json(struct rt *rt, const struct json *j, bool trusted, struct val *out) MUST_CHECK;
 int val_z(struct rt *rt, const char *z, struct val *out) MUST_CHECK; /* trusted; borrowed */

@@ -22,7 +22,7 @@
 
 #include "base/base.h"
 
-enum { Q8_0_BLOCK = 32, Q8_K_BLOCK = 256, PLANES_BLOCK = 32 };
+enum { Q8_0_BLOCK = 32, Q8_K_BLOCK = 256, BF16X2_BLOCK = 32 };
 
 struct act_q8_0 {
     float d; /* always an exact f16 value */
@@ -38,7 +38,7 @@ struct act_q8_k { /* 320 bytes, so that a 64-byte tile row never crosses a cache
     float d;
 };
 
-struct act_planes {
-    ALIGNED(64) uint16_t hi[PLANES_BLOCK];
-    uint16_t lo[PLANES_BLOCK];
+struct act_bf16x2 {
+    ALIGNED(64) uint16_t hi[BF16X2_BLOCK];
+    uint16_t lo[BF16X2_BLOCK];
 };

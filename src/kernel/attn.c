@@ -9,7 +9,7 @@ static size_t round_up(size_t n, size_t to)
 
 static const char *const kv_type_names[N_KV_TYPES] = { "f16", "bf16", "q8_0" };
 
-enum kv_type kv_type_named(const char *name)
+enum kv_type kv_type_by_name(const char *name)
 {
     int i = 0;
 
@@ -29,7 +29,7 @@ void kv_layout_init(
     };
     if (type == KV_Q8_0) {
         size_t n_blocks = (dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
-        CHECK(head_dim <= KV_Q8_DIM);
+        CHECK(head_dim <= KV_Q8_MAX_DIM);
         l->k_bytes = tokens / KV_GROUP * n_blocks * sizeof(struct p16_q8_0);
         l->v_scales = tokens * round_up(dim, 16);
         l->v_bytes = l->v_scales + n_blocks * tokens * sizeof(uint16_t);
@@ -50,22 +50,23 @@ struct kv_slot kv_slot_at(
     return (struct kv_slot){ .layout = l, .k = k, .v = k + l->k_bytes, .token = token };
 }
 
-int attn_rows_most(int n_q)
+int attn_max_rows(int n_q)
 {
-    return MAX(KV_ROW_HEADS / n_q, 1);
+    return MAX(KV_MAX_ROW_HEADS / n_q, 1);
 }
 
 size_t attn_scratch_floats(const struct kv_layout *l, int n_q)
 {
     size_t dim = round_up((size_t)l->head_dim, 16);
-    size_t q8 = KV_Q8_DIM / Q8_0_BLOCK * sizeof(struct act_q8_0) / sizeof(float);
+    size_t q8 = KV_Q8_MAX_DIM / Q8_0_BLOCK * sizeof(struct act_q8_0) / sizeof(float);
 
     /* Per query head in use: the query (for q8_0 also quantised), two outputs (split and total),
      * their maxima and sums, and space to align to a cache line. For the eight heads that are
      * processed together: a block of scores, and of 16-bit weights. The 16 at the end are for
      * aligning the start. */
     size_t floats_per_head = 3 * dim + 32 + (l->type == KV_Q8_0 ? q8 : 0);
-    return (size_t)MAX(n_q, KV_ROW_HEADS) * floats_per_head + 8 * (KV_BLOCK + KV_BLOCK / 2) + 16;
+    return (size_t)MAX(n_q, KV_MAX_ROW_HEADS) * floats_per_head + 8 * (KV_BLOCK + KV_BLOCK / 2) +
+           16;
 }
 
 /* ---- split-KV: states of single splits */
@@ -87,14 +88,14 @@ struct attn_state attn_state_at(const struct attn_args *a, int split, int head)
     const size_t room = round_up((size_t)a->layout->head_dim, 16);
     float *at = a->states + (size_t)split * attn_state_floats(a->layout, a->n_q);
 
-    DCHECK(a->n_rows == 1 && split < attn_splits(a->n_keys) && head < a->n_q);
+    DCHECK(a->n_rows == 1 && split < attn_n_splits(a->n_keys) && head < a->n_q);
     return (struct attn_state){ at + head, at + a->n_q + head,
         at + state_stats_floats(a->n_q) + (size_t)head * room };
 }
 
 void attn_merge_splits(const struct attn_args *a, attn_merge_fn merge, attn_finish_fn finish)
 {
-    const int dim = a->layout->head_dim, n = attn_splits(a->n_keys);
+    const int dim = a->layout->head_dim, n = attn_n_splits(a->n_keys);
 
     for (int h = 0; h < a->n_q; h++) {
         struct attn_state total = attn_state_at(a, 0, h);

@@ -24,9 +24,10 @@ enum {
     KV_BLOCK = 256,
     KV_SPLIT = 512,
     KV_GROUP = 16,
-    KV_Q8_DIM = 256,   /* largest head dimension for q8_0 */
-    KV_ROW_HEADS = 64, /* most query heads of all rows of attn_args.rows together */
-    KV_TOP = 32767,    /* q8_0: integer to which the largest weight of a key block is scaled */
+    KV_Q8_MAX_DIM = 256,   /* largest head dimension for q8_0 */
+    KV_MAX_ROW_HEADS = 64, /* most query heads of all rows of attn_args.rows together */
+    KV_Q8_MAX_WEIGHT =
+        32767, /* q8_0: integer to which the largest weight of a key block is scaled */
 };
 
 struct kv_layout {
@@ -38,7 +39,7 @@ struct kv_layout {
     size_t page_bytes;
 };
 /* Types by name: "f16", "bf16", "q8_0"; N_KV_TYPES for any other name. */
-enum kv_type kv_type_named(const char *name);
+enum kv_type kv_type_by_name(const char *name);
 void kv_layout_init(
     struct kv_layout *l, enum kv_type type, int n_layers, int n_kv_heads, int head_dim);
 
@@ -87,7 +88,7 @@ struct attn_args {
     float *states;
     int split_from, split_to;
 };
-int attn_rows_most(int n_q);
+int attn_max_rows(int n_q);
 size_t attn_scratch_floats(const struct kv_layout *l, int n_q);
 
 /* ---- split-KV: states of single splits */
@@ -104,7 +105,7 @@ size_t attn_state_floats(const struct kv_layout *l, int n_q);
  * next multiple of 16 floats in out. */
 struct attn_state attn_state_at(const struct attn_args *a, int split, int head);
 
-static inline int attn_splits(int n_keys)
+static inline int attn_n_splits(int n_keys)
 {
     return (n_keys + KV_SPLIT - 1) / KV_SPLIT;
 }

@@ -19,8 +19,8 @@ enum { QK_SMALL = 32, QK_SUPER = 256 };
 /* Codebooks, indexed by a nibble: the one of IQ4_NL and IQ4_XS (from llama.cpp), and for MXFP4
  * twice the E2M1 numbers (OCP Microscaling Formats 1.0, section 5.3.3), so that they are
  * integers. */
-#define IQ4_LIST   -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
-#define MXFP4_LIST 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
+#define IQ4_CODEBOOK   -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
+#define MXFP4_CODEBOOK 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12
 enum { IQ4_OFFSET = 128, MXFP4_OFFSET = 12 }; /* offsets that make the codebook entries unsigned */
 
 /* ---- file */

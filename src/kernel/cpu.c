@@ -5,24 +5,24 @@
 
 /* ---- GEMV plan: how GEMV reads weights */
 
-static const struct cpu_reading one_stream = { { 1, 32768 }, { 2, 1024 } };
-static _Atomic(const struct cpu_reading *) current_plan;
+static const struct cpu_gemv_plan one_stream = { { 1, 32768 }, { 2, 1024 } };
+static _Atomic(const struct cpu_gemv_plan *) current_plan;
 
-void cpu_read_as(const struct cpu_reading *r)
+void cpu_set_gemv_plan(const struct cpu_gemv_plan *r)
 {
     atomic_store_explicit(&current_plan, r, memory_order_relaxed);
 }
 
-static const struct cpu_reading *detect_gemv_plan(void);
+static const struct cpu_gemv_plan *detect_gemv_plan(void);
 
 /* Any thread may store the plan first: detection gives every thread the same result. */
-const struct cpu_reading *cpu_reading(void)
+const struct cpu_gemv_plan *cpu_gemv_plan(void)
 {
-    const struct cpu_reading *r = atomic_load_explicit(&current_plan, memory_order_relaxed);
+    const struct cpu_gemv_plan *r = atomic_load_explicit(&current_plan, memory_order_relaxed);
 
     if (!r) {
         r = detect_gemv_plan();
-        cpu_read_as(r);
+        cpu_set_gemv_plan(r);
     }
     return r;
 }
@@ -151,7 +151,7 @@ const char *cpu_source_lacks_amx(const struct cpu_source *s)
         return "AMX tiles of 16 rows of 64 bytes";
     if (!os_saves_registers(s, XCR0_ZMM | XCR0_TILES))
         return "system support for AMX tiles";
-    switch (s->ask_for_tiles()) {
+    switch (s->request_tiles()) {
     case 0:
         return NULL;
     case ENOSPC:
@@ -162,9 +162,10 @@ const char *cpu_source_lacks_amx(const struct cpu_source *s)
 }
 
 /* Leaf 0 contains the name of the vendor (manuals cited above). */
-const struct cpu_reading *cpu_source_reading(const struct cpu_source *s)
+const struct cpu_gemv_plan *cpu_source_gemv_plan(const struct cpu_source *s)
 {
-    static const struct cpu_reading four_streams = { { CPU_STREAMS, 1024 }, { CPU_STREAMS, 1024 } };
+    static const struct cpu_gemv_plan four_streams = { { CPU_MAX_STREAMS, 1024 },
+        { CPU_MAX_STREAMS, 1024 } };
     unsigned r[4];
 
     if (!s->cpuid(0, 0, r))
@@ -218,9 +219,9 @@ const char *cpu_lacks_amx(void)
     return cpu_source_lacks_amx(&this_machine);
 }
 
-static const struct cpu_reading *detect_gemv_plan(void)
+static const struct cpu_gemv_plan *detect_gemv_plan(void)
 {
-    return cpu_source_reading(&this_machine);
+    return cpu_source_gemv_plan(&this_machine);
 }
 
 #else
@@ -255,12 +256,12 @@ const char *cpu_source_lacks_amx(const struct cpu_source *s)
     return "an x86-64 processor";
 }
 
-const struct cpu_reading *cpu_source_reading(const struct cpu_source *s)
+const struct cpu_gemv_plan *cpu_source_gemv_plan(const struct cpu_source *s)
 {
     return &one_stream;
 }
 
-static const struct cpu_reading *detect_gemv_plan(void)
+static const struct cpu_gemv_plan *detect_gemv_plan(void)
 {
     return &one_stream;
 }

@@ -21,26 +21,27 @@ const char *cpu_lacks_amx(void);
 /* How a GEMV thread reads weights: alternately from `n_streams` panels, `bytes` bytes of each at a
  * time. A single sequential stream is fastest if the processor prefetches far ahead; Intel cores
  * reach little more than half of their bandwidth with one stream. */
-struct cpu_turns {
-    int streams, bytes;
+struct cpu_streams {
+    int n_streams, bytes;
 };
-enum { CPU_STREAMS = 4 }; /* largest n_streams */
-struct cpu_reading {
-    struct cpu_turns plain;
+enum { CPU_MAX_STREAMS = 4 }; /* largest n_streams */
+struct cpu_gemv_plan {
+    struct cpu_streams plain;
     /* For 16-bit weights that are multiplied as floats: every FMA depends on the previous one, and
      * fewer than eight such chains do not occupy the processor. */
-    struct cpu_turns chained;
+    struct cpu_streams chained;
 };
-const struct cpu_reading *cpu_reading(void);
-void cpu_read_as(const struct cpu_reading *r); /* overrides the plan; NULL: detect it again */
+const struct cpu_gemv_plan *cpu_gemv_plan(void);
+void cpu_set_gemv_plan(
+    const struct cpu_gemv_plan *r); /* overrides the plan; NULL: detect it again */
 
 /* Source of CPUID, XCR0 and permissions; tests replace it to simulate other processors. */
 struct cpu_source {
     /* EAX .. EDX of a leaf and subleaf; false if the leaf does not exist */
     bool (*cpuid)(unsigned leaf, unsigned sub, unsigned r[4]);
     uint64_t (*xcr0)(void);     /* called only if CPUID reports OSXSAVE */
-    int (*ask_for_tiles)(void); /* returns 0 or an errno */
+    int (*request_tiles)(void); /* returns 0 or an errno */
 };
 const char *cpu_source_lacks_avxvnni(const struct cpu_source *s);
 const char *cpu_source_lacks_amx(const struct cpu_source *s);
-const struct cpu_reading *cpu_source_reading(const struct cpu_source *s);
+const struct cpu_gemv_plan *cpu_source_gemv_plan(const struct cpu_source *s);

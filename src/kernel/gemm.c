@@ -34,7 +34,7 @@ static const struct {
     [ACT_F32] = { 1, sizeof(float) },
     [ACT_Q8_0] = { Q8_0_BLOCK, sizeof(struct act_q8_0) },
     [ACT_Q8_K] = { Q8_K_BLOCK, sizeof(struct act_q8_k) },
-    [ACT_PLANES] = { PLANES_BLOCK, sizeof(struct act_planes) },
+    [ACT_BF16X2] = { BF16X2_BLOCK, sizeof(struct act_bf16x2) },
 };
 
 int act_block(enum act_kind kind)

@@ -19,7 +19,7 @@
 
 enum { PANEL = 16 };
 
-enum act_kind { ACT_F32, ACT_Q8_0, ACT_Q8_K, ACT_PLANES, N_ACT_KINDS }; /* defined in acts.h */
+enum act_kind { ACT_F32, ACT_Q8_0, ACT_Q8_K, ACT_BF16X2, N_ACT_KINDS }; /* defined in acts.h */
 
 struct packed {
     enum qtype type;
@@ -36,12 +36,12 @@ struct acts {
     int n_rows, n_cols;
     size_t stride; /* bytes from row to row: act_row_bytes() */
     void *data;
-    const int *pick; /* row m is stored row gather[m]; NULL: row m */
+    const int *gather; /* row m is stored row gather[m]; NULL: row m */
 };
 
 static inline const uint8_t *acts_row(const struct acts *x, int m)
 {
-    return (const uint8_t *)x->data + (size_t)(x->pick ? x->pick[m] : m) * x->stride;
+    return (const uint8_t *)x->data + (size_t)(x->gather ? x->gather[m] : m) * x->stride;
 }
 
 struct gemm_args {

@@ -77,12 +77,12 @@ int kernels_choose(const struct kernels **out, const char *name, struct err *e)
         "kernels '%s': no such set; there are ref, avx2, avxvnni, avx512, amx", name);
 }
 
-enum act_kind kernels_acts(const struct kernels *k, enum qtype weight_type)
+enum act_kind kernels_act_kind(const struct kernels *k, enum qtype weight_type)
 {
-    return weight_type == Q_F16 || weight_type == Q_BF16 ? k->half_acts : act_kind_for(weight_type);
+    return weight_type == Q_F16 || weight_type == Q_BF16 ? k->f16_acts : act_kind_for(weight_type);
 }
 
-void kernels_put_acts(const struct kernels *k, struct act_cols to, const float *x, int n)
+void kernels_quantise_acts(const struct kernels *k, struct act_cols to, const float *x, int n)
 {
     void *at = (uint8_t *)to.row + act_offset(to.kind, to.col);
 
@@ -93,8 +93,8 @@ void kernels_put_acts(const struct kernels *k, struct act_cols to, const float *
     case ACT_Q8_K:
         k->q8_k(x, n, at);
         break;
-    case ACT_PLANES:
-        k->planes(x, n, at);
+    case ACT_BF16X2:
+        k->bf16x2(x, n, at);
         break;
     default:
         memcpy(at, x, (size_t)n * sizeof(*x));

@@ -14,9 +14,9 @@ struct kernels {
     /* 0: all sums have the order of ref.c. Otherwise GEMM with F16 and BF16 weights and attention
      * over bf16 pages have another order, and this number identifies it. It changes whenever that
      * order changes. */
-    unsigned own_sums;
+    unsigned numerics_id;
     /* activations that GEMM with F16 and BF16 weights reads: ACT_F32 or ACT_BF16X2 */
-    enum act_kind half_acts;
+    enum act_kind f16_acts;
 #define KERNEL(op, ret, params) ret(*op) params;
 #include "kernel/kernels.def"
 #undef KERNEL
@@ -30,7 +30,7 @@ struct kernels {
 int kernels_choose(const struct kernels **out, const char *name, struct err *e);
 
 /* The kind of activations that the set's GEMM reads for a weight type. */
-enum act_kind kernels_acts(const struct kernels *k, enum qtype weight_type);
+enum act_kind kernels_act_kind(const struct kernels *k, enum qtype weight_type);
 
 /* Destination of kernels_quantise_acts: columns [col, col + n) of an activation row. col and n are
  * multiples of act_block(), except an n that ends at the end of the row. */
@@ -39,4 +39,4 @@ struct act_cols {
     void *row;
     int col;
 };
-void kernels_put_acts(const struct kernels *k, struct act_cols to, const float *x, int n);
+void kernels_quantise_acts(const struct kernels *k, struct act_cols to, const float *x, int n);

@@ -5,7 +5,7 @@
 #include "kernel/gemm.h"
 #include "base/half.h"
 
-static const float iq4_list[16] = { IQ4_LIST }, mxfp4_list[16] = { MXFP4_LIST };
+static const float iq4_codebook[16] = { IQ4_CODEBOOK }, mxfp4_codebook[16] = { MXFP4_CODEBOOK };
 
 static void get_f32(float *out, const uint8_t *panel, size_t b, int r)
 {
@@ -82,7 +82,7 @@ static void get_iq4_nl(float *out, const uint8_t *panel, size_t b, int r)
     float d = f16_to_f32(p->d[r]);
 
     for (int k = 0; k < 32; k++)
-        out[k] = d * iq4_list[nibble(p->q, r, k)];
+        out[k] = d * iq4_codebook[nibble(p->q, r, k)];
 }
 
 static void get_mxfp4(float *out, const uint8_t *panel, size_t b, int r)
@@ -91,7 +91,7 @@ static void get_mxfp4(float *out, const uint8_t *panel, size_t b, int r)
     float d = e8m0_half(p->e[r]);
 
     for (int k = 0; k < 32; k++)
-        out[k] = d * mxfp4_list[nibble(p->q, r, k)];
+        out[k] = d * mxfp4_codebook[nibble(p->q, r, k)];
 }
 
 static void get_q8_0(float *out, const uint8_t *panel, size_t b, int r)
@@ -166,7 +166,7 @@ static void get_iq4_xs(float *out, const uint8_t *panel, size_t b, int r)
     for (int j = 0; j < 8; j++) {
         float scale = d * (float)p->scale[j / 2][r][j % 2];
         for (int k = 0; k < 32; k++)
-            out[32 * j + k] = scale * iq4_list[nibble(p->q[j], r, k)];
+            out[32 * j + k] = scale * iq4_codebook[nibble(p->q[j], r, k)];
     }
 }
 

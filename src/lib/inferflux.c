@@ -97,7 +97,7 @@ static void on_text(void *ctx, int choice, struct str text)
 
 static void on_reasoning(void *ctx, int choice, struct str text)
 {
-    send_event(ctx, INFERFLUX_THOUGHT, text, NULL);
+    send_event(ctx, INFERFLUX_REASONING, text, NULL);
 }
 
 static void on_call_begin(void *ctx, int choice, int call, struct str name)
@@ -149,7 +149,7 @@ static void on_end(void *ctx, const struct session_end *s)
     finish_request(r, &end);
 }
 
-static const struct session_ops ops = { .parts = { .text = on_text,
+static const struct session_ops ops = { .output = { .text = on_text,
                                             .reasoning = on_reasoning,
                                             .call_begin = on_call_begin,
                                             .call_args = on_call_args,
@@ -163,15 +163,15 @@ static int tokenize(struct inferflux_request *r, struct err *e)
     struct tokens tokens = { .arena = r->arena };
     struct span plain = { r->prompt, false };
     struct rendered text = { &plain, 1, r->prompt.n };
-    struct render_when when = { .now = clock_wall_s() };
+    struct render_options when = { .now = clock_wall_s() };
 
     if (r->convo.n_messages && !m->template)
         return err_set(e, ERR_UNSUPPORTED, "the model has no chat template; give it a prompt");
     if (r->convo.n_messages && adapter_render(m->adapter, &r->convo, &when, r->arena, &text, e))
         return -1;
     if (r->has_separate_output)
-        r->params.parts = (struct parts_params){
-            .reading = &m->readings[READ_THOUGHTS | (r->tools ? READ_CALLS : 0u)],
+        r->params.output = (struct output_params){
+            .output_mode = &m->output_modes[OUTPUT_REASONING | (r->tools ? OUTPUT_CALLS : 0u)],
             .parse = { .tools = r->tools, .start = adapter_start(m->adapter, &r->convo, &text) },
         };
     if (vocab_encode(m->vocab, text.spans, text.n_spans, !r->convo.n_messages, &tokens, e))
@@ -188,7 +188,7 @@ static int tokenize(struct inferflux_request *r, struct err *e)
 static void start_request(struct inferflux_request *r)
 {
     struct inferflux *m = r->owner;
-    struct session_place at = { &m->model, r->arena, m->mail, &ops, r };
+    struct session_ctx at = { &m->model, r->arena, m->mail, &ops, r };
     struct err e = { 0 };
 
     r->next_open = m->open;
@@ -340,8 +340,8 @@ static struct str id_of_result(const struct message *to, int i)
 
 static int copy_tools(struct inferflux_request *r, const char *text, struct err *e)
 {
-    struct ask ask = { .kind = ASK_CHAT };
-    struct fields f = { .ask = &ask, .arena = r->arena, .e = e };
+    struct request request = { .kind = REQUEST_CHAT };
+    struct fields f = { .request = &request, .arena = r->arena, .e = e };
     struct str copy = arena_str(r->arena, str_of(text));
     struct json *j;
 
@@ -349,7 +349,7 @@ static int copy_tools(struct inferflux_request *r, const char *text, struct err 
         return err_set(e, ERR_MEMORY, "no memory for the tools");
     if (json_parse(&j, copy, r->arena, NULL, e) || tools_read(&f, "tools", j))
         return err_wrap(e, "tools");
-    r->tools = r->convo.tools = ask.tools;
+    r->tools = r->convo.tools = request.tools;
     return 0;
 }
 
@@ -357,7 +357,7 @@ static int copy_messages(struct inferflux_request *r, const inferflux_params *p,
 {
     int n_calls = 0;
     struct message *to = arena_zalloc(r->arena, (size_t)p->n_messages, sizeof(*to));
-    struct part *parts = arena_zalloc(r->arena, (size_t)p->n_messages, sizeof(*parts));
+    struct content_part *parts = arena_zalloc(r->arena, (size_t)p->n_messages, sizeof(*parts));
 
     if (!to || !parts)
         return err_set(e, ERR_MEMORY, "no memory for %d messages", p->n_messages);

@@ -12,7 +12,7 @@
 
 /* Bias, QK-norm and RoPE of n heads of row r, in place: x[n][head_dim]. */
 static void bias_norm_rope(
-    const struct self *s, float *x, int n, int r, const float *bias, const float *norm)
+    const struct thread_ctx *s, float *x, int n, int r, const float *bias, const float *norm)
 {
     const struct llama *m = s->m;
     int d = m->h.head_dim;
@@ -33,18 +33,18 @@ static uint8_t *kv_block_at(const struct llama *m, page_id page, int layer, int 
     return m->arena + page.i * kv->page_bytes + index * (kv->k_bytes + kv->v_bytes);
 }
 
-static int q_heads_per_kv_head(const struct self *s)
+static int q_heads_per_kv_head(const struct thread_ctx *s)
 {
     return s->m->h.n_heads / s->m->h.n_kv_heads;
 }
 
 /* First column of the query heads of KV head h in a row of q, and of their output in attn_out. */
-static int q_column(const struct self *s, int h)
+static int q_column(const struct thread_ctx *s, int h)
 {
     return h * q_heads_per_kv_head(s) * s->m->h.head_dim;
 }
 
-static void bias_norm_rope_q(const struct self *s, int layer, int r, int h, float *q)
+static void bias_norm_rope_q(const struct thread_ctx *s, int layer, int r, int h, float *q)
 {
     const struct layer *l = &s->m->w.layers[layer];
 
@@ -54,11 +54,11 @@ static void bias_norm_rope_q(const struct self *s, int layer, int r, int h, floa
 
 /* KV append: bias, QK-norm and RoPE of the key of row r and KV head h, bias of the value; both are
  * written to the KV page. */
-static void append_kv(const struct self *s, int layer, int r, int h)
+static void append_kv(const struct thread_ctx *s, int layer, int r, int h)
 {
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[layer];
-    const struct row *row = &m->rows[r];
+    const struct batch_row *row = &m->rows[r];
     int d = m->h.head_dim, kv_column = h * d;
     float *k = m->k + (size_t)r * m->kv_stride + kv_column;
     float *v = m->v + (size_t)r * m->kv_stride + kv_column;
@@ -75,7 +75,7 @@ static void append_kv(const struct self *s, int layer, int r, int h)
     m->kernels->kv_append(&slot, k, v);
 }
 
-static void append_row(const struct self *s, int layer, int r, int h)
+static void append_row(const struct thread_ctx *s, int layer, int r, int h)
 {
     const struct llama *m = s->m;
 
@@ -89,16 +89,16 @@ struct head_range { /* KV heads [from, to); their query heads are adjacent in at
 
 /* Quantises the attention output of these heads for output row r. */
 static void quantise_attn_out(
-    const struct self *s, const struct made *to, int r, struct head_range h)
+    const struct thread_ctx *s, const struct act_out *to, int r, struct head_range h)
 {
     int from = q_column(s, h.from);
 
-    forward_put(s, to, r, from, q_column(s, h.to) - from);
+    forward_quantise_tile(s, to, r, from, q_column(s, h.to) - from);
 }
 
 /* Arguments for the queries of KV head h; the pointers q and out are those of row 0, the caller
  * sets the keys. */
-static struct attn_args attn_args_of(const struct self *s, int layer, int h)
+static struct attn_args attn_args_of(const struct thread_ctx *s, int layer, int h)
 {
     const struct llama *m = s->m;
 
@@ -110,18 +110,18 @@ static struct attn_args attn_args_of(const struct self *s, int layer, int h)
         .n_q = q_heads_per_kv_head(s),
         .q = m->q + q_column(s, h),
         .scale = m->h.attn_scale,
-        .out = m->attended + q_column(s, h),
+        .out = m->attn_out + q_column(s, h),
         .q_stride = m->q_stride,
         .out_stride = m->q_stride,
-        .scratch = s->mem->attn };
+        .scratch = s->thread_mem->attn };
 }
 
 /* Output rows [from, from + n), consecutive rows of one sequence: the queries of KV head h attend
  * to all keys up to their own position. */
-static void attend_run(const struct self *s, int layer, int from, int n, int h)
+static void attend_run(const struct thread_ctx *s, int layer, int from, int n, int h)
 {
-    const int r = picked(s, from);
-    const struct row *row = &s->m->rows[r];
+    const int r = picked_row(s, from);
+    const struct batch_row *row = &s->m->rows[r];
     struct attn_args a = attn_args_of(s, layer, h);
 
     a.pages = row->pages;
@@ -134,12 +134,12 @@ static void attend_run(const struct self *s, int layer, int from, int n, int h)
 
 /* Number of output rows, from `from` on and before `end`, that are consecutive rows of one
  * sequence. */
-static int rows_of_run(const struct self *s, int from, int end)
+static int rows_of_run(const struct thread_ctx *s, int from, int end)
 {
-    int r = picked(s, from), n = 1;
-    const struct row *first = &s->m->rows[r];
+    int r = picked_row(s, from), n = 1;
+    const struct batch_row *first = &s->m->rows[r];
 
-    while (from + n < end && picked(s, from + n) == r + n && first[n].pages == first->pages &&
+    while (from + n < end && picked_row(s, from + n) == r + n && first[n].pages == first->pages &&
            first[n].pos == first->pos + n)
         n++;
     return n;
@@ -147,18 +147,20 @@ static int rows_of_run(const struct self *s, int from, int end)
 
 /* Function on rows [from, to) and KV heads h. */
 typedef void (*attn_rows_fn)(
-    const struct self *s, int layer, int from, int to, struct head_range h);
+    const struct thread_ctx *s, int layer, int from, int to, struct head_range h);
 
-static void append_rows(const struct self *s, int layer, int from, int to, struct head_range h)
+static void append_rows(
+    const struct thread_ctx *s, int layer, int from, int to, struct head_range h)
 {
     for (int i = h.from; i < h.to; i++)
         for (int r = from; r < to; r++)
             append_row(s, layer, r, i);
 }
 
-static void attend_rows(const struct self *s, int layer, int from, int to, struct head_range h)
+static void attend_rows(
+    const struct thread_ctx *s, int layer, int from, int to, struct head_range h)
 {
-    struct made attn = forward_attended(s, &s->m->w.layers[layer]);
+    struct act_out attn = forward_attn_out(s, &s->m->w.layers[layer]);
 
     for (int i = h.from; i < h.to; i++)
         for (int r = from, n; r < to; r += n) {
@@ -170,9 +172,10 @@ static void attend_rows(const struct self *s, int layer, int from, int to, struc
 }
 
 /* Appends the rows of the group and computes their attention; the common prefix is read once. */
-static void append_and_attend_group(const struct self *s, int layer, const struct party *p, int h)
+static void append_and_attend_group(
+    const struct thread_ctx *s, int layer, const struct attn_group *p, int h)
 {
-    const struct attn_row *rows = s->m->list + p->from;
+    const struct attn_row *rows = s->m->attn_rows + p->from;
     struct attn_args a = attn_args_of(s, layer, h);
 
     for (int i = 0; i < p->n; i++)
@@ -185,26 +188,27 @@ static void append_and_attend_group(const struct self *s, int layer, const struc
 
 /* Groups [from, to) of decode rows. No decode row attends to a key that another row appends in this
  * step, so each row is appended and attends without a barrier. */
-static void attend_groups(const struct self *s, int layer, int from, int to, struct head_range h)
+static void attend_groups(
+    const struct thread_ctx *s, int layer, int from, int to, struct head_range h)
 {
-    struct made attn = forward_attended(s, &s->m->w.layers[layer]);
+    struct act_out attn = forward_attn_out(s, &s->m->w.layers[layer]);
 
     for (; from < to; from++) {
-        const struct party *p = &s->m->parties[from];
+        const struct attn_group *p = &s->m->attn_groups[from];
         for (int i = h.from; i < h.to; i++)
             append_and_attend_group(s, layer, p, i);
         for (int i = 0; i < p->n; i++)
-            quantise_attn_out(s, &attn, s->m->list[p->from + i].at, h);
+            quantise_attn_out(s, &attn, s->m->attn_rows[p->from + i].at, h);
     }
 }
 
 /* ---- split-KV: a row that several threads compute */
 
 static struct attn_args attn_args_of_split(
-    const struct self *s, int layer, const struct party *p, int h)
+    const struct thread_ctx *s, int layer, const struct attn_group *p, int h)
 {
     const struct llama *m = s->m;
-    const struct attn_row *row = &m->list[p->from];
+    const struct attn_row *row = &m->attn_rows[p->from];
     const size_t state = p->state + (size_t)h * (size_t)p->n_splits;
     struct attn_args a = attn_args_of(s, layer, h);
 
@@ -220,24 +224,25 @@ static struct attn_args attn_args_of_split(
  * last piece appends it, and no thread waits. Each thread applies bias, QK-norm and RoPE to its own
  * copy of the queries. */
 static void attend_split_piece(
-    const struct self *s, int layer, const struct party *p, int h, int piece)
+    const struct thread_ctx *s, int layer, const struct attn_group *p, int h, int piece)
 {
-    const int r = s->m->list[p->from].at;
+    const int r = s->m->attn_rows[p->from].at;
     struct attn_args a = attn_args_of_split(s, layer, p, h);
 
     if (piece == p->n_pieces - 1)
         append_kv(s, layer, r, h);
-    memcpy(s->mem->normed, a.q, (size_t)(a.n_q * s->m->h.head_dim) * sizeof(float));
-    bias_norm_rope_q(s, layer, r, h, s->mem->normed);
-    a.q = s->mem->normed;
-    a.split_from = piece * p->per_piece;
-    a.split_to = MIN(a.split_from + p->per_piece, p->n_splits);
+    memcpy(s->thread_mem->row_buf, a.q, (size_t)(a.n_q * s->m->h.head_dim) * sizeof(float));
+    bias_norm_rope_q(s, layer, r, h, s->thread_mem->row_buf);
+    a.q = s->thread_mem->row_buf;
+    a.split_from = piece * p->splits_per_piece;
+    a.split_to = MIN(a.split_from + p->splits_per_piece, p->n_splits);
     s->m->kernels->attend(&a);
 }
 
 /* Whether this was the last unfinished piece of these heads; then the states of all pieces are
  * visible. */
-static bool is_last_piece(const struct self *s, const struct party *p, struct head_range h)
+static bool is_last_piece(
+    const struct thread_ctx *s, const struct attn_group *p, struct head_range h)
 {
     atomic_int *n = &s->m->n_done[p->state + (size_t)h.from];
 
@@ -249,10 +254,10 @@ static bool is_last_piece(const struct self *s, const struct party *p, struct he
 
 /* Piece i of the list of all pieces of all split rows. The thread that finishes the last piece of a
  * row's heads merges the states in index order and quantises the output. */
-static void run_split_piece(const struct self *s, int layer, int i)
+static void run_split_piece(const struct thread_ctx *s, int layer, int i)
 {
-    const struct made attn = forward_attended(s, &s->m->w.layers[layer]);
-    const struct party *p = &s->m->parties[s->m->n_own];
+    const struct act_out attn = forward_attn_out(s, &s->m->w.layers[layer]);
+    const struct attn_group *p = &s->m->attn_groups[s->m->n_whole_groups];
 
     for (; i >= p->n_pieces * s->m->h.n_kv_heads; p++)
         i -= p->n_pieces * s->m->h.n_kv_heads;
@@ -266,14 +271,14 @@ static void run_split_piece(const struct self *s, int layer, int i)
         struct attn_args a = attn_args_of_split(s, layer, p, j);
         s->m->kernels->attend_merge(&a);
     }
-    quantise_attn_out(s, &attn, s->m->list[p->from].at, heads);
+    quantise_attn_out(s, &attn, s->m->attn_rows[p->from].at, heads);
 }
 
 /* ---- division of work */
 
 /* Number of rows per unit of work. Rows of one run share the keys that are read, unless that would
  * leave threads without work. */
-static int rows_per_unit(const struct self *s, int n_rows)
+static int rows_per_unit(const struct thread_ctx *s, int n_rows)
 {
     if (n_rows >= 64)
         return 8;
@@ -282,7 +287,7 @@ static int rows_per_unit(const struct self *s, int n_rows)
 
 struct attn_work { /* work of all threads, in units of n_heads KV heads */
     int n_pieces;  /* split-KV pieces, of one KV head each */
-    int n_parties;
+    int n_attn_groups;
     int from, to; /* rows outside the groups */
     int n_heads;
 };
@@ -290,24 +295,25 @@ struct attn_work { /* work of all threads, in units of n_heads KV heads */
 /* Distributes all split-KV pieces, then all groups, then all rows of prefill runs. The order is
  * head by head, so that the pages of a head stay in a thread's cache. */
 static void for_each_head(
-    const struct self *s, int layer, const struct attn_work *work, attn_rows_fn fn)
+    const struct thread_ctx *s, int layer, const struct attn_work *work, attn_rows_fn fn)
 {
     const int per = rows_per_unit(s, work->to - work->from);
-    const int n = work->n_parties + (work->to - work->from + per - 1) / per;
-    int i = team_next(s->m->team);
+    const int n = work->n_attn_groups + (work->to - work->from + per - 1) / per;
+    int i = thread_pool_next_task(s->m->thread_pool);
 
-    for (; i < work->n_pieces; i = team_next(s->m->team))
+    for (; i < work->n_pieces; i = thread_pool_next_task(s->m->thread_pool))
         run_split_piece(s, layer, i);
-    for (i -= work->n_pieces; n > 0; i = team_next(s->m->team) - work->n_pieces) {
+    for (i -= work->n_pieces; n > 0;
+         i = thread_pool_next_task(s->m->thread_pool) - work->n_pieces) {
         int h = i / n * work->n_heads, at = i % n;
         struct head_range heads = { h, h + work->n_heads };
         if (h >= s->m->h.n_kv_heads)
             return;
-        if (at < work->n_parties) {
+        if (at < work->n_attn_groups) {
             attend_groups(s, layer, at, at + 1, heads);
             continue;
         }
-        int from = work->from + (at - work->n_parties) * per;
+        int from = work->from + (at - work->n_attn_groups) * per;
         fn(s, layer, from, MIN(from + per, work->to), heads);
     }
 }
@@ -316,35 +322,35 @@ static void for_each_head(
 
 enum { N_QKV = 3 };
 
-static void qkv_outputs(const struct llama *m, const struct layer *l, struct target to[N_QKV])
+static void qkv_outputs(const struct llama *m, const struct layer *l, struct gemm_out to[N_QKV])
 {
-    to[0] = (struct target){ &l->q, m->q, m->q_stride };  /* [n_rows][n_heads * head_dim] */
-    to[1] = (struct target){ &l->k, m->k, m->kv_stride }; /* [n_rows][n_kv_heads * head_dim] */
-    to[2] = (struct target){ &l->v, m->v, m->kv_stride }; /* [n_rows][n_kv_heads * head_dim] */
+    to[0] = (struct gemm_out){ &l->q, m->q, m->q_stride };  /* [n_rows][n_heads * head_dim] */
+    to[1] = (struct gemm_out){ &l->k, m->k, m->kv_stride }; /* [n_rows][n_kv_heads * head_dim] */
+    to[2] = (struct gemm_out){ &l->v, m->v, m->kv_stride }; /* [n_rows][n_kv_heads * head_dim] */
 }
 
-static void prepare_qkv(const struct self *s, const struct layer *l, struct inputs *in)
+static void prepare_qkv(const struct thread_ctx *s, const struct layer *l, struct inputs *in)
 {
     const struct llama *m = s->m;
-    struct source x = { m->x, m->d_stride, NULL, l->attn_norm, m->h.d_model,
-        kind_bit(m, &l->q) | kind_bit(m, &l->k) | kind_bit(m, &l->v) };
+    struct norm_in x = { m->x, m->d_stride, NULL, l->attn_norm, m->h.d_model,
+        act_kind_bit(m, &l->q) | act_kind_bit(m, &l->k) | act_kind_bit(m, &l->v) };
 
-    forward_prepare(s, &x, in); /* [n_rows][d_model] */
+    forward_norm_quantise(s, &x, in); /* [n_rows][d_model] */
 }
 
 /* Norm and QKV GEMMs: q, k, v of all rows, before bias, QK-norm and RoPE. */
-static void compute_qkv(const struct self *s, const struct layer *l)
+static void compute_qkv(const struct thread_ctx *s, const struct layer *l)
 {
-    struct target to[N_QKV];
+    struct gemm_out to[N_QKV];
     struct inputs in;
 
     qkv_outputs(s->m, l, to);
     prepare_qkv(s, l, &in);
-    forward_products(s, &in, to, N_QKV);
+    forward_gemms(s, &in, to, N_QKV);
     barrier(s);
 }
 
-static bool is_last_layer(const struct self *s, int layer)
+static bool is_last_layer(const struct thread_ctx *s, int layer)
 {
     return layer == s->m->h.n_layers - 1;
 }
@@ -352,22 +358,22 @@ static bool is_last_layer(const struct self *s, int layer)
 /* Number of rows, from the first, that append and attend without a barrier in between: the decode
  * rows. In the last layer only rows that get logits attend; unless all decode rows do, the number
  * is 0. */
-static int n_fused_rows(const struct self *s, int layer)
+static int n_fused_rows(const struct thread_ctx *s, int layer)
 {
-    return is_last_layer(s, layer) && !s->m->are_single_wanted ? 0 : s->m->n_single;
+    return is_last_layer(s, layer) && !s->m->decode_rows_have_logits ? 0 : s->m->n_decode_rows;
 }
 
-static bool has_only_fused_rows(const struct self *s, int layer)
+static bool has_only_fused_rows(const struct thread_ctx *s, int layer)
 {
     return n_fused_rows(s, layer) == s->n_rows;
 }
 
 /* Whether each thread can compute whole KV heads (QKV, append, attention) without a barrier: only
  * if all rows are decode rows and the heads divide evenly over the threads. */
-static bool is_by_head(const struct self *s, int layer)
+static bool is_by_head(const struct thread_ctx *s, int layer)
 {
     const struct llama *m = s->m;
-    int n_heads = forward_attended(s, &m->w.layers[layer]).n_heads;
+    int n_heads = forward_attn_out(s, &m->w.layers[layer]).n_heads;
 
     return has_only_fused_rows(s, layer) && m->h.head_dim % PANEL == 0 &&
            m->h.n_kv_heads / n_heads % s->n_threads == 0;
@@ -375,36 +381,36 @@ static bool is_by_head(const struct self *s, int layer)
 
 /* QKV and attention of a decode-only step: the thread that computes the query, key and value of a
  * head continues with its attention, without a barrier in between. */
-static void attention_by_head(const struct self *s, int layer)
+static void attention_by_head(const struct thread_ctx *s, int layer)
 {
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[layer];
-    struct target to[N_QKV];
+    struct gemm_out to[N_QKV];
     struct inputs in;
 
     qkv_outputs(m, l, to);
     prepare_qkv(s, l, &in);
-    const int n_heads = forward_attended(s, l).n_heads;
-    for (int h; (h = team_next(m->team) * n_heads) < m->h.n_kv_heads;) {
+    const int n_heads = forward_attn_out(s, l).n_heads;
+    for (int h; (h = thread_pool_next_task(m->thread_pool) * n_heads) < m->h.n_kv_heads;) {
         for (int i = 0; i < N_QKV; i++) {
             int n = to[i].w->n_panels / m->h.n_kv_heads;
-            forward_product(s, to[i].w, &in,
+            forward_gemm(s, to[i].w, &in,
                 (struct gemm_args){ .panel_from = h * n,
                     .panel_to = (h + n_heads) * n,
                     .y = to[i].y + (size_t)h * (size_t)n * PANEL,
                     .y_stride = to[i].stride });
         }
-        attend_groups(s, layer, 0, m->n_parties, (struct head_range){ h, h + n_heads });
+        attend_groups(s, layer, 0, m->n_attn_groups, (struct head_range){ h, h + n_heads });
     }
     barrier(s);
 }
 
 /* Appends the keys and values of all rows; then computes attn_out[i] of each row that is still
  * needed. */
-static void append_and_attend_rows(struct self *s, int layer)
+static void append_and_attend_rows(struct thread_ctx *s, int layer)
 {
     struct llama *m = s->m;
-    const int n_heads = forward_attended(s, &m->w.layers[layer]).n_heads;
+    const int n_heads = forward_attn_out(s, &m->w.layers[layer]).n_heads;
     const int n_fused = n_fused_rows(s, layer);
 
     /* prefill: no row attends before all rows of its run are appended */
@@ -414,21 +420,21 @@ static void append_and_attend_rows(struct self *s, int layer)
     }
     /* after the last KV append, only rows that get logits are needed */
     if (is_last_layer(s, layer)) {
-        s->pick = m->n_wanted < s->n_rows ? m->wanted : NULL;
-        s->n_rows = m->n_wanted;
+        s->gather = m->n_logit_rows < s->n_rows ? m->logit_rows : NULL;
+        s->n_rows = m->n_logit_rows;
     }
     if (s->n_rows > 0) {
         struct attn_work work = { 0, 0, n_fused, s->n_rows, n_heads };
         if (n_fused) {
             work.n_pieces = m->n_pieces;
-            work.n_parties = m->n_own;
+            work.n_attn_groups = m->n_whole_groups;
         }
         for_each_head(s, layer, &work, attend_rows);
         barrier(s);
     }
 }
 
-void forward_attention(struct self *s, int layer)
+void forward_attention(struct thread_ctx *s, int layer)
 {
     if (is_by_head(s, layer)) {
         attention_by_head(s, layer);

@@ -41,7 +41,7 @@ struct bind {
     struct weights *w;
     const struct hparams *h;
     const struct gguf *g;
-    struct team *team;
+    struct thread_pool *thread_pool;
     const struct bind_options *o;
     struct content content; /* digest of all tensors, for the packfile */
     bool has_digest;
@@ -190,7 +190,7 @@ static int reject_unknown_tensors(const struct bind *b, struct err *e)
 /* ---- second pass: pack */
 
 struct pack_job {
-    struct team *team;
+    struct thread_pool *thread_pool;
     struct packed *w;
     const uint8_t *rows;
 };
@@ -201,7 +201,7 @@ static void pack_tiles(void *arg, int thread, int n_threads)
     (void)thread;
     (void)n_threads;
     for (;;) {
-        int from = team_next(j->team) * PACK_PANELS;
+        int from = thread_pool_next_task(j->thread_pool) * PACK_PANELS;
         if (from >= j->w->n_panels)
             return;
         pack_panels(j->w, j->rows, from, MIN(from + PACK_PANELS, j->w->n_panels));
@@ -238,15 +238,15 @@ static int load_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
         *(const float **)tensor_field(b, s) = (const float *)to;
     } else {
         struct packed *w = tensor_field(b, s);
-        struct pack_job job = { b->team, w, s->t->data };
+        struct pack_job job = { b->thread_pool, w, s->t->data };
         if (pack_init(w, s->t->type, all_rows(s), s->cols, to, e))
             return err_wrap(e, "tensor %s", s->name);
         if (!b->is_packed)
-            team_run(b->team, pack_tiles, &job);
+            thread_pool_run(b->thread_pool, pack_tiles, &job);
     }
     if (b->w->wants_file && !b->has_digest)
         content_add(&b->content, s->t);
-    gguf_tensor_done(b->g, s->t);
+    gguf_tensor_release(b->g, s->t);
     report_progress(b, s->t);
     return 0;
 }
@@ -257,7 +257,7 @@ static void digest_all_tensors(struct bind *b)
     for (size_t i = 0; i < gguf_n_tensors(b->g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(b->g, i);
         content_add(&b->content, t);
-        gguf_tensor_done(b->g, t);
+        gguf_tensor_release(b->g, t);
         report_progress(b, t);
     }
     content_end(&b->content, b->w->key.content);
@@ -272,7 +272,7 @@ static int check_packfile_model(struct bind *b, struct err *e)
     struct weights *w = b->w;
     uint64_t began = clock_ns();
 
-    if (packfile_is_from(&w->file, &w->key)) {
+    if (packfile_source_matches(&w->file, &w->key)) {
         memcpy(w->key.content, w->file.key.content, sizeof(w->key.content));
         b->has_digest = true;
         return 0;
@@ -283,7 +283,7 @@ static int check_packfile_model(struct bind *b, struct err *e)
     if (memcmp(w->key.content, w->file.key.content, sizeof(w->key.content)) != 0)
         return err_set(e, ERR_UNSUPPORTED, "%s: it is of another model", b->o->packfile);
     if (gguf_is_unchanged(b->g))
-        packfile_renew(&w->file, b->o->packfile, &w->key);
+        packfile_update_source(&w->file, b->o->packfile, &w->key);
     return 0;
 }
 
@@ -293,12 +293,12 @@ static int open_packfile(struct bind *b, struct err *e)
     struct weights *w = b->w;
     struct err why;
 
-    if (content_init(&b->content, b->g, b->team, e))
+    if (content_init(&b->content, b->g, b->thread_pool, e))
         return -1;
     packfile_source_of(&w->key, b->g);
     b->is_packed = !packfile_open(&w->file, b->o->packfile, w->bytes, &why) &&
                    !check_packfile_model(b, &why) &&
-                   !packfile_check(&w->file, w->bytes, b->team, &why);
+                   !packfile_check(&w->file, w->bytes, b->thread_pool, &why);
     /* ERR_INVALID: not a regular file; it is not replaced */
     w->wants_file = !b->is_packed && why.code != ERR_INVALID;
     if (!b->is_packed)
@@ -337,7 +337,7 @@ static int take_block(struct bind *b, struct err *e)
         w->block = (uint8_t *)(uintptr_t)w->file.block;
         return 0;
     }
-    w->block = block_take(w->bytes);
+    w->block = block_alloc(w->bytes);
     if (!w->block)
         return err_set(e, ERR_MEMORY, "no memory for %zu MB of weights", w->bytes / MB);
     if (b->is_packed)
@@ -356,9 +356,9 @@ static int check_factors(const struct weights *w, const struct hparams *h, struc
 }
 
 int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *g,
-    struct team *team, const struct bind_options *o, struct err *e)
+    struct thread_pool *thread_pool, const struct bind_options *o, struct err *e)
 {
-    struct bind b = { .w = w, .h = h, .g = g, .team = team, .o = o };
+    struct bind b = { .w = w, .h = h, .g = g, .thread_pool = thread_pool, .o = o };
 
     *w = (struct weights){ 0 };
     if (reject_unknown_tensors(&b, e) || each_slot(&b, measure_tensor, e))
@@ -387,7 +387,7 @@ void weights_clear(struct weights *w)
 {
     mem_free(w->layers);
     if (!w->file.block)
-        block_give(w->block);
+        block_free(w->block);
     packfile_close(&w->file);
     *w = (struct weights){ 0 };
 }

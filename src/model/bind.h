@@ -13,7 +13,7 @@
 #pragma once
 
 #include "kernel/gemm.h"
-#include "os/team.h"
+#include "os/thread_pool.h"
 #include "model/hparams.h"
 #include "model/packfile.h"
 
@@ -59,5 +59,5 @@ struct bind_options {
 
 /* On error *w is empty. ERR_CORRUPT, ERR_UNSUPPORTED, ERR_MEMORY. */
 int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *g,
-    struct team *team, const struct bind_options *o, struct err *e);
+    struct thread_pool *thread_pool, const struct bind_options *o, struct err *e);
 void weights_clear(struct weights *w); /* an empty one is allowed */

@@ -5,7 +5,7 @@
 
 enum { ALIGNMENT = 64, HUGE_PAGE = 2 * 1024 * 1024 };
 
-void *block_take(size_t bytes)
+void *block_alloc(size_t bytes)
 {
     const size_t huge = HUGE_PAGE;
     bool is_large = bytes >= 4 * huge;
@@ -20,7 +20,7 @@ void *block_take(size_t bytes)
     return p;
 }
 
-void block_give(void *block)
+void block_free(void *block)
 {
     mem_free(block);
 }

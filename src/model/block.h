@@ -8,5 +8,5 @@
 
 #include "base/base.h"
 
-void *block_take(size_t bytes) MUST_CHECK; /* 64-byte aligned, not zeroed; NULL: out of memory */
-void block_give(void *block);              /* accepts NULL */
+void *block_alloc(size_t bytes) MUST_CHECK; /* 64-byte aligned, not zeroed; NULL: out of memory */
+void block_free(void *block);               /* accepts NULL */

@@ -10,13 +10,14 @@ static size_t n_chunks(const struct gguf_tensor *t)
     return (size_t)((t->bytes + CHUNK_BYTES - 1) / CHUNK_BYTES);
 }
 
-int content_init(struct content *c, const struct gguf *g, struct team *team, struct err *e)
+int content_init(
+    struct content *c, const struct gguf *g, struct thread_pool *thread_pool, struct err *e)
 {
     size_t most = 1, n = gguf_n_tensors(g);
 
     for (size_t i = 0; i < n; i++)
         most = MAX(most, n_chunks(gguf_tensor_at(g, i)));
-    *c = (struct content){ .g = g, .team = team };
+    *c = (struct content){ .g = g, .thread_pool = thread_pool };
     c->sums = try_calloc(MAX(n, (size_t)1), CONTENT_BYTES);
     c->leaves = try_calloc(most, CONTENT_BYTES);
     c->all = EVP_MD_CTX_new();
@@ -35,7 +36,7 @@ void content_clear(struct content *c)
 }
 
 struct leaf_job {
-    struct team *team;
+    struct thread_pool *thread_pool;
     const struct gguf_tensor *t;
     uint8_t *leaves;
 };
@@ -46,7 +47,7 @@ static void digest_chunks(void *arg, int thread, int n_threads)
     (void)thread;
     (void)n_threads;
     for (;;) {
-        size_t i = (size_t)team_next(j->team), from = i * CHUNK_BYTES;
+        size_t i = (size_t)thread_pool_next_task(j->thread_pool), from = i * CHUNK_BYTES;
         if (i >= n_chunks(j->t))
             return;
         CHECK(SHA256(j->t->data + from, MIN((size_t)j->t->bytes - from, (size_t)CHUNK_BYTES),
@@ -56,11 +57,11 @@ static void digest_chunks(void *arg, int thread, int n_threads)
 
 void content_add(struct content *c, const struct gguf_tensor *t)
 {
-    struct leaf_job job = { c->team, t, c->leaves };
+    struct leaf_job job = { c->thread_pool, t, c->leaves };
     size_t i = (size_t)(t - gguf_tensor_at(c->g, 0));
 
     CHECK(c->n_summed < gguf_n_tensors(c->g));
-    team_run(c->team, digest_chunks, &job);
+    thread_pool_run(c->thread_pool, digest_chunks, &job);
     CHECK(SHA256(c->leaves, n_chunks(t) * CONTENT_BYTES, c->sums + i * CONTENT_BYTES));
     c->n_summed++;
 }

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "format/gguf.h"
-#include "os/team.h"
+#include "os/thread_pool.h"
 
 #include <openssl/evp.h>
 
@@ -17,14 +17,15 @@ enum { CONTENT_BYTES = 32 };
 
 struct content {
     const struct gguf *g; /* borrowed, like the thread pool */
-    struct team *team;
+    struct thread_pool *thread_pool;
     uint8_t *sums;   /* [n_tensors] tensor digests */
     uint8_t *leaves; /* chunk digests of one tensor */
     EVP_MD_CTX *all; /* allocated by content_init, since content_end cannot fail */
     size_t n_summed;
 };
 
-int content_init(struct content *c, const struct gguf *g, struct team *team, struct err *e);
+int content_init(
+    struct content *c, const struct gguf *g, struct thread_pool *thread_pool, struct err *e);
 void content_clear(struct content *c); /* an empty one is allowed */
 
 /* Adds a tensor: each tensor of g exactly once, in any order; then content_end. */

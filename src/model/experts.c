@@ -5,8 +5,8 @@
 
 /* ---- router */
 
-double experts_choose(
-    const struct kernels *k, const float *scores, int n, int n_used, int *chosen, float *weights)
+double experts_topk(
+    const struct kernels *k, const float *scores, int n, int n_used, int *topk, float *weights)
 {
     int found = 0;
 
@@ -16,10 +16,10 @@ double experts_choose(
             continue;
         int at = found < n_used ? found++ : found - 1;
         for (; at > 0 && v > weights[at - 1]; at--) {
-            chosen[at] = chosen[at - 1];
+            topk[at] = topk[at - 1];
             weights[at] = weights[at - 1];
         }
-        chosen[at] = i;
+        topk[at] = i;
         weights[at] = v;
     }
     return k->softmax(weights, weights, n_used, weights[0], 1.0f);
@@ -31,11 +31,11 @@ void experts_sort(struct experts *x, const struct hparams *h, int n_rows)
 
     memset(x->first, 0, (size_t)(h->n_experts + 1) * sizeof(*x->first));
     for (int i = 0; i < n_uses; i++)
-        x->first[x->chosen[i] + 1]++;
+        x->first[x->topk[i] + 1]++;
     for (int e = 0; e < h->n_experts; e++)
         x->first[e + 1] += x->first[e];
     for (int i = 0; i < n_uses; i++) { /* advances first[e] by one for each entry of expert e */
-        x->entry[i] = x->first[x->chosen[i]]++;
+        x->entry[i] = x->first[x->topk[i]]++;
         x->row[x->entry[i]] = i / h->n_experts_used;
     }
     for (int e = h->n_experts; e > 0; e--)
@@ -44,16 +44,16 @@ void experts_sort(struct experts *x, const struct hparams *h, int n_rows)
 }
 
 /* Top-k experts of each row and their weights; then the entries, sorted by expert. */
-static void route_rows(const struct self *s)
+static void route_rows(const struct thread_ctx *s)
 {
     struct experts *x = &s->m->experts;
     const struct hparams *h = &s->m->h;
 
     for (int r = 0; r < s->n_rows; r++) {
-        int *chosen = x->chosen + r * h->n_experts_used;
+        int *topk = x->topk + r * h->n_experts_used;
         float *w = x->weights + r * h->n_experts_used;
-        double sum = experts_choose(s->m->kernels, x->scores + (size_t)r * x->stride, h->n_experts,
-            h->n_experts_used, chosen, w);
+        double sum = experts_topk(s->m->kernels, x->scores + (size_t)r * x->stride, h->n_experts,
+            h->n_experts_used, topk, w);
         for (int i = 0; i < h->n_experts_used; i++)
             w[i] = (float)((double)w[i] / sum);
     }
@@ -75,11 +75,11 @@ struct expert_iter {
     int expert, before; /* tiles of the experts before `expert` */
 };
 
-static bool next_tile(const struct self *s, struct expert_iter *w, struct expert_tile *p)
+static bool next_tile(const struct thread_ctx *s, struct expert_iter *w, struct expert_tile *p)
 {
     const struct experts *x = &s->m->experts;
     const int per_expert = (w->n_panels + w->step - 1) / w->step;
-    int i = team_next(s->m->team);
+    int i = thread_pool_next_task(s->m->thread_pool);
 
     for (; w->expert < s->m->h.n_experts; w->expert++) {
         int n = x->first[w->expert + 1] - x->first[w->expert];
@@ -97,23 +97,23 @@ static bool next_tile(const struct self *s, struct expert_iter *w, struct expert
 }
 
 /* Small tiles if few experts are in use; a whole expert per tile if many are. */
-static struct expert_iter expert_iter_for(const struct self *s, const struct packed *w)
+static struct expert_iter expert_iter_for(const struct thread_ctx *s, const struct packed *w)
 {
     const struct experts *x = &s->m->experts;
     int n_panels = w->n_panels / s->m->h.n_experts, n_used = 0;
 
     for (int e = 0; e < s->m->h.n_experts; e++)
         n_used += x->first[e + 1] > x->first[e];
-    return (struct expert_iter){ n_panels, MIN(forward_piece(s, n_panels * n_used), n_panels),
+    return (struct expert_iter){ n_panels, MIN(forward_tile_panels(s, n_panels * n_used), n_panels),
         n_used, 0, 0 };
 }
 
 /* hidden[n_entries][d_ff] = silu(gate * input) * (up * input) */
-static void experts_gate_up(
-    const struct self *s, const struct layer *l, const struct inputs *in, struct made *hidden)
+static void experts_gate_up(const struct thread_ctx *s, const struct layer *l,
+    const struct inputs *in, struct act_out *hidden)
 {
     struct expert_iter iter = expert_iter_for(s, &l->gate);
-    struct cut tile = forward_cut(s, hidden, iter.n_panels * iter.n_used, iter.step);
+    struct tile_split tile = forward_tile_split(s, hidden, iter.n_panels * iter.n_used, iter.step);
     struct expert_tile p;
 
     iter.step = tile.panels;
@@ -121,7 +121,7 @@ static void experts_gate_up(
         int at = p.expert * iter.n_panels, end = p.entry + p.n_entries;
         for (int entry = p.entry; entry < end; entry += tile.rows) {
             int n = MIN(tile.rows, end - entry);
-            struct inputs some = forward_some(in, n, 0, s->m->experts.row + entry);
+            struct inputs some = forward_inputs_slice(in, n, 0, s->m->experts.row + entry);
             struct ff_piece ff = { .panel_from = at + p.from,
                 .panel_to = at + p.to,
                 .row = entry,
@@ -134,7 +134,7 @@ static void experts_gate_up(
 }
 
 /* expert_out[n_entries][d_model] = W_down * hidden */
-static void experts_down(const struct self *s, const struct layer *l, const struct inputs *in)
+static void experts_down(const struct thread_ctx *s, const struct layer *l, const struct inputs *in)
 {
     struct llama *m = s->m;
     struct expert_iter iter = expert_iter_for(s, &l->down);
@@ -142,51 +142,51 @@ static void experts_down(const struct self *s, const struct layer *l, const stru
 
     while (next_tile(s, &iter, &p)) {
         int at = p.expert * iter.n_panels;
-        struct inputs some = forward_some(in, p.n_entries, p.entry, NULL);
-        forward_product(s, &l->down, &some,
+        struct inputs some = forward_inputs_slice(in, p.n_entries, p.entry, NULL);
+        forward_gemm(s, &l->down, &some,
             (struct gemm_args){ .panel_from = at + p.from,
                 .panel_to = at + p.to,
-                .y = m->experts.said + (size_t)p.entry * m->d_stride + (size_t)p.from * PANEL,
+                .y = m->experts.expert_out + (size_t)p.entry * m->d_stride + (size_t)p.from * PANEL,
                 .y_stride = m->d_stride });
     }
 }
 
 /* Residual: x[row] += sum over the row's experts of weight * expert_out, in the order of topk. */
-static void add_expert_outputs(const struct self *s)
+static void add_expert_outputs(const struct thread_ctx *s)
 {
     struct llama *m = s->m;
     const struct experts *x = &m->experts;
     const int n_used = m->h.n_experts_used;
     int from, to;
 
-    forward_part(s, s->n_rows, &from, &to);
+    forward_thread_range(s, s->n_rows, &from, &to);
     for (int r = from; r < to; r++)
         for (int i = r * n_used; i < (r + 1) * n_used; i++)
-            m->kernels->add_scaled(m->x + (size_t)picked(s, r) * m->d_stride, x->weights[i],
-                x->said + (size_t)x->entry[i] * m->d_stride, m->h.d_model);
+            m->kernels->add_scaled(m->x + (size_t)picked_row(s, r) * m->d_stride, x->weights[i],
+                x->expert_out + (size_t)x->entry[i] * m->d_stride, m->h.d_model);
 }
 
-void forward_experts(const struct self *s, const struct layer *l)
+void forward_experts(const struct thread_ctx *s, const struct layer *l)
 {
     struct llama *m = s->m;
     struct inputs in = { 0 }; /* [n_rows][d_model], then [n_entries][d_ff] */
-    struct made hidden = forward_hidden(s, l, s->n_rows * m->h.n_experts_used);
-    struct source x = { m->x, m->d_stride, s->pick, l->ffn_norm, m->h.d_model,
-        kind_bit(m, &l->router) | kind_bit(m, &l->gate) | kind_bit(m, &l->up) };
-    struct target scores = { &l->router, m->experts.scores, m->experts.stride };
+    struct act_out hidden = forward_hidden_out(s, l, s->n_rows * m->h.n_experts_used);
+    struct norm_in x = { m->x, m->d_stride, s->gather, l->ffn_norm, m->h.d_model,
+        act_kind_bit(m, &l->router) | act_kind_bit(m, &l->gate) | act_kind_bit(m, &l->up) };
+    struct gemm_out scores = { &l->router, m->experts.scores, m->experts.stride };
 
-    forward_prepare(s, &x, &in);
-    forward_products(s, &in, &scores, 1); /* scores[n_rows][n_experts] */
+    forward_norm_quantise(s, &x, &in);
+    forward_gemms(s, &in, &scores, 1); /* scores[n_rows][n_experts] */
     barrier(s);
     if (s->thread == 0)
         route_rows(s);
     barrier(s);
     experts_gate_up(s, l, &in, &hidden); /* hidden: [n_entries][d_ff] */
     barrier(s);
-    forward_read(s, &hidden, &in);
+    forward_load_act(s, &hidden, &in);
     experts_down(s, l, &in); /* expert_out[n_entries][d_model] */
     barrier(s);
     add_expert_outputs(s); /* x[n_rows][d_model] += weighted sum */
-    look_at_stop(s);
+    poll_stop(s);
     barrier(s);
 }

@@ -17,19 +17,19 @@
 struct experts {
     float *scores;  /* [n_rows][stride]: router output */
     size_t stride;  /* row length of scores, in floats */
-    int *chosen;    /* [n_rows][n_used]: indices of the top-k experts, highest score first */
+    int *topk;      /* [n_rows][n_used]: indices of the top-k experts, highest score first */
     float *weights; /* [n_rows][n_used]: their weights, sum 1 */
     int *entry;     /* [n_rows][n_used]: index of the (row, expert) pair among the entries */
     int *row;       /* [n_entries]: input row of the entry */
     int *first;     /* [n_experts + 1]: first entry of each expert; the last element is n_entries */
-    float *said;    /* [n_entries][d_stride]: expert outputs */
+    float *expert_out; /* [n_entries][d_stride]: expert outputs */
 };
 
 /* Top-k: the indices of the n_used highest of n scores, highest first, and their softmax
  * numerators; returns the sum of these, by which the caller divides. NaN counts as -inf. */
 struct kernels;
-double experts_choose(
-    const struct kernels *k, const float *scores, int n, int n_used, int *chosen, float *weights);
+double experts_topk(
+    const struct kernels *k, const float *scores, int n, int n_used, int *topk, float *weights);
 
 /* Sorts the entries of n_rows rows by expert: computes entry, row and first from topk. */
 void experts_sort(struct experts *x, const struct hparams *h, int n_rows);

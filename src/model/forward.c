@@ -11,7 +11,7 @@
 /* A multiple of four panels, which the kernels prefer. About eight tiles per thread, so that
  * threads finish at nearly the same time; but at least one tile for each thread, and no more panels
  * than a tile can hold. */
-int forward_piece(const struct self *s, int n_panels)
+int forward_tile_panels(const struct thread_ctx *s, int n_panels)
 {
     int even = n_panels / (s->n_threads * 8) / 4 * 4;
     int fair = (n_panels + s->n_threads - 1) / s->n_threads;
@@ -22,15 +22,15 @@ int forward_piece(const struct self *s, int n_panels)
 /* Weights that this thread will most likely read next, after the tile that begins at panel `from`:
  * each thread takes one tile in turn. NULL: none. */
 static const uint8_t *next_tile_weights(
-    const struct self *s, const struct packed *w, int from, int step)
+    const struct thread_ctx *s, const struct packed *w, int from, int step)
 {
     int next = from + s->n_threads * step;
 
     return next < w->n_panels ? w->data + (size_t)next * w->panel_bytes : NULL;
 }
 
-void forward_product(
-    const struct self *s, const struct packed *w, const struct inputs *x, struct gemm_args g)
+void forward_gemm(
+    const struct thread_ctx *s, const struct packed *w, const struct inputs *x, struct gemm_args g)
 {
     struct packed part = *w;
 
@@ -38,20 +38,21 @@ void forward_product(
     part.n_panels = g.panel_to - g.panel_from;
     part.n_rows = MIN(g.panel_to * PANEL, w->n_rows) - g.panel_from * PANEL;
     g.w = &part;
-    g.x = &x->kind[kernels_acts(s->m->kernels, w->type)];
+    g.x = &x->kind[kernels_act_kind(s->m->kernels, w->type)];
     g.panel_from = 0;
     g.panel_to = part.n_panels;
     s->m->kernels->gemm[gemm_slot(w->type)](&g);
 }
 
-void forward_products(const struct self *s, const struct inputs *x, const struct target *t, int n_t)
+void forward_gemms(
+    const struct thread_ctx *s, const struct inputs *x, const struct gemm_out *t, int n_t)
 {
     int total = 0;
     for (int i = 0; i < n_t; i++)
         total += t[i].w->n_panels;
-    int step = forward_piece(s, total);
+    int step = forward_tile_panels(s, total);
 
-    for (int piece = team_next(s->m->team), i = 0, before = 0;;) {
+    for (int piece = thread_pool_next_task(s->m->thread_pool), i = 0, before = 0;;) {
         int n_pieces = (t[i].w->n_panels + step - 1) / step;
         if (piece >= before + n_pieces) {
             before += n_pieces;
@@ -60,77 +61,79 @@ void forward_products(const struct self *s, const struct inputs *x, const struct
             continue;
         }
         int from = (piece - before) * step;
-        forward_product(s, t[i].w, x,
+        forward_gemm(s, t[i].w, x,
             (struct gemm_args){ .panel_from = from,
                 .panel_to = MIN(from + step, t[i].w->n_panels),
                 .y = t[i].y + (size_t)from * PANEL,
                 .y_stride = t[i].stride,
                 .next = next_tile_weights(s, t[i].w, from, step) });
-        piece = team_next(s->m->team);
+        piece = thread_pool_next_task(s->m->thread_pool);
     }
 }
 
 /* GEMM with residual: x[row][d_model] += W * input, for the rows of s->pick. */
-static void gemm_residual(const struct self *s, const struct packed *w, const struct inputs *in)
+static void gemm_residual(
+    const struct thread_ctx *s, const struct packed *w, const struct inputs *in)
 {
     struct llama *m = s->m;
-    int step = forward_piece(s, w->n_panels);
+    int step = forward_tile_panels(s, w->n_panels);
 
     for (;;) {
-        int from = team_next(m->team) * step;
+        int from = thread_pool_next_task(m->thread_pool) * step;
         if (from >= w->n_panels)
             return;
         int to = MIN(from + step, w->n_panels);
         size_t at = (size_t)from * PANEL, width = (size_t)(to - from) * PANEL;
         int n = MIN(to * PANEL, w->n_rows) - from * PANEL;
 
-        forward_product(s, w, in,
+        forward_gemm(s, w, in,
             (struct gemm_args){ .panel_from = from,
                 .panel_to = to,
-                .y = s->mem->tile,
+                .y = s->thread_mem->tile,
                 .y_stride = width,
                 .next = next_tile_weights(s, w, from, step) });
         for (int r = 0; r < s->n_rows; r++)
-            m->kernels->add(m->x + (size_t)picked(s, r) * m->d_stride + at,
-                s->mem->tile + (size_t)r * width, n);
+            m->kernels->add(m->x + (size_t)picked_row(s, r) * m->d_stride + at,
+                s->thread_mem->tile + (size_t)r * width, n);
     }
 }
 
-void forward_gate_up(const struct self *s, const struct layer *l, const struct inputs *in,
-    const struct made *to, const struct ff_piece *p)
+void forward_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
+    const struct act_out *to, const struct ff_piece *p)
 {
     size_t width = (size_t)(p->panel_to - p->panel_from) * PANEL;
     struct gemm_args g = {
         .panel_from = p->panel_from, .panel_to = p->panel_to, .y_stride = width
     };
 
-    g.y = s->mem->tile;
+    g.y = s->thread_mem->tile;
     g.next = l->up.data + (size_t)p->panel_from * l->up.panel_bytes;
-    forward_product(s, &l->gate, in, g);
-    g.y = s->mem->tile2;
+    forward_gemm(s, &l->gate, in, g);
+    g.y = s->thread_mem->tile2;
     g.next = next_tile_weights(s, &l->gate, p->panel_from, p->panel_to - p->panel_from);
-    forward_product(s, &l->up, in, g);
+    forward_gemm(s, &l->up, in, g);
     for (int r = 0; r < p->n_rows; r++)
-        forward_put_silu(s, to, p->row + r, p->col, (size_t)r * width, p->n_cols);
+        forward_silu_mul_tile(s, to, p->row + r, p->col, (size_t)r * width, p->n_cols);
 }
 
 /* hidden[n_rows][d_ff] = silu(gate * input) * (up * input), quantised as `hidden` specifies. All
  * row blocks of the same panels follow one another, so that the panels stay in the cache. */
-static void ffn_gate_up(
-    const struct self *s, const struct layer *l, const struct inputs *in, struct made *hidden)
+static void ffn_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
+    struct act_out *hidden)
 {
     const int n_panels = l->gate.n_panels;
-    struct cut tile = forward_cut(s, hidden, n_panels, forward_piece(s, n_panels));
+    struct tile_split tile =
+        forward_tile_split(s, hidden, n_panels, forward_tile_panels(s, n_panels));
     const int n_row_tiles = (s->n_rows + tile.rows - 1) / tile.rows;
 
     for (;;) {
-        int piece = team_next(s->m->team);
+        int piece = thread_pool_next_task(s->m->thread_pool);
         int from = piece / n_row_tiles * tile.panels, row = piece % n_row_tiles * tile.rows;
         if (from >= n_panels)
             return;
         int to = MIN(from + tile.panels, n_panels), n = MIN(tile.rows, s->n_rows - row);
 
-        struct inputs some = forward_some(in, n, row, NULL);
+        struct inputs some = forward_inputs_slice(in, n, row, NULL);
         struct ff_piece ff = { .panel_from = from,
             .panel_to = to,
             .row = row,
@@ -146,20 +149,20 @@ static void ffn_gate_up(
 /* Row r of the stored residual stream; r is a row of the partial run. */
 static float *partial_row(const struct llama *m, int r)
 {
-    return m->paused + (size_t)(r - m->n_whole) * m->d_stride;
+    return m->partial_x + (size_t)(r - m->n_full_rows) * m->d_stride;
 }
 
 /* x[n_rows][d_model] = token embeddings, or the stored rows of a resumed partial run; and the RoPE
  * table of each row's position. */
-static void embed_rows(const struct self *s)
+static void embed_rows(const struct thread_ctx *s)
 {
     struct llama *m = s->m;
     int from, to;
 
-    forward_part(s, m->n_rows, &from, &to);
+    forward_thread_range(s, m->n_rows, &from, &to);
     for (int r = from; r < to; r++) {
         float *x = m->x + (size_t)r * m->d_stride;
-        if (r >= m->n_whole && m->from_layer > 0)
+        if (r >= m->n_full_rows && m->from_layer > 0)
             memcpy(x, partial_row(m, r), m->d_stride * sizeof(*x));
         else
             pack_get_row(&m->w.embd, m->rows[r].token, x);
@@ -169,36 +172,36 @@ static void embed_rows(const struct self *s)
 }
 
 /* Output projection Wo of attention, with the residual. */
-static void attn_output_residual(const struct self *s, const struct layer *l)
+static void attn_output_residual(const struct thread_ctx *s, const struct layer *l)
 {
-    struct made attn = forward_attended(s, l); /* [n_rows][n_heads * head_dim] */
+    struct act_out attn = forward_attn_out(s, l); /* [n_rows][n_heads * head_dim] */
     struct inputs in;
 
-    forward_read(s, &attn, &in);
+    forward_load_act(s, &attn, &in);
     gemm_residual(s, &l->o, &in); /* x[n_rows][d_model] += Wo * attn_out */
     barrier(s);
 }
 
 /* Feed-forward network (SwiGLU) with its norm and residual. */
-static void feed_forward(const struct self *s, const struct layer *l)
+static void feed_forward(const struct thread_ctx *s, const struct layer *l)
 {
     struct llama *m = s->m;
     struct inputs in = { 0 }; /* [n_rows][d_model], then [n_rows][d_ff] */
-    struct source x = { m->x, m->d_stride, s->pick, l->ffn_norm, m->h.d_model,
-        kind_bit(m, &l->gate) | kind_bit(m, &l->up) };
-    struct made hidden = forward_hidden(s, l, s->n_rows);
+    struct norm_in x = { m->x, m->d_stride, s->gather, l->ffn_norm, m->h.d_model,
+        act_kind_bit(m, &l->gate) | act_kind_bit(m, &l->up) };
+    struct act_out hidden = forward_hidden_out(s, l, s->n_rows);
 
-    forward_prepare(s, &x, &in);
+    forward_norm_quantise(s, &x, &in);
     ffn_gate_up(s, l, &in, &hidden); /* hidden: [n_rows][d_ff] */
     barrier(s);
-    forward_read(s, &hidden, &in);
+    forward_load_act(s, &hidden, &in);
     gemm_residual(s, &l->down, &in); /* x[n_rows][d_model] += W_down * hidden */
-    look_at_stop(s);
+    poll_stop(s);
     barrier(s);
 }
 
 /* Maxima of logit groups, computed while the tile's logits are in the cache. */
-static void find_logit_peaks(const struct self *s, int from, int end)
+static void find_logit_peaks(const struct thread_ctx *s, int from, int end)
 {
     const struct llama *m = s->m;
     size_t n_groups = (size_t)logit_groups(m->h.n_vocab);
@@ -210,19 +213,20 @@ static void find_logit_peaks(const struct self *s, int from, int end)
 }
 
 /* logits[n_logit_rows][n_vocab] and their group maxima, in tiles of whole groups. */
-static void output_logits(const struct self *s)
+static void output_logits(const struct thread_ctx *s)
 {
     enum { WIDTH = LOGIT_GROUP / PANEL };
     struct llama *m = s->m;
     const struct packed *w = &m->w.head;
     struct inputs in; /* [n_logit_rows][d_model] */
-    struct source x = { m->x, m->d_stride, s->pick, m->w.out_norm, m->h.d_model, kind_bit(m, w) };
+    struct norm_in x = { m->x, m->d_stride, s->gather, m->w.out_norm, m->h.d_model,
+        act_kind_bit(m, w) };
 
-    forward_prepare(s, &x, &in);
-    int step = MAX(forward_piece(s, w->n_panels) / WIDTH, 1) * WIDTH;
-    for (int from; (from = team_next(m->team) * step) < w->n_panels;) {
+    forward_norm_quantise(s, &x, &in);
+    int step = MAX(forward_tile_panels(s, w->n_panels) / WIDTH, 1) * WIDTH;
+    for (int from; (from = thread_pool_next_task(m->thread_pool) * step) < w->n_panels;) {
         int to = MIN(from + step, w->n_panels);
-        forward_product(s, w, &in,
+        forward_gemm(s, w, &in,
             (struct gemm_args){ .panel_from = from,
                 .panel_to = to,
                 .y = m->logits + (size_t)from * PANEL,
@@ -234,17 +238,17 @@ static void output_logits(const struct self *s)
 
 /* Number of rows that pass this layer. The rows of the partial run are the last rows of the
  * step. */
-static void set_layer_rows(struct self *s, int layer)
+static void set_layer_rows(struct thread_ctx *s, int layer)
 {
     const struct llama *m = s->m;
     bool are_all = layer >= m->from_layer && layer < m->end_layer;
 
-    s->n_rows = are_all ? m->n_rows : m->n_whole;
+    s->n_rows = are_all ? m->n_rows : m->n_full_rows;
 }
 
 /* One layer for s->n_rows rows: attention, Wo, feed-forward network or experts. x[n_rows][d_model]
  * is input and output. */
-static void run_layer(struct self *s, int i)
+static void run_layer(struct thread_ctx *s, int i)
 {
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[i];
@@ -262,22 +266,22 @@ static void run_layer(struct self *s, int i)
 
 /* Stores the residual stream of the partial run. This happens at the end of the pass, so that a
  * stopped pass leaves the state of the previous one unchanged. */
-static void save_partial_rows(const struct self *s)
+static void save_partial_rows(const struct thread_ctx *s)
 {
     const struct llama *m = s->m;
     int from, to;
 
     if (m->end_layer == m->h.n_layers)
         return;
-    forward_part(s, m->n_rows - m->n_whole, &from, &to);
-    for (int r = m->n_whole + from; r < m->n_whole + to; r++)
+    forward_thread_range(s, m->n_rows - m->n_full_rows, &from, &to);
+    for (int r = m->n_full_rows + from; r < m->n_full_rows + to; r++)
         memcpy(partial_row(m, r), m->x + (size_t)r * m->d_stride, m->d_stride * sizeof(float));
 }
 
 static void forward_job(void *arg, int thread, int n_threads)
 {
     struct llama *m = arg;
-    struct self s = { m, &m->members[thread], thread, n_threads, NULL, m->n_rows };
+    struct thread_ctx s = { m, &m->per_thread[thread], thread, n_threads, NULL, m->n_rows };
 
     embed_rows(&s); /* x[n_rows][d_model] */
     for (int i = 0; i < m->h.n_layers && !m->is_stopped; i++) {
@@ -287,7 +291,7 @@ static void forward_job(void *arg, int thread, int n_threads)
     }
     if (m->is_stopped)
         return;
-    if (m->n_wanted > 0)
+    if (m->n_logit_rows > 0)
         output_logits(&s);
     save_partial_rows(&s);
 }
@@ -303,7 +307,7 @@ static void add_run(struct llama *m, const struct lm_run *run)
 {
     CHECK(run->n >= 1 && run->pos >= 0 && run->n_logits >= 0 && run->n_logits <= run->n);
     CHECK(m->n_rows + run->n <= m->lm.max_rows);
-    CHECK(m->n_wanted + run->n_logits <= m->lm.max_logits);
+    CHECK(m->n_logit_rows + run->n_logits <= m->lm.max_logits);
     for (int i = 0; i < run->pos / PAGE_TOKENS; i++)
         /* read only; checked in debug builds, since there are thousands of pages */
         DCHECK(run->pages[i].i < m->lm.n_pages);
@@ -313,22 +317,23 @@ static void add_run(struct llama *m, const struct lm_run *run)
     for (int i = 0; i < run->n; i++) {
         CHECK(run->tokens[i] >= 0 && run->tokens[i] < m->h.n_vocab);
         if (i >= run->n - run->n_logits)
-            m->wanted[m->n_wanted++] = m->n_rows;
+            m->logit_rows[m->n_logit_rows++] = m->n_rows;
         m->rows[m->n_rows++] =
-            (struct row){ .token = run->tokens[i], .pos = run->pos + i, .pages = run->pages };
+            (struct batch_row){ .token = run->tokens[i], .pos = run->pos + i, .pages = run->pages };
     }
 }
 
 /* Adds the partial run; there is one buffer for its state. */
 static void add_partial_run(struct llama *m, const struct lm_run *run)
 {
-    const struct lm_run *p = &m->pause;
+    const struct lm_run *p = &m->partial;
 
-    m->n_whole = m->n_rows;
+    m->n_full_rows = m->n_rows;
     m->from_layer = run->from_layer;
     m->end_layer = run->end_layer ? run->end_layer : m->h.n_layers;
     CHECK(m->from_layer >= 0 && m->from_layer < m->end_layer && m->end_layer <= m->h.n_layers);
-    CHECK(run->n <= m->lm.max_paused && (m->end_layer == m->h.n_layers || run->n_logits == 0));
+    CHECK(
+        run->n <= m->lm.max_partial_rows && (m->end_layer == m->h.n_layers || run->n_logits == 0));
     if (run->from_layer > 0)
         CHECK(p->n >= run->n && p->pos == run->pos && p->from_layer == run->from_layer &&
               p->pages == run->pages);
@@ -338,8 +343,8 @@ static void add_partial_run(struct llama *m, const struct lm_run *run)
 /* The run's logits are the next ones in the buffer. */
 static void assign_logits(const struct llama *m, struct lm_run *run)
 {
-    run->logits = m->logits + (size_t)m->n_wanted * (size_t)m->h.n_vocab;
-    run->peaks = m->peaks + (size_t)m->n_wanted * (size_t)logit_groups(m->h.n_vocab);
+    run->logits = m->logits + (size_t)m->n_logit_rows * (size_t)m->h.n_vocab;
+    run->peaks = m->peaks + (size_t)m->n_logit_rows * (size_t)logit_groups(m->h.n_vocab);
 }
 
 /* Adds the runs that pass all layers and have one row (decode), or more than one (prefill). */
@@ -369,14 +374,14 @@ bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic
 {
     struct lm_run *part = find_partial_run(m, runs, n_runs);
 
-    m->n_rows = m->n_wanted = 0;
+    m->n_rows = m->n_logit_rows = 0;
     m->is_stopped = false;
     m->stop = stop;
     add_runs(m, runs, n_runs, true);
-    m->n_single = m->n_rows;
-    m->are_single_wanted = m->n_wanted == m->n_single;
+    m->n_decode_rows = m->n_rows;
+    m->decode_rows_have_logits = m->n_logit_rows == m->n_decode_rows;
     add_runs(m, runs, n_runs, false);
-    m->n_whole = m->n_rows;
+    m->n_full_rows = m->n_rows;
     m->from_layer = m->end_layer = m->h.n_layers;
     if (part) {
         assign_logits(m, part);
@@ -384,12 +389,12 @@ bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic
     }
     if (m->n_rows == 0)
         return true;
-    forward_parties(m);
-    team_run(m->team, forward_job, m);
+    attn_groups_build(m);
+    thread_pool_run(m->thread_pool, forward_job, m);
     if (part && !m->is_stopped) {
-        m->pause = *part;
-        m->pause.n = m->end_layer < m->h.n_layers ? part->n : 0;
-        m->pause.from_layer = m->end_layer;
+        m->partial = *part;
+        m->partial.n = m->end_layer < m->h.n_layers ? part->n : 0;
+        m->partial.from_layer = m->end_layer;
     }
     return !m->is_stopped;
 }

@@ -28,7 +28,7 @@
 #pragma once
 
 #include "kernel/kernels.h"
-#include "os/team.h"
+#include "os/thread_pool.h"
 #include "model/bind.h"
 #include "model/experts.h"
 #include "model/lm.h"
@@ -38,32 +38,33 @@
 #include <stdatomic.h>
 
 enum {
-    ALONE_ROWS = 4,  /* up to this number of rows, every thread prepares the inputs redundantly */
+    REDUNDANT_ROWS =
+        4,           /* up to this number of rows, every thread prepares the inputs redundantly */
     TILE_PANELS = 4, /* panels of a tile with max_rows rows; more panels if there are fewer rows */
     ROW_ALIGN = 16,  /* scratch rows are padded to a multiple of this number of floats */
-    ENOUGH = 4,      /* tiles per thread, so that threads finish at nearly the same time */
+    TILES_PER_THREAD = 4, /* tiles per thread, so that threads finish at nearly the same time */
 };
 
-struct row {
+struct batch_row {
     int32_t token;
     int pos;
     const page_id *pages; /* page table of the row's run */
 };
 
 /* Shared-prefix group: decode rows whose sequences have a common KV prefix (cascade attention). */
-struct party {
+struct attn_group {
     int from, n;  /* decode rows [from, from + n) of struct llama's `attn_rows` */
     int n_shared; /* common positions, a multiple of KV_BLOCK */
 
     /* Split-KV: only for a group of one row, values per KV head. */
     /* KV splits in total; pieces of work, each of splits_per_piece splits */
-    int n_splits, n_pieces, per_piece;
+    int n_splits, n_pieces, splits_per_piece;
     size_t state; /* index in struct llama's `states`: [n_kv_heads][n_splits] */
 };
 
 /* Scratch memory of one thread; no other thread writes to it. */
-struct member {
-    float *normed; /* [max_width]: one row; or the queries of a row with split KV */
+struct thread_scratch {
+    float *row_buf; /* [max_width]: one row; or the queries of a row with split KV */
     /* [tile_floats]: GEMM output before it is added to x or stored in hidden */
     float *tile, *tile2;
     float *attn; /* attn_scratch_floats() */
@@ -77,7 +78,7 @@ struct llama {
     struct weights w;
     struct rope_table rope;
     const struct kernels *kernels;
-    struct team *team;
+    struct thread_pool *thread_pool;
     struct kv_layout kv;
     uint8_t *arena; /* KV cache, [n_pages][kv.page_bytes] */
     struct owner owner;
@@ -87,51 +88,52 @@ struct llama {
     size_t block_bytes;
     float *x; /* [n_rows][d_stride]: residual stream */
     /* [max_partial_rows][d_stride]: residual stream of a partial run between two passes */
-    float *paused;
+    float *partial_x;
     float *q, *k, *v; /* q: [n_rows][q_stride]; k, v: [n_rows][kv_stride] */
-    float *attended;  /* [n_rows][q_stride]: attention output, before Wo */
+    float *attn_out;  /* [n_rows][q_stride]: attention output, before Wo */
     /* [n_rows or n_entries][ff_stride]: silu(gate) * up; shares memory with q, k, v and attn_out */
     float *hidden;
-    void *attended_acts, *hidden_acts; /* the same, quantised */
+    void *attn_out_acts, *hidden_acts; /* the same, quantised */
     float *cs;                         /* [n_rows][n_rot]: RoPE cos, sin per pair */
     float *logits;                     /* [max_logits][n_vocab] */
     float *peaks;                      /* [max_logits][logit_groups(n_vocab)] */
-    struct row *rows;
-    struct attn_row *list; /* [max_rows]: decode rows, in the order of their groups */
-    struct party *parties; /* [max_rows] */
-    float *states;         /* [n_states]: split-KV partial results (attn_state_floats()) */
+    struct batch_row *rows;
+    struct attn_row *attn_rows;     /* [max_rows]: decode rows, in the order of their groups */
+    struct attn_group *attn_groups; /* [max_rows] */
+    float *states;                  /* [n_states]: split-KV partial results (attn_state_floats()) */
     /* [n_states]: finished split-KV pieces of a group's head, at index state + head */
     atomic_int *n_done;
     size_t n_states;
-    int *wanted;             /* [max_logits]: rows of x that get logits */
+    int *logit_rows;         /* [max_logits]: rows of x that get logits */
     void *acts[N_ACT_KINDS]; /* quantised inputs of GEMMs; NULL for a kind that no GEMM reads */
     struct experts experts;
-    struct member *members;
+    struct thread_scratch *per_thread;
     size_t d_stride, q_stride, kv_stride, ff_stride, tile_floats;
     int max_width; /* longest input row of any GEMM */
 
     /* The partial run (layered prefill), if there is one. */
-    struct lm_run pause; /* n == 0: none; from_layer: the layer at which it resumes */
+    struct lm_run partial; /* n == 0: none; from_layer: the layer at which it resumes */
 
     /* Variables of the current step. */
-    int n_rows, n_wanted, n_parties;
-    int n_own;    /* the first groups: one thread computes a whole KV head */
-    int n_pieces; /* number of split-KV pieces of the other groups, over all KV heads */
-    int n_single; /* decode rows: the first rows; each is a run of its own and passes all layers */
-    int n_whole;  /* rows that pass all layers; the rows after them are the partial run */
-    int from_layer; /* layers [from_layer, end_layer) of the partial run */
+    int n_rows, n_logit_rows, n_attn_groups;
+    int n_whole_groups; /* the first groups: one thread computes a whole KV head */
+    int n_pieces;       /* number of split-KV pieces of the other groups, over all KV heads */
+    /* decode rows: the first rows; each is a run of its own and passes all layers */
+    int n_decode_rows;
+    int n_full_rows; /* rows that pass all layers; the rows after them are the partial run */
+    int from_layer;  /* layers [from_layer, end_layer) of the partial run */
     int end_layer;
-    bool are_single_wanted;   /* all decode rows get logits */
-    const _Atomic bool *stop; /* may be NULL */
+    bool decode_rows_have_logits; /* all decode rows get logits */
+    const _Atomic bool *stop;     /* may be NULL */
     /* thread 0 writes it before a barrier, all threads read it after the barrier */
     bool is_stopped;
 };
 
 /* Layered prefill runs few layers of a few rows per step; unused memory is not touched. */
-enum { PAUSED_ROWS = 512 };
+enum { MAX_PARTIAL_ROWS = 512 };
 
 /* One row of 131,072 keys and eight KV heads needs this number of states; unused memory is not
  * touched. */
-enum { MOST_STATES = 2048 };
+enum { MAX_SPLIT_STATES = 2048 };
 
 bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop);

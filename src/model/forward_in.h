@@ -9,39 +9,39 @@
 
 #include <stdatomic.h>
 
-struct self { /* one thread in the current step */
+struct thread_ctx { /* one thread in the current step */
     struct llama *m;
-    struct member *mem;
+    struct thread_scratch *thread_mem;
     int thread, n_threads;
-    const int *pick; /* rows of the step that are still needed; NULL: all */
-    int n_rows;      /* number of rows in this layer */
+    const int *gather; /* rows of the step that are still needed; NULL: all */
+    int n_rows;        /* number of rows in this layer */
 };
 
 struct inputs { /* the same rows in each form that the GEMMs read */
     struct acts kind[N_ACT_KINDS];
 };
 
-struct source {
+struct norm_in {
     const float *rows; /* [n_rows][stride] */
     size_t stride;
-    const int *pick;   /* input row i is row pick[i]; NULL: row i */
+    const int *gather; /* input row i is row pick[i]; NULL: row i */
     const float *norm; /* RMSNorm weights, [n_cols]; or NULL: no norm */
     int n_cols;
     unsigned kinds; /* one bit per act_kind */
 };
 
 /* Rows that are computed tile by tile and are the input of one GEMM. */
-struct made {
+struct act_out {
     float *floats; /* [n_rows][stride] */
     size_t stride;
     struct acts acts; /* the form that the GEMM reads: these floats, or their quantised form */
     /* the thread that computes a tile also quantises it; else forward_load_act() converts all
      * rows */
-    bool by_piece;
+    bool is_quantised_by_tile;
     int n_heads; /* attention: KV heads per tile */
 };
 
-struct cut { /* tile size of the gate and up GEMMs */
+struct tile_split { /* tile size of the gate and up GEMMs */
     int panels, rows;
 };
 
@@ -51,36 +51,36 @@ struct ff_piece {
     int col, n_cols;
 };
 
-struct target {
+struct gemm_out {
     const struct packed *w;
     float *y; /* [n_rows][stride] */
     size_t stride;
 };
 
-static inline void barrier(const struct self *s)
+static inline void barrier(const struct thread_ctx *s)
 {
-    team_barrier(s->m->team, s->thread);
+    thread_pool_barrier(s->m->thread_pool, s->thread);
 }
 
 /* Divides a loop of n iterations into equal, contiguous ranges, one per thread. */
-static inline void forward_part(const struct self *s, int n, int *from, int *to)
+static inline void forward_thread_range(const struct thread_ctx *s, int n, int *from, int *to)
 {
     *from = (int)((int64_t)n * s->thread / s->n_threads);
     *to = (int)((int64_t)n * (s->thread + 1) / s->n_threads);
 }
 
-static inline int picked(const struct self *s, int r)
+static inline int picked_row(const struct thread_ctx *s, int r)
 {
-    return s->pick ? s->pick[r] : r;
+    return s->gather ? s->gather[r] : r;
 }
 
-static inline unsigned kind_bit(const struct llama *m, const struct packed *w)
+static inline unsigned act_kind_bit(const struct llama *m, const struct packed *w)
 {
-    return 1u << kernels_acts(m->kernels, w->type);
+    return 1u << kernels_act_kind(m->kernels, w->type);
 }
 
 /* Thread 0 reads the stop flag; all threads act on it after the next barrier. */
-static inline void look_at_stop(const struct self *s)
+static inline void poll_stop(const struct thread_ctx *s)
 {
     if (s->thread == 0 && s->m->stop)
         s->m->is_stopped = atomic_load_explicit(s->m->stop, memory_order_relaxed);
@@ -91,56 +91,59 @@ static inline void look_at_stop(const struct self *s)
 /* RMSNorm (if any) and quantisation of s->n_rows rows. Up to REDUNDANT_ROWS rows: each thread
  * converts all of them for itself. More: the threads share the rows, and the call ends with a
  * barrier. */
-void forward_prepare(const struct self *s, const struct source *src, struct inputs *to);
+void forward_norm_quantise(
+    const struct thread_ctx *s, const struct norm_in *src, struct inputs *to);
 
 /* Rows [first, first + n) of the inputs, or the n rows of the list `pick`. */
-struct inputs forward_some(const struct inputs *in, int n, int first, const int *pick);
+struct inputs forward_inputs_slice(const struct inputs *in, int n, int first, const int *gather);
 
 /* Output buffers of attention (input of Wo) and of gate/up (input of W_down). */
-struct made forward_attended(const struct self *s, const struct layer *l);
-struct made forward_hidden(const struct self *s, const struct layer *l, int n_rows);
+struct act_out forward_attn_out(const struct thread_ctx *s, const struct layer *l);
+struct act_out forward_hidden_out(const struct thread_ctx *s, const struct layer *l, int n_rows);
 /* Quantises columns [col, col + n) of a row, which are in to->floats, if the output is quantised by
  * tile. */
-void forward_put(const struct self *s, const struct made *to, int row, int col, int n);
+void forward_quantise_tile(
+    const struct thread_ctx *s, const struct act_out *to, int row, int col, int n);
 /* The same for silu(gate) * up; gate and up are in the thread's two tiles at offset `at`, in
  * floats. */
-void forward_put_silu(
-    const struct self *s, const struct made *to, int row, int col, size_t at, int n);
+void forward_silu_mul_tile(
+    const struct thread_ctx *s, const struct act_out *to, int row, int col, size_t at, int n);
 /* Makes `from` a GEMM input; call after a barrier. Rows that were not quantised by tile are
  * converted like in forward_norm_quantise(). */
-void forward_read(const struct self *s, const struct made *from, struct inputs *to);
+void forward_load_act(const struct thread_ctx *s, const struct act_out *from, struct inputs *to);
 
 /* Tile size of gate and up: about `panels` of `n_panels` panels, rounded to whole quantisation
  * blocks; fewer rows if a tile cannot hold a block of all rows. If this leaves threads without
  * work, the output is not quantised by tile. */
-struct cut forward_cut(const struct self *s, struct made *to, int n_panels, int panels);
+struct tile_split forward_tile_split(
+    const struct thread_ctx *s, struct act_out *to, int n_panels, int panels);
 
 /* ---- forward.c */
 
 /* Number of panels per tile for a GEMM of n_panels panels. */
-int forward_piece(const struct self *s, int n_panels);
+int forward_tile_panels(const struct thread_ctx *s, int n_panels);
 
 /* GEMM of panels [g.panel_from, g.panel_to) of w with x; g.y is the address of row 0's first
  * output. */
-void forward_product(
-    const struct self *s, const struct packed *w, const struct inputs *x, struct gemm_args g);
+void forward_gemm(
+    const struct thread_ctx *s, const struct packed *w, const struct inputs *x, struct gemm_args g);
 
 /* Several GEMMs with the same input; the threads share one list of tiles. */
-void forward_products(
-    const struct self *s, const struct inputs *x, const struct target *t, int n_t);
+void forward_gemms(
+    const struct thread_ctx *s, const struct inputs *x, const struct gemm_out *t, int n_t);
 
 /* SwiGLU: silu(gate * in) * (up * in) for the rows of the piece, stored in `to`. */
-void forward_gate_up(const struct self *s, const struct layer *l, const struct inputs *in,
-    const struct made *to, const struct ff_piece *p);
+void forward_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
+    const struct act_out *to, const struct ff_piece *p);
 
 /* Attention of one layer (attention.c): appends the keys and values of all rows, then computes
  * attn_out[i] of each row i that is still needed; in the last layer, only rows that get logits are
  * needed after the KV append. Ends with a barrier. */
-void forward_attention(struct self *s, int layer);
+void forward_attention(struct thread_ctx *s, int layer);
 
 /* Mixture of experts (experts.c): x += weighted sum of the expert outputs. Ends with a barrier. */
-void forward_experts(const struct self *s, const struct layer *l);
+void forward_experts(const struct thread_ctx *s, const struct layer *l);
 
 /* Groups the decode rows by shared prefix and selects rows for split-KV (attn_groups.c). The engine
  * thread calls it before the job. */
-void forward_parties(struct llama *m);
+void attn_groups_build(struct llama *m);

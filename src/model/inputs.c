@@ -11,26 +11,26 @@
 #include "model/forward_in.h"
 
 static void norm_quantise_row(
-    const struct self *s, const struct source *src, int r, struct inputs *to)
+    const struct thread_ctx *s, const struct norm_in *src, int r, struct inputs *to)
 {
     const struct kernels *k = s->m->kernels;
-    const float *x = src->rows + (size_t)(src->pick ? src->pick[r] : r) * src->stride;
+    const float *x = src->rows + (size_t)(src->gather ? src->gather[r] : r) * src->stride;
 
     if (src->norm) {
-        k->rms_norm(s->mem->normed, x, src->norm, src->n_cols, s->m->h.eps);
-        x = s->mem->normed;
+        k->rms_norm(s->thread_mem->row_buf, x, src->norm, src->n_cols, s->m->h.eps);
+        x = s->thread_mem->row_buf;
     }
     for (int kind = 0; kind < N_ACT_KINDS; kind++) {
         if (!(src->kinds >> kind & 1))
             continue;
         void *row = (uint8_t *)to->kind[kind].data + (size_t)r * to->kind[kind].stride;
-        kernels_put_acts(k, (struct act_cols){ (enum act_kind)kind, row, 0 }, x, src->n_cols);
+        kernels_quantise_acts(k, (struct act_cols){ (enum act_kind)kind, row, 0 }, x, src->n_cols);
     }
 }
 
-void forward_prepare(const struct self *s, const struct source *src, struct inputs *to)
+void forward_norm_quantise(const struct thread_ctx *s, const struct norm_in *src, struct inputs *to)
 {
-    bool is_redundant = s->n_rows <= ALONE_ROWS;
+    bool is_redundant = s->n_rows <= REDUNDANT_ROWS;
     int from = 0, end = s->n_rows;
 
     for (int kind = 0; kind < N_ACT_KINDS; kind++)
@@ -39,24 +39,24 @@ void forward_prepare(const struct self *s, const struct source *src, struct inpu
                 .n_rows = s->n_rows,
                 .n_cols = src->n_cols,
                 .stride = act_row_bytes((enum act_kind)kind, src->n_cols),
-                .data = is_redundant ? s->mem->acts[kind] : s->m->acts[kind] };
+                .data = is_redundant ? s->thread_mem->acts[kind] : s->m->acts[kind] };
     if (!is_redundant)
-        forward_part(s, s->n_rows, &from, &end);
+        forward_thread_range(s, s->n_rows, &from, &end);
     for (int r = from; r < end; r++)
         norm_quantise_row(s, src, r, to);
     if (!is_redundant)
         barrier(s);
 }
 
-struct inputs forward_some(const struct inputs *in, int n, int first, const int *pick)
+struct inputs forward_inputs_slice(const struct inputs *in, int n, int first, const int *gather)
 {
     struct inputs out = *in;
 
     for (int kind = 0; kind < N_ACT_KINDS; kind++) {
         struct acts *a = &out.kind[kind];
         a->n_rows = n;
-        a->pick = pick;
-        if (!pick && a->data)
+        a->gather = gather;
+        if (!gather && a->data)
             a->data = (uint8_t *)a->data + (size_t)first * a->stride;
     }
     return out;
@@ -67,24 +67,28 @@ struct inputs forward_some(const struct inputs *in, int n, int first, const int 
 /* with fewer rows per call, a GEMM that first unpacks its weights is slow */
 enum { FEW_ROWS = 64 };
 
-struct cut forward_cut(const struct self *s, struct made *to, int n_panels, int panels)
+struct tile_split forward_tile_split(
+    const struct thread_ctx *s, struct act_out *to, int n_panels, int panels)
 {
     const int block = MAX(act_block(to->acts.kind) / PANEL, 1);
     const int n_blocks = (n_panels + block - 1) / block;
     int rows = (int)(s->m->tile_floats / ((size_t)block * PANEL));
 
     if (panels >= block)
-        return (struct cut){ panels / block * block, s->n_rows };
+        return (struct tile_split){ panels / block * block, s->n_rows };
     rows = MIN(rows, s->n_rows);
-    while (rows > FEW_ROWS && n_blocks * ((s->n_rows + rows - 1) / rows) < ENOUGH * s->n_threads)
+    while (rows > FEW_ROWS &&
+           n_blocks * ((s->n_rows + rows - 1) / rows) < TILES_PER_THREAD * s->n_threads)
         rows = MAX(rows / 2, FEW_ROWS);
-    to->by_piece = n_blocks * ((s->n_rows + rows - 1) / rows) >= ENOUGH * s->n_threads;
-    return to->by_piece ? (struct cut){ block, rows } : (struct cut){ panels, s->n_rows };
+    to->is_quantised_by_tile =
+        n_blocks * ((s->n_rows + rows - 1) / rows) >= TILES_PER_THREAD * s->n_threads;
+    return to->is_quantised_by_tile ? (struct tile_split){ block, rows }
+                                    : (struct tile_split){ panels, s->n_rows };
 }
 
 /* The smallest number of KV heads which together are whole quantisation blocks and leave no thread
  * without work; 0: none. */
-static int heads_per_tile(const struct self *s, int block)
+static int heads_per_tile(const struct thread_ctx *s, int block)
 {
     const struct hparams *h = &s->m->h;
     const int width = h->n_heads / h->n_kv_heads * h->head_dim;
@@ -94,24 +98,26 @@ static int heads_per_tile(const struct self *s, int block)
     for (int n = 2; n <= h->n_kv_heads; n++) {
         int n_pieces = h->n_kv_heads / n;
         if (h->n_kv_heads % n == 0 && n * width % block == 0)
-            return n_pieces % s->n_threads == 0 || n_pieces >= ENOUGH * s->n_threads ? n : 0;
+            return n_pieces % s->n_threads == 0 || n_pieces >= TILES_PER_THREAD * s->n_threads ? n
+                                                                                               : 0;
     }
     return 0;
 }
 
-static struct made act_out_for(const struct self *s, const struct packed *reader, int n_rows)
+static struct act_out act_out_for(
+    const struct thread_ctx *s, const struct packed *reader, int n_rows)
 {
-    enum act_kind kind = kernels_acts(s->m->kernels, reader->type);
+    enum act_kind kind = kernels_act_kind(s->m->kernels, reader->type);
 
-    return (struct made){ .acts = { .kind = kind,
-                              .n_rows = n_rows,
-                              .n_cols = reader->n_cols,
-                              .stride = act_row_bytes(kind, reader->n_cols) },
-        .by_piece = true };
+    return (struct act_out){ .acts = { .kind = kind,
+                                 .n_rows = n_rows,
+                                 .n_cols = reader->n_cols,
+                                 .stride = act_row_bytes(kind, reader->n_cols) },
+        .is_quantised_by_tile = true };
 }
 
 /* Sets the buffers. If the GEMM reads floats, no quantised copy is needed. */
-static void set_buffers(struct made *x, float *floats, size_t stride, void *quantised)
+static void set_buffers(struct act_out *x, float *floats, size_t stride, void *quantised)
 {
     bool as_is = x->acts.kind == ACT_F32;
 
@@ -122,62 +128,63 @@ static void set_buffers(struct made *x, float *floats, size_t stride, void *quan
         x->acts.stride = stride * sizeof(float);
 }
 
-struct made forward_attended(const struct self *s, const struct layer *l)
+struct act_out forward_attn_out(const struct thread_ctx *s, const struct layer *l)
 {
     const struct llama *m = s->m;
-    struct made x = act_out_for(s, &l->o, s->n_rows);
+    struct act_out x = act_out_for(s, &l->o, s->n_rows);
     int n_heads = heads_per_tile(s, act_block(x.acts.kind));
 
-    set_buffers(&x, m->attended, m->q_stride, m->attended_acts);
-    x.by_piece = n_heads > 0;
+    set_buffers(&x, m->attn_out, m->q_stride, m->attn_out_acts);
+    x.is_quantised_by_tile = n_heads > 0;
     x.n_heads = MAX(n_heads, 1);
     return x;
 }
 
-struct made forward_hidden(const struct self *s, const struct layer *l, int n_rows)
+struct act_out forward_hidden_out(const struct thread_ctx *s, const struct layer *l, int n_rows)
 {
     const struct llama *m = s->m;
-    struct made x = act_out_for(s, &l->down, n_rows);
+    struct act_out x = act_out_for(s, &l->down, n_rows);
 
     set_buffers(&x, m->hidden, m->ff_stride, m->hidden_acts);
     return x;
 }
 
 static void quantise_cols(
-    const struct self *s, const struct acts *to, int row, int col, const float *x, int n)
+    const struct thread_ctx *s, const struct acts *to, int row, int col, const float *x, int n)
 {
     struct act_cols at = { to->kind, (uint8_t *)to->data + (size_t)row * to->stride, col };
 
-    kernels_put_acts(s->m->kernels, at, x, n);
+    kernels_quantise_acts(s->m->kernels, at, x, n);
 }
 
-void forward_put(const struct self *s, const struct made *to, int row, int col, int n)
+void forward_quantise_tile(
+    const struct thread_ctx *s, const struct act_out *to, int row, int col, int n)
 {
-    if (to->by_piece && to->acts.kind != ACT_F32)
+    if (to->is_quantised_by_tile && to->acts.kind != ACT_F32)
         quantise_cols(s, &to->acts, row, col, to->floats + (size_t)row * to->stride + col, n);
 }
 
-void forward_put_silu(
-    const struct self *s, const struct made *to, int row, int col, size_t at, int n)
+void forward_silu_mul_tile(
+    const struct thread_ctx *s, const struct act_out *to, int row, int col, size_t at, int n)
 {
-    bool is_quantised = to->by_piece && to->acts.kind != ACT_F32;
-    float *gate = s->mem->tile + at;
+    bool is_quantised = to->is_quantised_by_tile && to->acts.kind != ACT_F32;
+    float *gate = s->thread_mem->tile + at;
 
     s->m->kernels->silu_mul(is_quantised ? gate : to->floats + (size_t)row * to->stride + col, gate,
-        s->mem->tile2 + at, n);
+        s->thread_mem->tile2 + at, n);
     if (is_quantised)
         quantise_cols(s, &to->acts, row, col, gate, n);
 }
 
-void forward_read(const struct self *s, const struct made *from, struct inputs *to)
+void forward_load_act(const struct thread_ctx *s, const struct act_out *from, struct inputs *to)
 {
-    struct source floats = { from->floats, from->stride, NULL, NULL, from->acts.n_cols,
+    struct norm_in floats = { from->floats, from->stride, NULL, NULL, from->acts.n_cols,
         1u << from->acts.kind };
-    struct self rows = *s;
+    struct thread_ctx rows = *s;
 
     rows.n_rows = from->acts.n_rows;
-    if (from->by_piece)
+    if (from->is_quantised_by_tile)
         to->kind[from->acts.kind] = from->acts;
     else
-        forward_prepare(&rows, &floats, to);
+        forward_norm_quantise(&rows, &floats, to);
 }

@@ -58,21 +58,22 @@ static void llama_write_page(struct lm *lm, page_id page, const void *in)
 static void llama_close(struct lm *lm)
 {
     struct llama *m = llama_of(lm);
-    team_close(m->team);
+    thread_pool_close(m->thread_pool);
     weights_clear(&m->w);
-    mem_free(m->members);
-    block_give(m->block);
-    block_give(m->arena);
+    mem_free(m->per_thread);
+    block_free(m->block);
+    block_free(m->arena);
     mem_free(m);
 }
 
-static void llama_spread(struct lm *lm, void (*fn)(void *arg, int thread, int n_threads), void *arg)
+static void llama_run_on_threads(
+    struct lm *lm, void (*fn)(void *arg, int thread, int n_threads), void *arg)
 {
-    team_run(container_of(lm, struct llama, lm)->team, fn, arg);
+    thread_pool_run(container_of(lm, struct llama, lm)->thread_pool, fn, arg);
 }
 
 static const struct lm_ops llama_ops = { llama_forward, llama_copy_page, llama_clear_page,
-    llama_read_page, llama_write_page, llama_spread, llama_close };
+    llama_read_page, llama_write_page, llama_run_on_threads, llama_close };
 
 /* ---- scratch memory: laid out twice, first to compute the size */
 
@@ -95,7 +96,7 @@ static size_t row_floats(int n)
 
 static void mark_kind(const struct llama *m, bool *is_used, const struct packed *w)
 {
-    is_used[kernels_acts(m->kernels, w->type)] = true;
+    is_used[kernels_act_kind(m->kernels, w->type)] = true;
 }
 
 static void kinds_used(const struct llama *m, bool *is_used)
@@ -139,12 +140,12 @@ static void lay_out_experts(struct llama *m, struct scratch_layout *c)
         return;
     x->stride = row_floats(m->h.n_experts);
     x->scores = reserve(c, rows * x->stride, sizeof(float));
-    x->chosen = reserve(c, entries, sizeof(*x->chosen));
+    x->topk = reserve(c, entries, sizeof(*x->topk));
     x->weights = reserve(c, entries, sizeof(*x->weights));
     x->entry = reserve(c, entries, sizeof(*x->entry));
     x->row = reserve(c, entries, sizeof(*x->row));
     x->first = reserve(c, (size_t)m->h.n_experts + 1, sizeof(*x->first));
-    x->said = reserve(c, entries * m->d_stride, sizeof(float));
+    x->expert_out = reserve(c, entries * m->d_stride, sizeof(float));
 }
 
 /* Bytes of a row of an output that is quantised by tile: the largest of the kinds that the layers
@@ -170,8 +171,8 @@ static void lay_out_shared(struct llama *m, struct scratch_layout *c, size_t row
     m->q = reserve(&attn, rows * m->q_stride, sizeof(float));
     m->k = reserve(&attn, rows * m->kv_stride, sizeof(float));
     m->v = reserve(&attn, rows * m->kv_stride, sizeof(float));
-    m->attended = reserve(&attn, rows * m->q_stride, sizeof(float));
-    m->attended_acts = reserve(&attn, rows, max_quantised_row_bytes(m, hparams_dim(&m->h, DIM_Q)));
+    m->attn_out = reserve(&attn, rows * m->q_stride, sizeof(float));
+    m->attn_out_acts = reserve(&attn, rows, max_quantised_row_bytes(m, hparams_dim(&m->h, DIM_Q)));
     m->hidden = reserve(&ff, n_entries(m) * m->ff_stride, sizeof(float));
     m->hidden_acts = reserve(&ff, n_entries(m), max_quantised_row_bytes(m, m->h.d_ff));
     c->used = MAX(attn.used, ff.used);
@@ -184,7 +185,7 @@ static void lay_out_states(struct llama *m, struct scratch_layout *c)
     const size_t splits = ((size_t)m->lm.n_pages * PAGE_TOKENS + KV_SPLIT - 1) / KV_SPLIT;
     const size_t most = (size_t)m->lm.max_rows * (size_t)m->h.n_kv_heads * splits;
 
-    m->n_states = team_size(m->team) > 1 ? MIN(most, (size_t)MOST_STATES) : 0;
+    m->n_states = thread_pool_size(m->thread_pool) > 1 ? MIN(most, (size_t)MAX_SPLIT_STATES) : 0;
     m->states = reserve(c, m->n_states * attn_state_floats(&m->kv, group), sizeof(float));
     m->n_done = reserve(c, m->n_states, sizeof(*m->n_done));
 }
@@ -195,25 +196,25 @@ static void lay_out(struct llama *m, struct scratch_layout *c)
     const int group = m->h.n_heads / m->h.n_kv_heads;
 
     m->x = reserve(c, rows * m->d_stride, sizeof(float));
-    m->paused = reserve(c, (size_t)m->lm.max_paused * m->d_stride, sizeof(float));
+    m->partial_x = reserve(c, (size_t)m->lm.max_partial_rows * m->d_stride, sizeof(float));
     lay_out_shared(m, c, rows);
     m->cs = reserve(c, rows * (size_t)m->h.n_rot, sizeof(float));
     m->logits = reserve(c, n_logits * (size_t)m->h.n_vocab, sizeof(float));
     m->peaks = reserve(c, n_logits * (size_t)logit_groups(m->h.n_vocab), sizeof(float));
     m->rows = reserve(c, rows, sizeof(*m->rows));
-    m->list = reserve(c, rows, sizeof(*m->list));
-    m->parties = reserve(c, rows, sizeof(*m->parties));
-    m->wanted = reserve(c, n_logits, sizeof(*m->wanted));
+    m->attn_rows = reserve(c, rows, sizeof(*m->attn_rows));
+    m->attn_groups = reserve(c, rows, sizeof(*m->attn_groups));
+    m->logit_rows = reserve(c, n_logits, sizeof(*m->logit_rows));
     lay_out_acts(m, c, m->acts, rows, n_entries(m));
     lay_out_experts(m, c);
     lay_out_states(m, c);
-    for (int i = 0; i < team_size(m->team); i++) {
-        struct member *mem = &m->members[i];
-        mem->normed = reserve(c, row_floats(m->max_width), sizeof(float));
-        mem->tile = reserve(c, m->tile_floats, sizeof(float));
-        mem->tile2 = reserve(c, m->tile_floats, sizeof(float));
-        mem->attn = reserve(c, attn_scratch_floats(&m->kv, group), sizeof(float));
-        lay_out_acts(m, c, mem->acts, ALONE_ROWS, 0);
+    for (int i = 0; i < thread_pool_size(m->thread_pool); i++) {
+        struct thread_scratch *thread_mem = &m->per_thread[i];
+        thread_mem->row_buf = reserve(c, row_floats(m->max_width), sizeof(float));
+        thread_mem->tile = reserve(c, m->tile_floats, sizeof(float));
+        thread_mem->tile2 = reserve(c, m->tile_floats, sizeof(float));
+        thread_mem->attn = reserve(c, attn_scratch_floats(&m->kv, group), sizeof(float));
+        lay_out_acts(m, c, thread_mem->acts, REDUNDANT_ROWS, 0);
     }
 }
 
@@ -229,11 +230,11 @@ static int alloc_scratch(struct llama *m, struct err *e)
     m->tile_floats = (size_t)MAX(m->lm.max_rows * TILE_PANELS, act_block(ACT_Q8_K) / PANEL) * PANEL;
     m->max_width = MAX(h->d_model, MAX(hparams_dim(h, DIM_Q), h->d_ff));
 
-    m->members = try_calloc((size_t)team_size(m->team), sizeof(*m->members));
-    if (!m->members)
-        return err_set(e, ERR_MEMORY, "no memory for %d threads", team_size(m->team));
+    m->per_thread = try_calloc((size_t)thread_pool_size(m->thread_pool), sizeof(*m->per_thread));
+    if (!m->per_thread)
+        return err_set(e, ERR_MEMORY, "no memory for %d threads", thread_pool_size(m->thread_pool));
     lay_out(m, &c);
-    m->block = block_take(c.used);
+    m->block = block_alloc(c.used);
     if (!m->block)
         return err_set(e, ERR_MEMORY, "no memory for %zu MB of scratch", c.used / MB);
     m->block_bytes = c.used;
@@ -252,7 +253,7 @@ static int alloc_arena(struct llama *m, struct err *e)
     if (__builtin_mul_overflow((size_t)m->lm.n_pages, m->kv.page_bytes, &n))
         return err_set(
             e, ERR_MEMORY, "%u pages of %zu bytes are too much", m->lm.n_pages, m->kv.page_bytes);
-    m->arena = block_take(n);
+    m->arena = block_alloc(n);
     if (!m->arena)
         return err_set(e, ERR_MEMORY, "no memory for %zu MB of keys and values", n / MB);
     return 0;
@@ -265,7 +266,7 @@ static int set_sizes(struct llama *m, const struct llama_options *o, struct err 
     m->lm.max_rows = o->max_rows ? o->max_rows : 512;
     m->lm.max_logits = MIN(o->max_logits ? o->max_logits : 32, m->lm.max_rows);
     m->lm.n_layers = m->h.n_layers;
-    m->lm.max_paused = MIN(m->lm.max_rows, (int)PAUSED_ROWS);
+    m->lm.max_partial_rows = MIN(m->lm.max_rows, (int)MAX_PARTIAL_ROWS);
     m->lm.n_pages = o->n_pages;
     if (o->max_rows < 0 || o->max_rows > MAX_ROWS || o->max_logits < 0)
         return err_set(
@@ -286,9 +287,9 @@ static int open_components(
     m->kernels = o->kernels;
     if (!m->kernels && kernels_choose(&m->kernels, NULL, e))
         return -1;
-    if (team_open(&m->team, o->n_threads ? o->n_threads : thread_count_online(), e))
+    if (thread_pool_open(&m->thread_pool, o->n_threads ? o->n_threads : thread_count_online(), e))
         return -1;
-    if (weights_bind(&m->w, &m->h, g, m->team, &bind, e))
+    if (weights_bind(&m->w, &m->h, g, m->thread_pool, &bind, e))
         return -1;
     rope_table_init(&m->rope, &m->h, m->w.rope_factors);
     kv_layout_init(&m->kv, o->kv_type, m->h.n_layers, m->h.n_kv_heads, m->h.head_dim);
@@ -351,7 +352,7 @@ static bool has_own_numerics(const struct llama *m)
  * different kinds. */
 static uint32_t kv_kind(const struct llama *m)
 {
-    uint32_t sums = has_own_numerics(m) ? m->kernels->own_sums : 0;
+    uint32_t sums = has_own_numerics(m) ? m->kernels->numerics_id : 0;
 
     return sums << 16 | KV_LAYOUT_VERSION << 8 | (uint32_t)m->kv.type;
 }
@@ -368,7 +369,7 @@ int lm_open_llama(
         return -1;
     }
     m->lm.n_vocab = m->h.n_vocab;
-    m->lm.n_threads = team_size(m->team);
+    m->lm.n_threads = thread_pool_size(m->thread_pool);
     m->lm.n_ctx_train = m->h.n_ctx;
     m->lm.page_bytes = m->kv.page_bytes;
     m->lm.kv_kind = kv_kind(m);

@@ -42,14 +42,14 @@ struct lm_run {
     int end_layer;         /* a partial run stops before this layer; 0: it runs all layers */
 };
 
-/* Layered prefill: one run of a forward pass, of at most max_paused rows, may stop between two
- * layers (a partial run); it has no logits yet. The model stores the residual stream of its rows. A
- * later forward pass resumes at that layer with the same tokens, pos and pages, or the first of
- * them, for some layers or to the end; forward passes in between compute other sequences. The
- * stored state is discarded when another run becomes partial. A forward pass that was stopped does
- * not change it, so the same part can be computed again. Until the last layer is done, the content
- * of the run's pages from pos on is undefined. The results have the same bits as those of a run in
- * one pass. */
+/* Layered prefill: one run of a forward pass, of at most max_partial_rows rows, may stop between
+ * two layers (a partial run); it has no logits yet. The model stores the residual stream of its
+ * rows. A later forward pass resumes at that layer with the same tokens, pos and pages, or the
+ * first of them, for some layers or to the end; forward passes in between compute other sequences.
+ * The stored state is discarded when another run becomes partial. A forward pass that was stopped
+ * does not change it, so the same part can be computed again. Until the last layer is done, the
+ * content of the run's pages from pos on is undefined. The results have the same bits as those of a
+ * run in one pass. */
 struct lm;
 
 struct lm_ops {
@@ -67,21 +67,22 @@ struct lm_ops {
     /* Calls fn on each of the n_threads compute threads, including the caller (thread 0), and
      * returns when all calls have returned. Not during a forward pass. NULL if n_threads is 1 or
      * 0. */
-    void (*spread)(struct lm *m, void (*fn)(void *arg, int thread, int n_threads), void *arg);
+    void (*run_on_threads)(
+        struct lm *m, void (*fn)(void *arg, int thread, int n_threads), void *arg);
     void (*close)(struct lm *m);
 };
 
 struct lm {
     const struct lm_ops *ops;
     int n_vocab;
-    int n_ctx_train;   /* context length of the training */
-    int max_rows;      /* per forward pass */
-    int max_logits;    /* per forward pass */
-    int n_layers;      /* a partial run may stop between layers; 0, 1: no partial runs */
-    int max_paused;    /* largest number of rows of a partial run; 0: no partial runs */
-    int n_threads;     /* compute threads; 0: only the caller's thread */
-    uint32_t n_pages;  /* pages in the KV arena */
-    size_t page_bytes; /* bytes of one page, all layers; 0: pages have no content */
+    int n_ctx_train;      /* context length of the training */
+    int max_rows;         /* per forward pass */
+    int max_logits;       /* per forward pass */
+    int n_layers;         /* a partial run may stop between layers; 0, 1: no partial runs */
+    int max_partial_rows; /* largest number of rows of a partial run; 0: no partial runs */
+    int n_threads;        /* compute threads; 0: only the caller's thread */
+    uint32_t n_pages;     /* pages in the KV arena */
+    size_t page_bytes;    /* bytes of one page, all layers; 0: pages have no content */
     /* number format, layout and numerics id of the page content: only pages of one kind may be
      * mixed */
     uint32_t kv_kind;

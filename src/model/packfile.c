@@ -93,7 +93,7 @@ static struct source_record source_record_of(const struct packfile_key *key)
 /* ---- reading */
 
 struct check_job {
-    struct team *team;
+    struct thread_pool *thread_pool;
     const uint8_t *block;
     size_t bytes;
     const uint32_t *sums;
@@ -113,7 +113,7 @@ static void check_chunks(void *arg, int thread, int n_threads)
     (void)thread;
     (void)n_threads;
     for (;;) {
-        size_t i = (size_t)team_next(j->team);
+        size_t i = (size_t)thread_pool_next_task(j->thread_pool);
         if (i >= n_chunks(j->bytes))
             return;
         if (chunk_crc(j->block, j->bytes, i) != j->sums[i])
@@ -159,7 +159,7 @@ static struct packfile_key read_key(const struct mapfile *m)
 int packfile_open(struct packfile *f, const char *path, size_t bytes, struct err *e)
 {
     *f = (struct packfile){ 0 };
-    if (mapfile_open_found(&f->map, path, e))
+    if (mapfile_open_nonblock(&f->map, path, e))
         return -1;
     if (check_head(&f->map, bytes, e)) {
         packfile_close(f);
@@ -170,27 +170,29 @@ int packfile_open(struct packfile *f, const char *path, size_t bytes, struct err
     return 0;
 }
 
-bool packfile_is_from(const struct packfile *f, const struct packfile_key *key)
+bool packfile_source_matches(const struct packfile *f, const struct packfile_key *key)
 {
     return f->key.has_source && key->has_source &&
            !memcmp(f->key.source, key->source, sizeof(key->source));
 }
 
-int packfile_check(const struct packfile *f, size_t bytes, struct team *team, struct err *e)
+int packfile_check(
+    const struct packfile *f, size_t bytes, struct thread_pool *thread_pool, struct err *e)
 {
-    struct check_job job = { .team = team,
+    struct check_job job = { .thread_pool = thread_pool,
         .block = f->block,
         .bytes = bytes,
         .sums = (const uint32_t *)(const void *)(f->map.p + ALIGN_BYTES) };
 
-    team_run(team, check_chunks, &job);
+    thread_pool_run(thread_pool, check_chunks, &job);
     if (!job.n_wrong)
         return 0;
     return err_set(e, ERR_CORRUPT, "packed weights: %zu of %zu stretches are damaged", job.n_wrong,
         n_chunks(bytes));
 }
 
-void packfile_renew(const struct packfile *f, const char *path, const struct packfile_key *key)
+void packfile_update_source(
+    const struct packfile *f, const char *path, const struct packfile_key *key)
 {
     struct source_record s = source_record_of(key);
     struct stat st;

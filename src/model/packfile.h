@@ -7,9 +7,9 @@
  * and a digest of the identity of the source files (device, inode, size, mtime, ctime). If the
  * source files are unchanged, their content is; otherwise the content digest is computed and
  * compared. If a copied or restored model has the same content, its source digest is stored in the
- * packfile (packfile_renew). A packfile with another key, or with one wrong bit, is not used: the
- * caller packs again and replaces it. The layout is the same for all kernel sets; its version is in
- * the head.
+ * packfile (packfile_update_source). A packfile with another key, or with one wrong bit, is not
+ * used: the caller packs again and replaces it. The layout is the same for all kernel sets; its
+ * version is in the head.
  *
  * The file is written under another name and renamed, so a process that has mapped the old file
  * keeps it. Only the source digest is overwritten in place: it is within one sector and has its own
@@ -53,12 +53,14 @@ int packfile_open(struct packfile *f, const char *path, size_t bytes, struct err
 void packfile_close(struct packfile *f); /* an empty one is allowed */
 
 /* Whether the packfile was made from the source files of this key, unchanged since. */
-bool packfile_is_from(const struct packfile *f, const struct packfile_key *key);
+bool packfile_source_matches(const struct packfile *f, const struct packfile_key *key);
 /* Compares every chunk of the block with its CRC; the thread pool shares the work. ERR_CORRUPT. */
-int packfile_check(const struct packfile *f, size_t bytes, struct team *team, struct err *e);
+int packfile_check(
+    const struct packfile *f, size_t bytes, struct thread_pool *thread_pool, struct err *e);
 /* Stores the source digest of the key, if it has one, in the file. If that is not possible, the
  * file is unchanged. */
-void packfile_renew(const struct packfile *f, const char *path, const struct packfile_key *key);
+void packfile_update_source(
+    const struct packfile *f, const char *path, const struct packfile_key *key);
 
 /* Any thread; takes as long as the disk needs. If *stop becomes true, it ends early and removes the
  * temporary file. ERR_IO, ERR_CANCELLED. */

@@ -30,14 +30,14 @@ void rope_table_init(struct rope_table *t, const struct hparams *h, const float 
         double base_freq = pow(p->base, -2.0 * i / h->n_rot) / (factors ? (double)factors[i] : 1);
         double scaled_freq = base_freq / p->factor;
         double unscaled = p->scaling == ROPE_YARN ? yarn_unscaled_share(h, i) : 0;
-        t->speed[i] = scaled_freq * (1 - unscaled) + base_freq * unscaled;
+        t->freq[i] = scaled_freq * (1 - unscaled) + base_freq * unscaled;
     }
 }
 
 void rope_table_at(const struct rope_table *t, int pos, float *cs)
 {
     for (int i = 0; i < t->n_pairs; i++) {
-        double angle = pos * t->speed[i];
+        double angle = pos * t->freq[i];
         cs[2 * i] = (float)cos(angle) * t->magnitude;
         cs[2 * i + 1] = (float)sin(angle) * t->magnitude;
     }

@@ -13,8 +13,8 @@
 
 struct rope_table {
     int n_pairs;
-    float magnitude;                /* YaRN scales queries and keys by this factor; else 1 */
-    double speed[MAX_HEAD_DIM / 2]; /* radians per position */
+    float magnitude;               /* YaRN scales queries and keys by this factor; else 1 */
+    double freq[MAX_HEAD_DIM / 2]; /* radians per position */
 };
 
 /* factors: [n_rot/2] divisors of the frequencies, or NULL. */

@@ -160,7 +160,7 @@ static void uring_begin(struct aio *a, struct aio_op *op)
         complete(a, op, op->is_write ? ENOSPC : EIO);
         return;
     }
-    ring_push(&a->ring, op, file_part(n));
+    ring_push(&a->ring, op, file_call_size(n));
     int why = ring_enter(&a->ring, 1, 0);
     if (!why)
         return;
@@ -281,7 +281,7 @@ const char *aio_name(const struct aio *a)
     return a->is_uring ? "io_uring" : "threads";
 }
 
-void aio_begin(struct aio *a, struct aio_op *op)
+void aio_submit(struct aio *a, struct aio_op *op)
 {
     CHECK(a->n_in_flight < AIO_DEPTH && op->n > 0);
     a->n_in_flight++;

@@ -1,12 +1,12 @@
 /* aio.h: asynchronous reads and writes of files.
  *
- *     aio_begin, aio_begin, ... aio_wait -> a completed operation, aio_wait -> another
+ *     aio_submit, aio_submit, ... aio_wait -> a completed operation, aio_wait -> another
  *
  * Uses io_uring if the system has it and permits it (many containers do not), else a few threads
  * that call pread and pwrite; the results are the same. A short read or write is continued until it
  * is complete.
  *
- * Owner: one thread. The operation and its buffer must not be touched between aio_begin and the
+ * Owner: one thread. The operation and its buffer must not be touched between aio_submit and the
  * aio_wait that returns it. */
 #pragma once
 
@@ -35,6 +35,6 @@ int aio_open(struct aio **out, enum aio_kind kind, struct err *e) MUST_CHECK;
 void aio_close(struct aio *a); /* accepts NULL; no operation may be in flight */
 const char *aio_name(const struct aio *a);
 
-void aio_begin(struct aio *a, struct aio_op *op);
+void aio_submit(struct aio *a, struct aio_op *op);
 /* Waits until an operation is complete and returns it; NULL: none is in flight. */
 struct aio_op *aio_wait(struct aio *a);

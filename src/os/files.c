@@ -12,7 +12,7 @@
 
 enum { NAME_MAX_BYTES = 200 };
 
-size_t file_part(size_t n)
+size_t file_call_size(size_t n)
 {
     if (!fault_hit(FAULT_DISK_SHORT))
         return n;
@@ -28,7 +28,8 @@ int file_read_least(int fd, void *out, size_t n, size_t least, uint64_t offset)
             errno = EIO;
             return -1;
         }
-        ssize_t got = pread(fd, (uint8_t *)out + done, file_part(n - done), (off_t)(offset + done));
+        ssize_t got =
+            pread(fd, (uint8_t *)out + done, file_call_size(n - done), (off_t)(offset + done));
         if (got < 0 && errno == EINTR)
             continue;
         if (got == 0)
@@ -54,7 +55,7 @@ int file_write(int fd, const void *from, size_t n, uint64_t offset)
             errno = ENOSPC;
             return -1;
         }
-        ssize_t done = pwrite(fd, p, file_part(n), (off_t)offset);
+        ssize_t done = pwrite(fd, p, file_call_size(n), (off_t)offset);
         if (done < 0 && errno == EINTR)
             continue;
         if (done == 0)

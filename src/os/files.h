@@ -15,7 +15,7 @@ int file_read(int fd, void *out, size_t n, uint64_t offset);
 /* The same, but the bytes after the first `least` may be past the end of the file. */
 int file_read_least(int fd, void *out, size_t n, size_t least, uint64_t offset);
 /* Size of the next read or write call for n bytes; fault injection makes it smaller than n. */
-size_t file_part(size_t n);
+size_t file_call_size(size_t n);
 int file_write(int fd, const void *p, size_t n, uint64_t offset);
 
 /* Whether a client may choose this file name: UTF-8 of 1 to 200 bytes without control characters

@@ -62,7 +62,7 @@ int mapfile_open(struct mapfile *m, const char *path, struct err *e)
     return map_file(m, path, 0, e);
 }
 
-int mapfile_open_found(struct mapfile *m, const char *path, struct err *e)
+int mapfile_open_nonblock(struct mapfile *m, const char *path, struct err *e)
 {
     return map_file(m, path, O_NONBLOCK, e);
 }

@@ -54,7 +54,7 @@ void owner_take(struct owner *o)
     *o = (struct owner){ pthread_self(), true };
 }
 
-bool owner_is_me(const struct owner *o)
+bool owner_is_current(const struct owner *o)
 {
-    return !o->is_set || pthread_equal(o->who, pthread_self());
+    return !o->is_set || pthread_equal(o->thread, pthread_self());
 }

@@ -19,10 +19,10 @@ int thread_count_online(void);
 
 /* The thread that owns a struct; set by owner_take(), checked by OWNED(). */
 struct owner {
-    pthread_t who;
+    pthread_t thread;
     bool is_set;
 };
 void owner_take(struct owner *o);
-bool owner_is_me(const struct owner *o); /* true if no thread has taken it */
+bool owner_is_current(const struct owner *o); /* true if no thread has taken it */
 
-#define OWNED(o) DCHECK(owner_is_me(&(o)))
+#define OWNED(o) DCHECK(owner_is_current(&(o)))

@@ -96,7 +96,7 @@ unsigned tool_argument_types(const struct json *schema, struct str argument)
     return found;
 }
 
-struct str tool_argument_at(const struct json *schema, uint32_t i)
+struct str tool_argument_name(const struct json *schema, uint32_t i)
 {
     const struct json *properties = json_get(schema, "properties");
 
@@ -132,7 +132,7 @@ static bool try_put_json(struct buf *out, struct str text)
 {
     struct json_walk w;
     size_t n = out->n;
-    enum walk result;
+    enum walk_result result;
 
     json_walk_init(&w);
     size_t used = json_walk_put(&w, text, out, &result);
@@ -147,7 +147,7 @@ static bool try_put_literal(struct buf *out, struct str text)
 {
     struct literal l;
     size_t n = out->n;
-    enum walk result;
+    enum walk_result result;
 
     literal_init(&l, STR(""), false);
     size_t used = literal_put(&l, text, out, &result);

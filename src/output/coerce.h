@@ -27,7 +27,7 @@ const struct json *tool_schema(const struct json *tools, struct str name);
 unsigned tool_argument_types(const struct json *schema, struct str argument);
 
 /* Name of the i-th argument; .p is NULL if there is none. */
-struct str tool_argument_at(const struct json *schema, uint32_t i);
+struct str tool_argument_name(const struct json *schema, uint32_t i);
 
 /* Appends the text as a JSON value of one of the types, or as a string if it has none of them. */
 void coerce_put(struct buf *out, struct str text, unsigned types);

@@ -331,7 +331,7 @@ static size_t walk_step(struct json_walk *w, struct copy_state *c, size_t i)
     return ok ? i + 1 : SIZE_MAX;
 }
 
-size_t json_walk_put(struct json_walk *w, struct str in, struct buf *out, enum walk *result)
+size_t json_walk_put(struct json_walk *w, struct str in, struct buf *out, enum walk_result *result)
 {
     struct copy_state c = { out, in, 0 };
     size_t i = 0;

@@ -16,7 +16,7 @@
 
 enum { WALK_DEPTH_MAX = 1 << 20 };
 
-enum walk {
+enum walk_result {
     WALK_MORE, /* the value is not complete */
     WALK_DONE, /* complete; the rest of the input was not consumed */
     WALK_BAD   /* the byte after the consumed ones is not allowed there */
@@ -38,7 +38,7 @@ void json_walk_begin(struct json_walk *w); /* starts another value; keeps the me
 
 /* Returns the bytes consumed. A number at the top level ends before the first byte that is not part
  * of it. */
-size_t json_walk_put(struct json_walk *w, struct str in, struct buf *out, enum walk *result);
+size_t json_walk_put(struct json_walk *w, struct str in, struct buf *out, enum walk_result *result);
 bool json_walk_end(const struct json_walk *w);
 /* True inside a string, where plain text is copied unchanged. */
 bool json_walk_in_text(const struct json_walk *w);

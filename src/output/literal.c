@@ -318,7 +318,7 @@ static bool put_number(struct literal *l, struct buf *out)
     char text[LITERAL_WORD_MAX + 2];
     size_t n = 0, from = l->word[0] == '+';
     struct json_walk w;
-    enum walk result;
+    enum walk_result result;
 
     for (size_t i = from; i < l->n_word; i++) {
         char c = l->word[i];
@@ -418,7 +418,7 @@ static ptrdiff_t literal_step(struct literal *l, struct str in, struct buf *out)
     return -1;
 }
 
-size_t literal_put(struct literal *l, struct str in, struct buf *out, enum walk *result)
+size_t literal_put(struct literal *l, struct str in, struct buf *out, enum walk_result *result)
 {
     size_t i = 0;
 

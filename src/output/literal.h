@@ -33,6 +33,6 @@ void literal_clear(struct literal *l); /* frees memory */
 void literal_begin(struct literal *l); /* starts another literal; keeps the memory */
 
 /* Returns the bytes consumed; see json_walk_put. */
-size_t literal_put(struct literal *l, struct str in, struct buf *out, enum walk *result);
+size_t literal_put(struct literal *l, struct str in, struct buf *out, enum walk_result *result);
 /* End of input: true if the literal is complete. Held bytes are written to out. */
 bool literal_end(struct literal *l, struct buf *out);

@@ -123,7 +123,7 @@ int parse_text(struct parsed *out, const struct parser_format *f, const struct p
     return rc;
 }
 
-bool parser_validates(const struct parser_format *f, struct str text, struct str function)
+bool parser_has_call(const struct parser_format *f, struct str text, struct str function)
 {
     struct parsed r;
     struct err e;

@@ -6,16 +6,16 @@
 
 /* Removes characters that would complete a marker in the reported text. A marker can form where
  * another one was removed, as in <too<tool_call>l_call>. Returns the new length. */
-static size_t strip_formed_markers(struct parser *p, enum stream_id id, char *text, size_t n)
+static size_t strip_formed_markers(struct parser *p, enum output_stream_id id, char *text, size_t n)
 {
     static const unsigned char length[16] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4 };
-    const struct marks *m = p->f->marks;
-    uint16_t at = p->streams[id].guard;
+    const struct aho_corasick *m = p->f->marks;
+    uint16_t at = p->streams[id].guard_state;
     size_t to = 0, i = 0;
 
     p->work += n;
-    if (at == MARKS_ROOT) {
-        i = to = (size_t)(marks_skip(m, text, text + n) - text);
+    if (at == AHO_CORASICK_ROOT) {
+        i = to = (size_t)(aho_corasick_skip(m, text, text + n) - text);
         if (i == n)
             return n;
     }
@@ -23,13 +23,13 @@ static size_t strip_formed_markers(struct parser *p, enum stream_id id, char *te
         size_t len = 0;
         uint16_t next = at;
         bool is_marker = false;
-        if (at == MARKS_ROOT)
-            len = (size_t)(marks_skip(m, text + i, text + n) - (text + i));
+        if (at == AHO_CORASICK_ROOT)
+            len = (size_t)(aho_corasick_skip(m, text + i, text + n) - (text + i));
         if (!len) {
             len = MIN((size_t)length[(unsigned char)text[i] >> 4], n - i);
             for (size_t k = 0; k < len; k++) {
-                next = marks_step(m, next, text[i + k]);
-                int hit = marks_hit(m, next);
+                next = aho_corasick_step(m, next, text[i + k]);
+                int hit = aho_corasick_hit(m, next);
                 is_marker |= hit >= 0 && !(p->f->rows[hit].flags & MARK_SOFT) &&
                              (id == CONTENT || !p->f->is_tool[hit]);
             }
@@ -42,11 +42,11 @@ static size_t strip_formed_markers(struct parser *p, enum stream_id id, char *te
         }
         i += len;
     }
-    p->streams[id].guard = at;
+    p->streams[id].guard_state = at;
     return to;
 }
 
-static void emit(struct parser *p, enum stream_id id, struct str text)
+static void emit(struct parser *p, enum output_stream_id id, struct str text)
 {
     if (id == CONTENT)
         p->ops->content(p->arg, text);
@@ -66,7 +66,7 @@ static void emit_text(struct parser *p)
     buf_reset(b);
 }
 
-static void out_append(struct parser *p, enum stream_id id, struct str text)
+static void out_append(struct parser *p, enum output_stream_id id, struct str text)
 {
     if (p->out_stream != id)
         emit_text(p);
@@ -75,9 +75,9 @@ static void out_append(struct parser *p, enum stream_id id, struct str text)
     p->work += text.n;
 }
 
-static void stream_put(struct parser *p, enum stream_id id, struct str text)
+static void stream_put(struct parser *p, enum output_stream_id id, struct str text)
 {
-    struct stream *s = &p->streams[id];
+    struct output_stream *s = &p->streams[id];
     size_t n = text.n, from = 0;
 
     while (s->after_mark && from < n && is_blank(text.p[from]))
@@ -91,11 +91,11 @@ static void stream_put(struct parser *p, enum stream_id id, struct str text)
     if (n) {
         if (s->blanks.n)
             out_append(p, id, buf_str(&s->blanks));
-        else if (s->needs_newline && s->any)
+        else if (s->needs_newline && s->has_text)
             out_append(p, id, STR("\n"));
         buf_reset(&s->blanks);
         out_append(p, id, (struct str){ text.p, n });
-        s->any = true;
+        s->has_text = true;
         s->after_mark = s->needs_newline = false;
         if (id == CONTENT)
             p->is_start = false;
@@ -107,17 +107,17 @@ static void stream_put(struct parser *p, enum stream_id id, struct str text)
 static void streams_after_marker(struct parser *p)
 {
     for (int i = 0; i < N_STREAMS; i++) {
-        struct stream *s = &p->streams[i];
-        if (!s->any)
+        struct output_stream *s = &p->streams[i];
+        if (!s->has_text)
             buf_reset(&s->blanks);
-        s->keeps_blanks = s->any && !s->blanks.n;
+        s->keeps_blanks = s->has_text && !s->blanks.n;
         s->after_mark = true;
     }
 }
 
-void parser_message(struct parser *p, enum stream_id stream)
+void parser_begin_message(struct parser *p, enum output_stream_id stream)
 {
-    p->in_thinking = stream == REASONING;
+    p->in_reasoning = stream == REASONING;
     p->streams[stream].needs_newline = true;
     streams_after_marker(p);
 }
@@ -147,9 +147,9 @@ static bool is_callable(struct parser *p, struct str name)
     return p->n_names == 0;
 }
 
-bool call_named(struct parser *p, struct str name)
+bool parser_set_call_name(struct parser *p, struct str name)
 {
-    const struct tool_row *row = p->f->tool;
+    const struct tool_format *row = p->f->tool;
 
     name = str_trim(name);
     if (row->prefix && row->body != BODY_PYTHON && str_starts(name, str_of(row->prefix)))
@@ -177,26 +177,27 @@ static bool may_look_up_schema(struct parser *p)
     return true;
 }
 
-const struct json *call_schema(struct parser *p)
+const struct json *parser_call_schema(struct parser *p)
 {
     struct str name = { p->call.name, p->call.n_name };
 
     return may_look_up_schema(p) ? tool_schema(p->tools, name) : NULL;
 }
 
-unsigned call_argument_types(struct parser *p, const struct json *schema, struct str argument)
+unsigned parser_call_argument_types(
+    struct parser *p, const struct json *schema, struct str argument)
 {
     return schema && may_look_up_schema(p) ? tool_argument_types(schema, argument) : 0;
 }
 
-struct str call_argument_at(struct parser *p, const struct json *schema, uint32_t i)
+struct str parser_call_argument_name(struct parser *p, const struct json *schema, uint32_t i)
 {
-    return schema && may_look_up_schema(p) ? tool_argument_at(schema, i) : STR_NONE;
+    return schema && may_look_up_schema(p) ? tool_argument_name(schema, i) : STR_NONE;
 }
 
 static void emit_args(struct parser *p)
 {
-    if (p->call.is_told && p->args.n && buf_ok(&p->args)) {
+    if (p->call.is_reported && p->args.n && buf_ok(&p->args)) {
         p->ops->call_args(p->arg, p->call.index, buf_str(&p->args));
         buf_reset(&p->args);
     }
@@ -205,13 +206,13 @@ static void emit_args(struct parser *p)
 /* Reports the call as soon as its name and the first byte of its arguments are known. */
 static void call_emit_begin(struct parser *p)
 {
-    struct call *c = &p->call;
+    struct parser_call *c = &p->call;
 
     c->has_args |= p->args.n > 0;
-    if (c->is_told || !c->has_name || !c->has_args)
+    if (c->is_reported || !c->has_name || !c->has_args)
         return;
     emit_text(p);
-    c->is_told = true;
+    c->is_reported = true;
     c->index = p->n_begun++;
     p->ops->call_begin(p->arg, c->index, (struct str){ c->name, c->n_name });
 }
@@ -219,7 +220,7 @@ static void call_emit_begin(struct parser *p)
 static void call_clear(struct parser *p)
 {
     p->call.n_name = 0;
-    p->call.has_name = p->call.has_args = p->call.is_told = false;
+    p->call.has_name = p->call.has_args = p->call.is_reported = false;
     buf_reset(&p->raw);
     buf_reset(&p->args);
     p->is_between = false;
@@ -244,9 +245,9 @@ static void call_end(struct parser *p)
 /* Passes on the bytes held in matcher state `held`, followed by text, except the last `keep`. */
 static void release_held(struct parser *p, uint16_t held, struct str text, size_t keep)
 {
-    struct str old = marks_held(p->f->marks, held);
+    struct str old = aho_corasick_held(p->f->marks, held);
     size_t n = old.n + text.n - keep;
-    enum stream_id id = p->in_thinking ? REASONING : CONTENT;
+    enum output_stream_id id = p->in_reasoning ? REASONING : CONTENT;
 
     if (n > 0 && old.n)
         stream_put(p, id, (struct str){ old.p, MIN(n, old.n) });
@@ -255,7 +256,8 @@ static void release_held(struct parser *p, uint16_t held, struct str text, size_
     p->work += text.n;
 }
 
-static void call_open(struct parser *p, const struct reader *reader, const struct mark_row *opener)
+static void call_open(
+    struct parser *p, const struct body_reader *reader, const struct marker *opener)
 {
     call_clear(p);
     p->opener = opener ? opener->text : STR("");
@@ -268,19 +270,19 @@ static void call_open(struct parser *p, const struct reader *reader, const struc
 
 static bool is_active(const struct parser *p, int hit)
 {
-    const struct mark_row *r = &p->f->rows[hit];
+    const struct marker *r = &p->f->rows[hit];
 
     if (r->flags & MARK_IN_SECTION && !p->in_section)
         return false;
-    if (!p->in_thinking || !p->f->is_tool[hit] || p->f->thinking->flags & THINKING_IS_CHANNEL)
+    if (!p->in_reasoning || !p->f->is_tool[hit] || p->f->reasoning->flags & REASONING_IS_CHANNEL)
         return true;
-    return p->f->thinking->flags & THINKING_CALL_ENDS &&
+    return p->f->reasoning->flags & REASONING_CALL_ENDS &&
            (r->kind == MARK_OPEN || r->kind == MARK_SECTION);
 }
 
 static void apply_marker(struct parser *p, int hit)
 {
-    const struct mark_row *r = &p->f->rows[hit];
+    const struct marker *r = &p->f->rows[hit];
     bool is_soft = r->flags & MARK_SOFT;
 
     if (!is_soft)
@@ -289,19 +291,19 @@ static void apply_marker(struct parser *p, int hit)
     case MARK_SECTION:
     case MARK_SECTION_END:
         p->in_section = r->kind == MARK_SECTION;
-        p->in_thinking = false;
+        p->in_reasoning = false;
         break;
-    case MARK_THINK:
-        if (!p->in_thinking)
-            parser_message(p, REASONING);
+    case MARK_REASONING:
+        if (!p->in_reasoning)
+            parser_begin_message(p, REASONING);
         break;
-    case MARK_THINK_END:
-        p->in_thinking = false;
+    case MARK_REASONING_END:
+        p->in_reasoning = false;
         break;
     case MARK_HEADER:
     case MARK_OPEN:
         if (r->kind == MARK_OPEN)
-            p->in_thinking = false;
+            p->in_reasoning = false;
         if (r->kind == MARK_HEADER)
             call_open(p, &reader_channels, r);
         else if (p->n_begun < PARSER_CALLS_MAX)
@@ -310,7 +312,7 @@ static void apply_marker(struct parser *p, int hit)
             stream_put(p, CONTENT, r->text);
         break;
     case MARK_MESSAGE_END:
-        p->in_thinking = false;
+        p->in_reasoning = false;
         p->streams[CONTENT].needs_newline = true;
         break;
     case MARK_DROP:
@@ -321,11 +323,11 @@ static void apply_marker(struct parser *p, int hit)
 /* True if a call without a marker may begin with c. */
 static bool starts_call(struct parser *p, char c)
 {
-    const char *bare = p->f->tool->bare;
+    const char *start_bytes = p->f->tool->start_bytes;
 
-    return bare &&
+    return start_bytes &&
            (p->f->tool->flags & TOOL_START_IS_CALL ? !p->f->marks->starts[(unsigned char)c]
-                                                   : c && strchr(bare, c)) &&
+                                                   : c && strchr(start_bytes, c)) &&
            p->n_begun < PARSER_CALLS_MAX;
 }
 
@@ -347,30 +349,30 @@ static size_t text_start(struct parser *p, struct str in)
 
 static size_t text_run(struct parser *p, struct str in)
 {
-    const struct marks *m = p->f->marks;
+    const struct aho_corasick *m = p->f->marks;
     uint16_t at = p->at;
 
-    if (p->is_start && p->f->tool->bare && at == MARKS_ROOT && !p->in_thinking) {
+    if (p->is_start && p->f->tool->start_bytes && at == AHO_CORASICK_ROOT && !p->in_reasoning) {
         size_t n = text_start(p, in);
         if (n || p->in_call)
             return n;
     }
     for (size_t i = 0; i < in.n;) {
-        if (at == MARKS_ROOT) {
-            i = (size_t)(marks_skip(m, in.p + i, in.p + in.n) - in.p);
+        if (at == AHO_CORASICK_ROOT) {
+            i = (size_t)(aho_corasick_skip(m, in.p + i, in.p + in.n) - in.p);
             if (i == in.n)
                 break;
         }
-        at = marks_step(m, at, in.p[i++]);
-        int hit = marks_hit(m, at);
+        at = aho_corasick_step(m, at, in.p[i++]);
+        int hit = aho_corasick_hit(m, at);
         if (hit < 0 || !is_active(p, hit))
             continue;
         release_held(p, p->at, (struct str){ in.p, i }, p->f->texts[hit].n);
-        p->at = MARKS_ROOT;
+        p->at = AHO_CORASICK_ROOT;
         apply_marker(p, hit);
         return i;
     }
-    release_held(p, p->at, in, marks_depth(m, at));
+    release_held(p, p->at, in, aho_corasick_depth(m, at));
     p->at = at;
     return in.n;
 }
@@ -379,22 +381,22 @@ static size_t text_run(struct parser *p, struct str in)
  * keeps its state, since a marker may be completed by the bytes that follow. */
 static void replay_as_text(struct parser *p, struct str raw)
 {
-    const struct marks *m = p->f->marks;
-    uint16_t at = MARKS_ROOT;
+    const struct aho_corasick *m = p->f->marks;
+    uint16_t at = AHO_CORASICK_ROOT;
 
-    p->at = MARKS_ROOT;
+    p->at = AHO_CORASICK_ROOT;
     for (size_t i = 0, from = 0; from < raw.n; from = i) {
         int hit = -1;
         while (i < raw.n && hit < 0) {
-            at = marks_step(m, at, raw.p[i++]);
-            hit = marks_hit(m, at);
+            at = aho_corasick_step(m, at, raw.p[i++]);
+            hit = aho_corasick_hit(m, at);
             if (hit >= 0 && p->f->rows[hit].flags & MARK_SOFT)
                 hit = -1;
         }
-        size_t keep = hit >= 0 ? p->f->texts[hit].n : marks_depth(m, at);
+        size_t keep = hit >= 0 ? p->f->texts[hit].n : aho_corasick_depth(m, at);
         release_held(p, p->at, (struct str){ raw.p + from, i - from }, keep);
         if (hit >= 0) {
-            at = MARKS_ROOT;
+            at = AHO_CORASICK_ROOT;
             streams_after_marker(p);
         }
         p->at = at;
@@ -407,7 +409,7 @@ static void call_break(struct parser *p)
 
     call_emit_begin(p);
     emit_args(p);
-    if (p->call.is_told)
+    if (p->call.is_reported)
         p->ops->call_broken(p->arg, p->call.index);
     buf_init(&p->raw, PARSER_CALL_MAX);
     call_clear(p);
@@ -466,10 +468,10 @@ struct parser *parser_new(const struct parser_format *f, const struct parser_opt
     p->names = o ? o->names : NULL;
     p->n_names = o ? o->n_names : 0;
     enum parser_start start = o ? o->start : PARSER_START_DEFAULT;
-    p->in_thinking = start == PARSER_START_DEFAULT ? (f->thinking->flags & THINKING_STARTS) != 0
-                                                   : start == PARSER_START_THINKING;
+    p->in_reasoning = start == PARSER_START_DEFAULT ? (f->reasoning->flags & REASONING_STARTS) != 0
+                                                    : start == PARSER_START_REASONING;
     p->is_start = true;
-    p->streams[REASONING].after_mark = p->in_thinking;
+    p->streams[REASONING].after_mark = p->in_reasoning;
     for (int i = 0; i < N_STREAMS; i++)
         buf_init(&p->streams[i].blanks, PARSER_TEXT_MAX);
     buf_init(&p->out, PARSER_TEXT_MAX);
@@ -570,7 +572,7 @@ static size_t whole_char(struct str s)
     return n > 0 ? (size_t)n : 0;
 }
 
-static bool is_plain(const struct marks *m, struct str text)
+static bool is_plain(const struct aho_corasick *m, struct str text)
 {
     for (size_t i = 0, n; i < text.n; i += n) {
         n = whole_char(str_skip(text, i));
@@ -585,22 +587,23 @@ static bool is_plain(const struct marks *m, struct str text)
  * use the general path. */
 static bool put_plain(struct parser *p, struct str text)
 {
-    enum stream_id id = p->in_thinking ? REASONING : CONTENT;
-    struct stream *s = &p->streams[id];
-    const struct marks *m = p->f->marks;
+    enum output_stream_id id = p->in_reasoning ? REASONING : CONTENT;
+    struct output_stream *s = &p->streams[id];
+    const struct aho_corasick *m = p->f->marks;
     size_t n = text.n;
 
-    if (p->in_call || p->n_tail || p->at != MARKS_ROOT || s->guard != MARKS_ROOT || p->out.n)
+    if (p->in_call || p->n_tail || p->at != AHO_CORASICK_ROOT ||
+        s->guard_state != AHO_CORASICK_ROOT || p->out.n)
         return false;
     if (s->after_mark || s->needs_newline || (s->blanks.n && m->starts_blank) ||
-        (p->is_start && p->f->tool->bare && !p->in_thinking))
+        (p->is_start && p->f->tool->start_bytes && !p->in_reasoning))
         return false;
     if (!is_plain(m, text))
         return false;
     while (n && is_blank(text.p[n - 1]))
         n--;
     p->work += 2 * text.n;
-    s->any |= n > 0;
+    s->has_text |= n > 0;
     p->is_start &= n == 0 || id != CONTENT;
     if (n && s->blanks.n) {
         buf_put(&s->blanks, text.p, n);
@@ -632,7 +635,7 @@ static bool is_plain_json(struct str text)
 /* Fast path inside a string of a call's arguments. */
 static bool put_plain_args(struct parser *p, struct str text)
 {
-    if (!p->call.is_told || !p->reader->is_walking || !p->reader->is_walking(p) || p->n_tail ||
+    if (!p->call.is_reported || !p->reader->is_walking || !p->reader->is_walking(p) || p->n_tail ||
         p->args.n || !json_walk_in_text(&p->walk) || text.n >= p->raw.max - p->raw.n)
         return false;
     if (!is_plain_json(text))
@@ -674,16 +677,16 @@ int parser_end(struct parser *p, struct err *e)
         call_break(p);
     p->in_call = false;
     release_held(p, p->at, STR(""), 0);
-    p->at = MARKS_ROOT;
+    p->at = AHO_CORASICK_ROOT;
     for (int i = 0; i < N_STREAMS; i++)
         if (!p->streams[i].after_mark && p->streams[i].blanks.n)
-            out_append(p, (enum stream_id)i, buf_str(&p->streams[i].blanks));
+            out_append(p, (enum output_stream_id)i, buf_str(&p->streams[i].blanks));
     return after_put(p, e);
 }
 
-bool parser_in_thinking(const struct parser *p)
+bool parser_in_reasoning(const struct parser *p)
 {
-    return p->in_thinking;
+    return p->in_reasoning;
 }
 
 int parser_n_calls(const struct parser *p)

@@ -45,10 +45,10 @@ enum {
 
 /* ---- formats, by id */
 
-const char *parser_tool_id(size_t i);     /* NULL after the last */
-const char *parser_thinking_id(size_t i); /* NULL after the last */
+const char *parser_tool_id(size_t i);      /* NULL after the last */
+const char *parser_reasoning_id(size_t i); /* NULL after the last */
 
-enum call_ids { /* form of call ids, for templates that require one */
+enum call_id_form { /* form of call ids, for templates that require one */
     CALL_IDS_ANY,
     CALL_IDS_NINE, /* nine letters and digits */
     CALL_IDS_NAME  /* functions.NAME:NUMBER, numbered over the conversation */
@@ -59,14 +59,14 @@ struct parser_format;
 /* Ids must match exactly; an empty one means "null". ERR_INVALID lists the known ids in the message
  * and has the field (tool_parser, thinking_parser) in e->param; ERR_MEMORY. */
 int parser_format_new(
-    struct parser_format **out, struct str tool, struct str thinking, struct err *e);
+    struct parser_format **out, struct str tool, struct str reasoning, struct err *e);
 void parser_format_free(struct parser_format *f);
 const char *parser_format_tool(const struct parser_format *f); /* ids of its table entries */
-const char *parser_format_thinking(const struct parser_format *f);
-enum call_ids parser_format_ids(const struct parser_format *f);
+const char *parser_format_reasoning(const struct parser_format *f);
+enum call_id_form parser_format_ids(const struct parser_format *f);
 /* True if a token with this text is a marker of the format, or part of one. */
-bool parser_format_writes(const struct parser_format *f, struct str token);
-bool parser_supports_toggle(const struct parser_format *f); /* reasoning can be turned off */
+bool parser_format_has_marker(const struct parser_format *f, struct str token);
+bool parser_can_toggle_reasoning(const struct parser_format *f); /* reasoning can be turned off */
 
 /* ---- parsing one output */
 
@@ -83,7 +83,7 @@ struct parser_ops { /* callbacks; text is valid UTF-8, never empty, and borrowed
 enum parser_start {
     PARSER_START_DEFAULT, /* specified by the reasoning format */
     PARSER_START_CONTENT,
-    PARSER_START_THINKING /* the prompt ends inside reasoning */
+    PARSER_START_REASONING /* the prompt ends inside reasoning */
 };
 
 struct parser_options {
@@ -108,7 +108,7 @@ int parser_put(struct parser *p, struct str text, struct err *e);
 /* End of the text: reports everything that was held back. Called once. */
 int parser_end(struct parser *p, struct err *e);
 
-bool parser_in_thinking(const struct parser *p);
+bool parser_in_reasoning(const struct parser *p);
 int parser_n_calls(const struct parser *p); /* complete calls so far */
 /* Bytes examined or moved, for tests of linearity: a small multiple of the input. */
 uint64_t parser_work(const struct parser *p);
@@ -137,4 +137,4 @@ int parse_text(struct parsed *out, const struct parser_format *f, const struct p
     struct str text, struct err *e);
 
 /* For the capability probe: true if the text has a complete call of this function. */
-bool parser_validates(const struct parser_format *f, struct str text, struct str function);
+bool parser_has_call(const struct parser_format *f, struct str text, struct str function);

@@ -55,19 +55,19 @@ static enum verdict end_header(struct parser *p)
     struct str to = header_word(header, STR("to="));
     struct str channel = header_word(header, STR("<|channel|>"));
     bool accepts_calls = p->f->tool->body == BODY_CHANNELS;
-    bool accepts_reasoning = p->f->thinking->flags & THINKING_IS_CHANNEL;
+    bool accepts_reasoning = p->f->reasoning->flags & REASONING_IS_CHANNEL;
 
     p->drop_raw = true;
     p->is_between = false;
     if (str_is(to, "assistant") || str_is(to, "user") || p->n_begun >= PARSER_CALLS_MAX)
         accepts_calls = false;
     if (to.n && accepts_calls) {
-        p->in_thinking = false;
+        p->in_reasoning = false;
         p->channel.state = BODY_START;
         json_walk_begin(&p->walk);
-        return call_named(p, to) ? READ_MORE : READ_BAD;
+        return parser_set_call_name(p, to) ? READ_MORE : READ_BAD;
     }
-    parser_message(p, str_is(channel, "analysis") && accepts_reasoning ? REASONING : CONTENT);
+    parser_begin_message(p, str_is(channel, "analysis") && accepts_reasoning ? REASONING : CONTENT);
     return READ_LEAVE;
 }
 
@@ -107,7 +107,7 @@ static enum verdict read_first(struct parser *p, struct str in, size_t *used)
 
 static enum verdict read_body(struct parser *p, struct str in, size_t *used)
 {
-    enum walk result;
+    enum walk_result result;
 
     if (p->channel.state == BODY_START) {
         *used = is_blank(in.p[0]);
@@ -142,4 +142,4 @@ static bool is_walking(const struct parser *p)
     return p->channel.state == BODY;
 }
 
-const struct reader reader_channels = { begin_reader, read_channels, is_walking };
+const struct body_reader reader_channels = { begin_reader, read_channels, is_walking };

@@ -9,14 +9,14 @@ enum { FORMAT_BYTES_MAX = 8 * 1024 * 1024 };
 
 const char *parser_tool_id(size_t i)
 {
-    const struct tool_row *r = tool_row_at(i);
+    const struct tool_format *r = tool_format_at(i);
 
     return r ? r->id : NULL;
 }
 
-const char *parser_thinking_id(size_t i)
+const char *parser_reasoning_id(size_t i)
 {
-    const struct thinking_row *r = thinking_row_at(i);
+    const struct reasoning_format *r = reasoning_format_at(i);
 
     return r ? r->id : NULL;
 }
@@ -33,24 +33,24 @@ static int unknown_id_error(
     return err_param(e, ERR_INVALID, param, "'" STR_FMT "' is none of: %s", STR_ARG(id), known);
 }
 
-static const struct tool_row *find_tool(struct str id)
+static const struct tool_format *find_tool(struct str id)
 {
-    for (size_t i = 0; tool_row_at(i); i++)
-        if (str_is(id, tool_row_at(i)->id))
-            return tool_row_at(i);
+    for (size_t i = 0; tool_format_at(i); i++)
+        if (str_is(id, tool_format_at(i)->id))
+            return tool_format_at(i);
     return NULL;
 }
 
-static const struct thinking_row *find_reasoning(struct str id)
+static const struct reasoning_format *find_reasoning(struct str id)
 {
-    for (size_t i = 0; thinking_row_at(i); i++)
-        if (str_is(id, thinking_row_at(i)->id))
-            return thinking_row_at(i);
+    for (size_t i = 0; reasoning_format_at(i); i++)
+        if (str_is(id, reasoning_format_at(i)->id))
+            return reasoning_format_at(i);
     return NULL;
 }
 
 /* A marker of both formats counts as the tool format's. */
-static void add_marks(struct parser_format *f, const struct mark_row *rows, int n, bool is_tool)
+static void add_marks(struct parser_format *f, const struct marker *rows, int n, bool is_tool)
 {
     for (int i = 0; i < n; i++) {
         bool is_known = false;
@@ -58,7 +58,7 @@ static void add_marks(struct parser_format *f, const struct mark_row *rows, int 
             is_known |= str_eq(f->texts[k], rows[i].text);
         if (is_known)
             continue;
-        CHECK(f->n_marks < MARKS_MAX);
+        CHECK(f->n_marks < AHO_CORASICK_MAX_STRINGS);
         f->texts[f->n_marks] = rows[i].text;
         f->is_tool[f->n_marks] = is_tool;
         f->rows[f->n_marks++] = rows[i];
@@ -79,14 +79,14 @@ static bool compile_tags(struct parser_format *f)
     for (int s = 0; s < N_TAG_STATES; s++) {
         if (!n[s])
             continue;
-        f->tags[s] = marks_new(f->arena, f->tag_texts[s], n[s]);
+        f->tags[s] = aho_corasick_new(f->arena, f->tag_texts[s], n[s]);
         if (!f->tags[s])
             return false;
     }
     return true;
 }
 
-static const struct reader *reader_of(enum body body)
+static const struct body_reader *reader_of(enum body body)
 {
     switch (body) {
     case BODY_NONE:
@@ -104,24 +104,24 @@ static const struct reader *reader_of(enum body body)
 }
 
 int parser_format_new(
-    struct parser_format **out, struct str tool, struct str thinking, struct err *e)
+    struct parser_format **out, struct str tool, struct str reasoning, struct err *e)
 {
-    const struct tool_row *t = find_tool(tool.n ? tool : STR("null"));
-    const struct thinking_row *k = find_reasoning(thinking.n ? thinking : STR("null"));
+    const struct tool_format *t = find_tool(tool.n ? tool : STR("null"));
+    const struct reasoning_format *k = find_reasoning(reasoning.n ? reasoning : STR("null"));
 
     if (!t)
         return unknown_id_error(e, "tool_parser", tool, parser_tool_id);
     if (!k)
-        return unknown_id_error(e, "thinking_parser", thinking, parser_thinking_id);
+        return unknown_id_error(e, "thinking_parser", reasoning, parser_reasoning_id);
     struct arena *a = arena_new(FORMAT_BYTES_MAX);
     struct parser_format *f = a ? arena_zalloc(a, 1, sizeof(*f)) : NULL;
     if (!f)
         goto no_memory;
-    *f = (struct parser_format){ .arena = a, .tool = t, .thinking = k };
+    *f = (struct parser_format){ .arena = a, .tool = t, .reasoning = k };
     f->reader = reader_of(t->body);
     add_marks(f, t->marks, t->n_marks, true);
     add_marks(f, k->marks, k->n_marks, false);
-    f->marks = marks_new(a, f->texts, f->n_marks);
+    f->marks = aho_corasick_new(a, f->texts, f->n_marks);
     if (!f->marks || !compile_tags(f))
         goto no_memory;
     *out = f;
@@ -143,17 +143,17 @@ const char *parser_format_tool(const struct parser_format *f)
     return f->tool->id;
 }
 
-const char *parser_format_thinking(const struct parser_format *f)
+const char *parser_format_reasoning(const struct parser_format *f)
 {
-    return f->thinking->id;
+    return f->reasoning->id;
 }
 
-bool parser_supports_toggle(const struct parser_format *f)
+bool parser_can_toggle_reasoning(const struct parser_format *f)
 {
-    return f->thinking->flags & THINKING_TOGGLE;
+    return f->reasoning->flags & REASONING_TOGGLE;
 }
 
-bool parser_format_writes(const struct parser_format *f, struct str token)
+bool parser_format_has_marker(const struct parser_format *f, struct str token)
 {
     bool found = !token.n ? false : str_find(f->tool->quote, token) >= 0;
 
@@ -165,7 +165,7 @@ bool parser_format_writes(const struct parser_format *f, struct str token)
     return found;
 }
 
-enum call_ids parser_format_ids(const struct parser_format *f)
+enum call_id_form parser_format_ids(const struct parser_format *f)
 {
     return f->tool->ids;
 }

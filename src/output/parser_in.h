@@ -10,9 +10,9 @@
 
 #include "output/coerce.h"
 #include "output/literal.h"
-#include "base/marks.h"
+#include "base/aho_corasick.h"
 #include "output/parser.h"
-#include "output/parser_rows.h"
+#include "output/format_table.h"
 
 enum verdict {
     READ_MORE,  /* the call continues */
@@ -23,7 +23,7 @@ enum verdict {
 
 /* Consumes a run of bytes and sets *used; 0 is allowed if the state changed or the verdict is not
  * READ_MORE. The byte at which READ_BAD occurs depends on the bytes only. `in` is not empty. */
-struct reader {
+struct body_reader {
     void (*begin)(struct parser *p);
     enum verdict (*read)(struct parser *p, struct str in, size_t *used);
     /* NULL: never. True: input goes through the JSON validator into the arguments, and nowhere
@@ -31,39 +31,41 @@ struct reader {
     bool (*is_walking)(const struct parser *p);
 };
 
-extern const struct reader reader_json, reader_tags, reader_python, reader_channels;
+extern const struct body_reader reader_json, reader_tags, reader_python, reader_channels;
 
 struct parser_format {
     struct arena *arena;
-    const struct tool_row *tool;
-    const struct thinking_row *thinking;
-    const struct reader *reader; /* body reader of MARK_OPEN; NULL: no calls */
-    struct str texts[MARKS_MAX]; /* texts of the markers, those of the tool format first */
-    struct mark_row rows[MARKS_MAX];
-    bool is_tool[MARKS_MAX];
+    const struct tool_format *tool;
+    const struct reasoning_format *reasoning;
+    const struct body_reader *reader; /* body reader of MARK_OPEN; NULL: no calls */
+    struct str
+        texts[AHO_CORASICK_MAX_STRINGS]; /* texts of the markers, those of the tool format first */
+    struct marker rows[AHO_CORASICK_MAX_STRINGS];
+    bool is_tool[AHO_CORASICK_MAX_STRINGS];
     int n_marks;
-    struct marks *marks;
-    struct marks *tags[N_TAG_STATES]; /* matchers of BODY_TAGS: literals that end each state */
+    struct aho_corasick *marks;
+    struct aho_corasick
+        *tags[N_TAG_STATES]; /* matchers of BODY_TAGS: literals that end each state */
     struct str tag_texts[N_TAG_STATES][TAG_EDGES_MAX];
     enum tag_state tag_to[N_TAG_STATES][TAG_EDGES_MAX];
 };
 
-enum stream_id { CONTENT, REASONING, N_STREAMS };
+enum output_stream_id { CONTENT, REASONING, N_STREAMS };
 
-struct stream {
+struct output_stream {
     struct buf blanks;  /* trailing whitespace, which may precede a marker */
-    bool any;           /* text was reported */
+    bool has_text;      /* text was reported */
     bool after_mark;    /* only whitespace since a marker */
     bool keeps_blanks;  /* keep the whitespace after the marker: there was none before it */
     bool needs_newline; /* between two messages or reasoning blocks */
     /* matcher state over the reported text: removing a marker must not form another one */
-    uint16_t guard;
+    uint16_t guard_state;
 };
 
-struct call {
+struct parser_call {
     char name[PARSER_NAME_MAX];
     size_t n_name;
-    bool has_name, has_args, is_told;
+    bool has_name, has_args, is_reported;
     int index;
 };
 
@@ -112,17 +114,17 @@ struct parser {
     char tail[4]; /* an incomplete UTF-8 character */
     size_t n_tail;
 
-    const struct reader *reader; /* body reader of the current call */
-    bool in_call;                /* false: in text */
-    bool in_thinking;            /* stream of the text */
+    const struct body_reader *reader; /* body reader of the current call */
+    bool in_call;                     /* false: in text */
+    bool in_reasoning;                /* stream of the text */
     bool in_section;
     bool is_start; /* no content yet: a call may begin without a marker */
     uint16_t at;   /* matcher state */
-    struct stream streams[N_STREAMS];
+    struct output_stream streams[N_STREAMS];
     struct buf out; /* text of one stream, not yet reported */
-    enum stream_id out_stream;
+    enum output_stream_id out_stream;
 
-    struct call call;
+    struct parser_call call;
     struct str opener;    /* the marker that began the call; empty: none */
     struct buf raw, args; /* bytes of the call so far; arguments not yet reported */
     bool drop_raw;        /* the consumed bytes are not part of a call */
@@ -144,11 +146,12 @@ static inline bool is_blank(char c)
 
 /* For body readers: schema lookups for the current call, as in coerce.h; no result after
  * PARSER_SCHEMA_MAX bytes. */
-const struct json *call_schema(struct parser *p);
-unsigned call_argument_types(struct parser *p, const struct json *schema, struct str argument);
-struct str call_argument_at(struct parser *p, const struct json *schema, uint32_t i);
+const struct json *parser_call_schema(struct parser *p);
+unsigned parser_call_argument_types(
+    struct parser *p, const struct json *schema, struct str argument);
+struct str parser_call_argument_name(struct parser *p, const struct json *schema, uint32_t i);
 
 /* For body readers: sets the complete name; false if it is not a possible name. */
-bool call_named(struct parser *p, struct str name);
+bool parser_set_call_name(struct parser *p, struct str name);
 /* From here on text belongs to this stream, as a new message. */
-void parser_message(struct parser *p, enum stream_id stream);
+void parser_begin_message(struct parser *p, enum output_stream_id stream);

@@ -113,10 +113,10 @@ static enum verdict end_key(struct parser *p)
 
     if (p->f->tool->flags & TOOL_KEY_IS_NAME) {
         j->key = KEY_ARGS;
-        return call_named(p, word) ? READ_MORE : READ_BAD;
+        return parser_set_call_name(p, word) ? READ_MORE : READ_BAD;
     }
     j->key = (uint8_t)key_of(word);
-    if (p->f->tool->bare && !j->n_nested && j->is_first && !may_be_first(word))
+    if (p->f->tool->start_bytes && !j->n_nested && j->is_first && !may_be_first(word))
         return READ_BAD;
     j->is_first = false;
     return READ_MORE;
@@ -157,7 +157,7 @@ static enum verdict read_name_text(struct parser *p, struct str in, size_t *used
     if (v != READ_MORE || !is_over)
         return v;
     p->json.state = AFTER;
-    return call_named(p, buf_str(&p->json.word)) ? READ_MORE : READ_BAD;
+    return parser_set_call_name(p, buf_str(&p->json.word)) ? READ_MORE : READ_BAD;
 }
 
 static enum verdict begin_args(struct parser *p, char c)
@@ -208,7 +208,7 @@ static enum verdict read_value(struct parser *p, char c, size_t *used)
 
 static enum verdict validate_value(struct parser *p, struct str in, struct buf *out, size_t *used)
 {
-    enum walk result;
+    enum walk_result result;
 
     *used = json_walk_put(&p->walk, in, out, &result);
     if (result == WALK_DONE)
@@ -221,7 +221,7 @@ static enum verdict validate_value(struct parser *p, struct str in, struct buf *
 static enum verdict read_args_text(struct parser *p, struct str in, size_t *used)
 {
     struct json_reader *j = &p->json;
-    enum walk result = WALK_MORE;
+    enum walk_result result = WALK_MORE;
 
     buf_reset(&p->scratch);
     bool is_plain = j->text.state == JSON_STRING_PLAIN && in.p[0] != '"' && in.p[0] != '\\';
@@ -293,7 +293,7 @@ static enum verdict read_item(struct parser *p, char c, size_t *used)
         *used = 1;
         return READ_MORE;
     }
-    bool is_empty_list = p->json.state == FIRST_ITEM && c == ']' && !p->f->tool->bare;
+    bool is_empty_list = p->json.state == FIRST_ITEM && c == ']' && !p->f->tool->start_bytes;
     *used = is_empty_list;
     return is_empty_list || p->is_between ? READ_LEAVE : READ_BAD;
 }
@@ -387,4 +387,4 @@ static bool is_walking(const struct parser *p)
     return p->json.state == ARGS;
 }
 
-const struct reader reader_json = { begin_reader, read_json, is_walking };
+const struct body_reader reader_json = { begin_reader, read_json, is_walking };

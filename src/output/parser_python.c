@@ -119,11 +119,11 @@ static enum verdict read_name(struct parser *p, char c, size_t *used)
 
     if (is_of_name(c) && word_add(y, c))
         return READ_MORE;
-    if (c != open_of(p) || !call_named(p, (struct str){ y->word, y->n_word })) {
+    if (c != open_of(p) || !parser_set_call_name(p, (struct str){ y->word, y->n_word })) {
         *used = 0;
         return READ_BAD;
     }
-    y->schema = call_schema(p);
+    y->schema = parser_call_schema(p);
     y->has_args = false;
     y->n_positional = 0;
     y->state = ARG;
@@ -150,7 +150,7 @@ static enum verdict end_call(struct parser *p)
 /* Takes the name of a positional argument from the schema; false if there is none. */
 static bool put_positional_key(struct parser *p)
 {
-    struct str key = call_argument_at(p, p->python.schema, p->python.n_positional++);
+    struct str key = parser_call_argument_name(p, p->python.schema, p->python.n_positional++);
 
     if (key.p)
         put_key(p, key);
@@ -179,7 +179,7 @@ static enum verdict word_is_value(struct parser *p, size_t *used)
 {
     struct python_reader *y = &p->python;
     struct str word = { y->word, y->n_word };
-    enum walk result = WALK_MORE;
+    enum walk_result result = WALK_MORE;
 
     *used = 0;
     if (!put_positional_key(p))
@@ -208,7 +208,7 @@ static enum verdict read_word(struct parser *p, char c, size_t *used)
 
 static enum verdict read_value(struct parser *p, struct str in, size_t *used)
 {
-    enum walk result;
+    enum walk_result result;
 
     *used = literal_put(&p->python.literal, in, &p->args, &result);
     if (result == WALK_DONE)
@@ -296,4 +296,4 @@ static enum verdict read_python(struct parser *p, struct str in, size_t *used)
     return v;
 }
 
-const struct reader reader_python = { begin_reader, read_python, NULL };
+const struct body_reader reader_python = { begin_reader, read_python, NULL };

@@ -7,7 +7,8 @@ static void begin_reader(struct parser *p)
     struct buf text = p->tag.text;
 
     buf_reset(&text);
-    p->tag = (struct tag_reader){ .state = p->f->tool->first, .at = MARKS_ROOT, .text = text };
+    p->tag =
+        (struct tag_reader){ .state = p->f->tool->first, .at = AHO_CORASICK_ROOT, .text = text };
 }
 
 /* ---- values ---- */
@@ -19,7 +20,7 @@ static bool begin_value(struct parser *p)
 
     if (!key.n)
         return false;
-    t->types = call_argument_types(p, t->schema, key);
+    t->types = parser_call_argument_types(p, t->schema, key);
     buf_putz(&p->args, t->has_params ? ",\"" : "{\"");
     json_text_put(&p->args, key);
     buf_putz(&p->args, "\":");
@@ -97,15 +98,15 @@ static enum verdict end_name(struct parser *p)
 {
     struct str name = str_trim(buf_str(&p->tag.text));
 
-    if (!call_named(p, name))
+    if (!parser_set_call_name(p, name))
         return READ_BAD;
-    p->tag.schema = call_schema(p);
+    p->tag.schema = parser_call_schema(p);
     return READ_MORE;
 }
 
 static enum verdict begin_json_args(struct parser *p, struct str literal)
 {
-    enum walk result;
+    enum walk_result result;
 
     json_walk_begin(&p->walk);
     if (str_is(literal, "{"))
@@ -129,7 +130,7 @@ static enum verdict follow_edge(struct parser *p, int edge)
     if (is_value(from))
         close_value(p);
     t->state = to;
-    t->at = MARKS_ROOT;
+    t->at = AHO_CORASICK_ROOT;
     buf_reset(&t->text);
     if (is_value(to))
         open_value(p);
@@ -169,16 +170,16 @@ static bool word_put(struct parser *p, struct str held, char c, size_t n)
 static enum verdict read_word(struct parser *p, struct str in, size_t *used)
 {
     struct tag_reader *t = &p->tag;
-    const struct marks *m = p->f->tags[t->state];
+    const struct aho_corasick *m = p->f->tags[t->state];
 
     for (size_t i = 0; i < in.n; i++) {
         char c = in.p[i];
-        if (t->at == MARKS_ROOT && !t->text.n && is_blank(c))
+        if (t->at == AHO_CORASICK_ROOT && !t->text.n && is_blank(c))
             continue;
-        uint16_t next = marks_step(m, t->at, c);
-        int hit = marks_hit(m, next);
-        struct str held = marks_held(m, t->at);
-        size_t keep = hit >= 0 ? m->strings[hit].n : marks_depth(m, next);
+        uint16_t next = aho_corasick_step(m, t->at, c);
+        int hit = aho_corasick_hit(m, next);
+        struct str held = aho_corasick_held(m, t->at);
+        size_t keep = hit >= 0 ? m->strings[hit].n : aho_corasick_depth(m, next);
         if (!word_put(p, held, c, held.n + 1 - keep)) {
             *used = i;
             return READ_BAD;
@@ -201,7 +202,7 @@ static void text_put(struct parser *p, struct str piece)
 
 static void text_release(struct parser *p, uint16_t held, struct str text, size_t keep)
 {
-    struct str old = marks_held(p->f->tags[p->tag.state], held);
+    struct str old = aho_corasick_held(p->f->tags[p->tag.state], held);
     size_t n = old.n + text.n - keep;
 
     text_put(p, (struct str){ old.p, MIN(n, old.n) });
@@ -212,24 +213,24 @@ static void text_release(struct parser *p, uint16_t held, struct str text, size_
 static enum verdict read_text(struct parser *p, struct str in, size_t *used)
 {
     struct tag_reader *t = &p->tag;
-    const struct marks *m = p->f->tags[t->state];
+    const struct aho_corasick *m = p->f->tags[t->state];
     uint16_t at = t->at;
 
     for (size_t i = 0; i < in.n;) {
-        if (at == MARKS_ROOT) {
-            i = (size_t)(marks_skip(m, in.p + i, in.p + in.n) - in.p);
+        if (at == AHO_CORASICK_ROOT) {
+            i = (size_t)(aho_corasick_skip(m, in.p + i, in.p + in.n) - in.p);
             if (i == in.n)
                 break;
         }
-        at = marks_step(m, at, in.p[i++]);
-        int hit = marks_hit(m, at);
+        at = aho_corasick_step(m, at, in.p[i++]);
+        int hit = aho_corasick_hit(m, at);
         if (hit < 0)
             continue;
         text_release(p, t->at, (struct str){ in.p, i }, m->strings[hit].n);
         *used = i;
         return follow_edge(p, hit);
     }
-    text_release(p, t->at, in, marks_depth(m, at));
+    text_release(p, t->at, in, aho_corasick_depth(m, at));
     t->at = at;
     *used = in.n;
     return READ_MORE;
@@ -239,20 +240,20 @@ static enum verdict read_text(struct parser *p, struct str in, size_t *used)
 static enum verdict read_gap(struct parser *p, struct str in, size_t *used)
 {
     struct tag_reader *t = &p->tag;
-    const struct marks *m = p->f->tags[t->state];
+    const struct aho_corasick *m = p->f->tags[t->state];
 
     for (size_t i = 0; i < in.n; i++) {
-        if (t->at == MARKS_ROOT && is_blank(in.p[i]))
+        if (t->at == AHO_CORASICK_ROOT && is_blank(in.p[i]))
             continue;
-        uint16_t next = marks_step(m, t->at, in.p[i]);
-        if (marks_depth(m, next) != marks_depth(m, t->at) + 1) {
+        uint16_t next = aho_corasick_step(m, t->at, in.p[i]);
+        if (aho_corasick_depth(m, next) != aho_corasick_depth(m, t->at) + 1) {
             *used = i;
             return READ_BAD;
         }
         t->at = next;
-        if (marks_hit(m, next) >= 0) {
+        if (aho_corasick_hit(m, next) >= 0) {
             *used = i + 1;
-            return follow_edge(p, marks_hit(m, next));
+            return follow_edge(p, aho_corasick_hit(m, next));
         }
     }
     *used = in.n;
@@ -261,7 +262,7 @@ static enum verdict read_gap(struct parser *p, struct str in, size_t *used)
 
 static enum verdict read_args(struct parser *p, struct str in, size_t *used)
 {
-    enum walk result;
+    enum walk_result result;
 
     *used = json_walk_put(&p->walk, in, &p->args, &result);
     if (result == WALK_BAD)
@@ -303,4 +304,4 @@ static bool is_walking(const struct parser *p)
     return p->tag.state == TAG_JSON;
 }
 
-const struct reader reader_tags = { begin_reader, read_tags, is_walking };
+const struct body_reader reader_tags = { begin_reader, read_tags, is_walking };

@@ -11,7 +11,7 @@ enum { DRAFT_ROWS = 512, DRAFT_LOGITS = 64 };
 
 static int same_vocab(const struct vocab *large, const struct vocab *small, struct err *e)
 {
-    int32_t a = vocab_n(large), b = vocab_n(small), n = MIN(a, b);
+    int32_t a = vocab_n_tokens(large), b = vocab_n_tokens(small), n = MIN(a, b);
 
     if (MAX(a, b) - n > VOCAB_PADDING)
         return err_set(e, ERR_INVALID,
@@ -64,7 +64,7 @@ static uint32_t n_pages(const struct model *m, size_t page_bytes)
 static int open_lm(struct lm **out, const struct model *m, const struct gguf *g,
     const struct kernels *k, struct err *e)
 {
-    enum kv_type kv = kv_type_named(m->spec->kv_type);
+    enum kv_type kv = kv_type_by_name(m->spec->kv_type);
     struct llama_needs needs;
 
     if (llama_needs(&needs, g, kv, e))

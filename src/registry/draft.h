@@ -8,7 +8,7 @@
 #pragma once
 
 #include "format/gguf.h"
-#include "registry/pool.h"
+#include "registry/registry.h"
 
 enum { VOCAB_PADDING = 128 };
 

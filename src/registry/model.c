@@ -1,6 +1,6 @@
 /* model.c: opens a model from its file: vocabulary, template, weights, engine, in this order, so
  * that cheap checks fail before the weights are read. Owner: the thread that calls model_open. */
-#include "registry/pool.h"
+#include "registry/registry.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -12,7 +12,7 @@
 #include "os/memory.h"
 #include "os/thread.h"
 #include "registry/digest.h"
-#include "registry/adapt.h"
+#include "registry/model_capabilities.h"
 #include "registry/draft.h"
 #include "registry/pack.h"
 
@@ -182,13 +182,13 @@ static int open_lm(
     struct model *m, const struct gguf *g, const struct kernels *k, struct lm **lm, struct err *e)
 {
     const struct model_spec *spec = m->spec;
-    enum kv_type kv = kv_type_named(spec->kv_type);
+    enum kv_type kv = kv_type_by_name(spec->kv_type);
     struct progress progress = { spec->id, clock_ns(), 0 };
     char packfile[PACK_PATH_MAX];
     struct llama_needs needs;
 
     if (spec->backend == BACKEND_SCRIPT) {
-        struct script_options so = { .n_vocab = vocab_n(m->vocab),
+        struct script_options so = { .n_vocab = vocab_n_tokens(m->vocab),
             .n_pages = SCRIPT_PAGES,
             .max_rows = max_step_rows(&spec->engine) };
         m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : SCRIPT_CTX;
@@ -198,9 +198,9 @@ static int open_lm(
     CHECK(kv < N_KV_TYPES); /* cmd accepts only the names of kernel/attn.h */
     if (llama_needs(&needs, g, kv, e))
         return -1;
-    if (needs.n_vocab != vocab_n(m->vocab))
+    if (needs.n_vocab != vocab_n_tokens(m->vocab))
         return err_set(e, ERR_CORRUPT, "the vocabulary has %d tokens, the embedding %d",
-            vocab_n(m->vocab), needs.n_vocab);
+            vocab_n_tokens(m->vocab), needs.n_vocab);
     m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : needs.n_ctx_train;
     struct llama_options o = {
         .kernels = k,
@@ -278,7 +278,8 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
         return -1;
     read_properties(m, g);
     if (list_files(m, g, e) || vocab_open(&m->vocab, g, e) || open_template(m, g, e) ||
-        model_adapt_known(m, e) || open_engine(m, g, e) || model_probe_new(m, e)) {
+        model_capabilities_load(m, e) || open_engine(m, g, e) ||
+        model_capabilities_probe_unknown(m, e)) {
         err_wrap(e, "%s", spec->path);
         gguf_close(g);
         model_close(m);
@@ -290,7 +291,7 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     log_info("pool", "loaded", "model=%s arch=%s quant=%s ctx=%d kv_pages=%u kernels=%s ms=%d",
         spec->id, m->arch, m->quant, m->n_ctx, m->lm->n_pages, m->kernels,
         (int)((clock_ns() - began) / 1000000));
-    model_log_adapter(m);
+    model_capabilities_log(m);
     return 0;
 }
 
@@ -298,7 +299,7 @@ void model_close(struct model *m)
 {
     if (m->engine)
         engine_close(m->engine);
-    model_unadapt(m);
+    model_capabilities_clear(m);
     chat_template_free(m->template);
     vocab_close(m->vocab);
     mem_free(m->files);

@@ -8,7 +8,7 @@
  * Owner: the loader thread, unless stated otherwise. */
 #pragma once
 
-#include "registry/pool.h"
+#include "registry/registry.h"
 
 enum { PACK_PATH_MAX = 4096 };
 

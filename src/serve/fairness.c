@@ -17,7 +17,7 @@ static void put_weights(struct jw *w, const struct keys *keys)
 }
 
 static void reply_fairness(
-    const struct io *io, struct http_exchange *x, struct call *c, const struct fairness *f)
+    const struct io *io, struct http_exchange *x, struct route_call *c, const struct fairness *f)
 {
     struct buf b;
     struct jw w;
@@ -34,7 +34,7 @@ static void reply_fairness(
     buf_clear(&b);
 }
 
-void fairness_show(struct io *io, struct http_exchange *x, struct call *c)
+void fairness_show(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct fairness f = io->o->fairness ? fairness_get(io->o->fairness) : fairness_default;
 
@@ -75,7 +75,7 @@ static int check_weights(const struct keys *keys, const struct json *weights, st
     if (weights->kind != JSON_OBJECT)
         return err_param(e, ERR_INVALID, "weights", "weights must be an object.");
     for (const struct json *w = weights->child; w; w = w->next) {
-        if (!keys || keys_place(keys, w->key) < 0)
+        if (!keys || keys_index(keys, w->key) < 0)
             return err_param(e, ERR_INVALID, "weights", "No key has the id '" STR_FMT "'.",
                 (int)MIN(w->key.n, (size_t)80), w->key.p);
         if (!json_f64(w, &v) || !(v >= KEY_WEIGHT_MIN && v <= KEY_WEIGHT_MAX))
@@ -85,13 +85,13 @@ static int check_weights(const struct keys *keys, const struct json *weights, st
     return 0;
 }
 
-static void set_weights(struct io *io, const struct call *c, const struct json *weights)
+static void set_weights(struct io *io, const struct route_call *c, const struct json *weights)
 {
     double v = 1;
 
     for (const struct json *w = weights ? weights->child : NULL; w; w = w->next) {
         json_f64(w, &v);
-        keys_set_weight(io->o->keys, keys_place(io->o->keys, w->key), (float)v);
+        keys_set_weight(io->o->keys, keys_index(io->o->keys, w->key), (float)v);
         log_info("serve", "weight", "key=" STR_FMT " weight=%g caller=%s", STR_ARG(w->key), v,
             c->caller.id);
     }
@@ -115,7 +115,7 @@ static int parse_body(const struct io *io, struct http_exchange *x, struct fairn
     return fairness_check(f, e);
 }
 
-void fairness_change(struct io *io, struct http_exchange *x, struct call *c)
+void fairness_change(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     const struct json *weights;
     struct fairness f;

@@ -10,15 +10,15 @@ static void put_field(struct jw *w, const char *key, const char *value)
     jw_z(w, value);
 }
 
-void health_live(struct io *io, struct http_exchange *x, struct call *c)
+void health_live(struct io *io, struct http_exchange *x, struct route_call *c)
 {
-    sink_reply(
+    sink_respond(
         &x->sink, 200, "application/json", STR("{\"status\":\"alive\"}"), c->fields, c->n_fields);
 }
 
-void health_ready(struct io *io, struct http_exchange *x, struct call *c)
+void health_ready(struct io *io, struct http_exchange *x, struct route_call *c)
 {
-    bool is_ready = pool_n_ready(io->o->pool) > 0 && !io->is_draining;
+    bool is_ready = registry_n_ready(io->o->registry) > 0 && !io->is_draining;
     struct buf b;
     struct jw w;
 
@@ -34,41 +34,41 @@ void health_ready(struct io *io, struct http_exchange *x, struct call *c)
     buf_clear(&b);
 }
 
-void health_status(struct io *io, struct http_exchange *x, struct call *c)
+void health_status(struct io *io, struct http_exchange *x, struct route_call *c)
 {
-    bool is_loaded = pool_n_ready(io->o->pool) > 0;
+    bool is_loaded = registry_n_ready(io->o->registry) > 0;
     struct str body = is_loaded ? STR("{\"status\":\"ok\"}")
                                 : STR("{\"status\":\"degraded\",\"reason\":\"model_not_loaded\"}");
 
-    sink_reply(&x->sink, 200, "application/json", body, c->fields, c->n_fields);
+    sink_respond(&x->sink, 200, "application/json", body, c->fields, c->n_fields);
 }
 
-void health_root(struct io *io, struct http_exchange *x, struct call *c)
+void health_root(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     /* Ollama's clients check this text. */
-    sink_reply(&x->sink, 200, "text/plain; charset=utf-8", STR("Ollama is running"), c->fields,
+    sink_respond(&x->sink, 200, "text/plain; charset=utf-8", STR("Ollama is running"), c->fields,
         c->n_fields);
 }
 
 enum { SHARDS_MAX = 65 };
 
-static void copy_response_cache(struct exact *x, struct metrics *m)
+static void copy_response_cache(struct response_cache *x, struct metrics *m)
 {
-    struct exact_stats s;
+    struct response_cache_stats s;
 
-    exact_stats(x, &s);
-    metric_set(m, METRIC_exact_hits_total, s.hits);
-    metric_set(m, METRIC_exact_misses_total, s.misses);
-    metric_set(m, METRIC_exact_evicted_total, s.evicted);
-    metric_set(m, METRIC_exact_answers, s.entries);
-    metric_set(m, METRIC_exact_bytes, s.bytes);
+    response_cache_stats(x, &s);
+    metric_set(m, METRIC_response_cache_hits_total, s.hits);
+    metric_set(m, METRIC_response_cache_misses_total, s.misses);
+    metric_set(m, METRIC_response_cache_evicted_total, s.evicted);
+    metric_set(m, METRIC_response_cache_entries, s.entries);
+    metric_set(m, METRIC_response_cache_bytes, s.bytes);
 }
 
-static void copy_response_store(struct shelf *shelf, struct metrics *m)
+static void copy_response_store(struct response_store *response_store, struct metrics *m)
 {
-    struct shelf_stats s;
+    struct response_store_stats s;
 
-    shelf_stats(shelf, &s);
+    response_store_stats(response_store, &s);
     metric_set(m, METRIC_responses_found_total, s.hits);
     metric_set(m, METRIC_responses_missed_total, s.misses);
     metric_set(m, METRIC_responses_evicted_total, s.evicted);
@@ -76,23 +76,23 @@ static void copy_response_store(struct shelf *shelf, struct metrics *m)
     metric_set(m, METRIC_responses_kept_bytes, s.bytes);
 }
 
-void health_metrics(struct io *io, struct http_exchange *x, struct call *c)
+void health_metrics(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct metrics *shards[SHARDS_MAX];
     struct metrics copied = { 0 };
     struct buf b;
 
     int n = service_shards(io->service, shards, SHARDS_MAX - 1);
-    numbers_copy(io->o->pool, &copied);
-    if (io->o->exact)
-        copy_response_cache(io->o->exact, &copied);
-    if (io->o->shelf)
-        copy_response_store(io->o->shelf, &copied);
+    engine_metrics_copy(io->o->registry, &copied);
+    if (io->o->response_cache)
+        copy_response_cache(io->o->response_cache, &copied);
+    if (io->o->response_store)
+        copy_response_store(io->o->response_store, &copied);
     shards[n++] = &copied;
     buf_init(&b, MB);
     metrics_write(&b, shards, n);
     if (buf_ok(&b))
-        sink_reply(&x->sink, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&b),
+        sink_respond(&x->sink, 200, "text/plain; version=0.0.4; charset=utf-8", buf_str(&b),
             c->fields, c->n_fields);
     else
         reply_json(x, c, 200, &b); /* replies with the error */
@@ -102,9 +102,9 @@ void health_metrics(struct io *io, struct http_exchange *x, struct call *c)
 /* ---- invariants: each engine checks itself between two steps and replies by message */
 
 struct invariants_round {
-    struct pending pending;
+    struct async_handler async_handler;
     struct http_exchange *x; /* NULL: the client left; the engines still write to this memory */
-    struct call *call;
+    struct route_call *call;
     int n_out, n; /* n_out: engines that have not replied; n: all engines */
     struct engine_check {
         struct invariants_round *round;
@@ -113,9 +113,9 @@ struct invariants_round {
     } checks[];
 };
 
-static void on_gone(struct pending *p)
+static void on_gone(struct async_handler *p)
 {
-    struct invariants_round *r = container_of(p, struct invariants_round, pending);
+    struct invariants_round *r = container_of(p, struct invariants_round, async_handler);
 
     r->x->user = NULL;
     r->x = NULL;
@@ -134,7 +134,7 @@ static void add_check(struct engine_audit *sum, const struct engine_audit *a)
 }
 
 static void reply_invariants(
-    struct http_exchange *x, struct call *c, const struct engine_audit *sum)
+    struct http_exchange *x, struct route_call *c, const struct engine_audit *sum)
 {
     struct buf b;
     struct jw w;
@@ -174,18 +174,18 @@ static void release_round(struct invariants_round *r)
     mem_free(r);
 }
 
-void audit_message(struct msg *m)
+void health_invariants_message(struct msg *m)
 {
     struct audit_call *call = container_of(m, struct audit_call, msg);
 
     release_round(container_of(call, struct engine_check, call)->round);
 }
 
-void health_invariants(struct io *io, struct http_exchange *x, struct call *c)
+void health_invariants(struct io *io, struct http_exchange *x, struct route_call *c)
 {
-    struct pool *p = io->o->pool;
+    struct registry *p = io->o->registry;
     struct invariants_round *r =
-        try_calloc(1, sizeof(*r) + (size_t)pool_n(p) * sizeof(r->checks[0]));
+        try_calloc(1, sizeof(*r) + (size_t)registry_n_models(p) * sizeof(r->checks[0]));
     struct err e;
 
     if (!r) {
@@ -193,20 +193,21 @@ void health_invariants(struct io *io, struct http_exchange *x, struct call *c)
         reply_error(x, c, &e, NULL);
         return;
     }
-    r->pending.gone = on_gone;
+    r->async_handler.gone = on_gone;
     r->x = x;
     r->call = c;
     r->n_out = 1; /* this function's reference, until all engines have been asked */
-    x->user = &r->pending;
-    for (int i = 0; i < pool_n(p); i++) {
+    x->user = &r->async_handler;
+    for (int i = 0; i < registry_n_models(p); i++) {
         struct engine_check *a = &r->checks[r->n];
-        if (model_state(pool_at(p, i)) != MODEL_READY)
+        if (model_state(registry_model(p, i)) != MODEL_READY)
             continue;
         r->n++;
         r->n_out++;
         a->round = r;
-        a->call = (struct audit_call){ { NULL, 0 }, loop_mailbox(io->loop), &a->found, MSG_AUDIT };
-        engine_audit_ask(pool_at(p, i)->engine, &a->call);
+        a->call =
+            (struct audit_call){ { NULL, 0 }, loop_mailbox(io->loop), &a->found, MSG_INVARIANTS };
+        engine_audit_ask(registry_model(p, i)->engine, &a->call);
     }
     release_round(r);
 }

@@ -5,25 +5,25 @@
 #pragma once
 
 #include "api/models.h"
-#include "api/common/wire.h"
-#include "serve/clerk.h"
+#include "api/common/dialect.h"
+#include "serve/worker.h"
 #include "serve/serve.h"
 
 #include <pthread.h>
 
-struct request;
+struct inflight;
 
 /* Callbacks of a handler that replies after it has returned. x->user points to it meanwhile. */
-struct pending {
+struct async_handler {
     /* the client left, or the exchange was aborted; the exchange ends when this returns */
-    void (*gone)(struct pending *p);
+    void (*gone)(struct async_handler *p);
     /* all written bytes were sent, more may be written; or NULL */
-    void (*drained)(struct pending *p);
+    void (*drained)(struct async_handler *p);
 };
 
-struct notice { /* coalesced wake-up message to an io thread; any thread may post it */
+struct wakeup { /* coalesced wake-up message to an io thread; any thread may post it */
     struct msg msg;
-    _Atomic bool is_under_way;
+    _Atomic bool is_posted;
 };
 
 struct io {
@@ -32,39 +32,48 @@ struct io {
     struct loop *loop;
     struct http_server *http;
     struct metrics metrics;
-    struct clerk *clerk;
-    int index;                /* index in the service */
-    struct request *requests; /* requests in flight */
-    int n_words;              /* running worker jobs of tokenize_routes.c and slot_files.c */
+    struct worker *worker;
+    int index;                 /* index in the service */
+    struct inflight *requests; /* requests in flight */
+    int n_worker_jobs;         /* running worker jobs of tokenize_routes.c and slot_files.c */
     /* cancellations that this thread received and that visit other io threads */
     struct cancel *cancels;
-    struct watch *watches;         /* exchanges that follow a background response */
-    struct notice grown, unwanted; /* events of background responses; see background.h */
+    struct subscriber *subscribers; /* exchanges that follow a background response */
+    struct wakeup response_appended,
+        response_cancelled; /* events of background responses; see background.h */
     pthread_t thread;
     bool has_thread, is_draining, is_closing;
     struct loop_timer drain_limit;
-    struct msg told; /* message after a model changed its state; posted while is_loaded_posted */
-    _Atomic bool is_told;
+    struct msg
+        loaded_msg; /* message after a model changed its state; posted while is_loaded_posted */
+    _Atomic bool is_loaded_posted;
 };
 
 /* Kinds of the messages between io threads. */
-enum { MSG_DRAIN = 200, MSG_CANCEL, MSG_AUDIT, MSG_LOADED, MSG_GROWN, MSG_UNWANTED };
+enum {
+    MSG_DRAIN = 200,
+    MSG_CANCEL,
+    MSG_INVARIANTS,
+    MSG_LOADED,
+    MSG_RESPONSE_APPENDED,
+    MSG_RESPONSE_CANCELLED
+};
 
-enum { CALL_FIELDS_MAX = 6, REQUEST_ID_MAX = 64 };
+enum { ROUTE_CALL_FIELDS_MAX = 6, REQUEST_ID_MAX = 64 };
 
-struct call { /* one HTTP request on a known route; allocated in the exchange's arena */
+struct route_call { /* one HTTP request on a known route; allocated in the exchange's arena */
     const struct route *route;
     /* if route is NULL: a route with the same path and another method */
     const struct route *route_near;
     struct caller caller;
     /* deadline of the response as far as the header fields set it; UINT64_MAX = none */
     uint64_t deadline_ns;
-    struct http_field fields[CALL_FIELDS_MAX]; /* added to every response: request id, CORS */
+    struct http_field fields[ROUTE_CALL_FIELDS_MAX]; /* added to every response: request id, CORS */
     int n_fields;
     char request_id[REQUEST_ID_MAX + 1], allow[64];
 };
 
-typedef void (*handler_fn)(struct io *io, struct http_exchange *x, struct call *c);
+typedef void (*handler_fn)(struct io *io, struct http_exchange *x, struct route_call *c);
 
 struct route {
     const char *method, *path; /* a path that ends in '*' matches by prefix */
@@ -72,8 +81,8 @@ struct route {
     bool has_body;
     enum error_form errors;
     handler_fn fn;
-    enum serve_limit limit;  /* selects the server's limit for the duration of a response */
-    const struct wire *wire; /* for generation and token counting; else NULL */
+    enum serve_limit limit;        /* selects the server's limit for the duration of a response */
+    const struct dialect *dialect; /* for generation and token counting; else NULL */
 };
 
 /* NULL: no such route; then *near is a route of that path with another method, or NULL. */
@@ -83,85 +92,87 @@ struct str route_methods(struct str path, char out[64]);
 const struct route *route_at(size_t i); /* NULL at the end; for tests and docs */
 
 /* handlers, by file */
-void health_live(struct io *io, struct http_exchange *x, struct call *c);
-void health_ready(struct io *io, struct http_exchange *x, struct call *c);
-void health_status(struct io *io, struct http_exchange *x, struct call *c);
-void health_metrics(struct io *io, struct http_exchange *x, struct call *c);
-void health_root(struct io *io, struct http_exchange *x, struct call *c);
-void health_invariants(struct io *io, struct http_exchange *x, struct call *c);
-void models_all(struct io *io, struct http_exchange *x, struct call *c);
-void models_single(struct io *io, struct http_exchange *x, struct call *c);
-void generate_answer(struct io *io, struct http_exchange *x, struct call *c);
-void ollama_get_version(struct io *io, struct http_exchange *x, struct call *c);
-void ollama_get_tags(struct io *io, struct http_exchange *x, struct call *c);
-void ollama_get_ps(struct io *io, struct http_exchange *x, struct call *c);
-void ollama_post_show(struct io *io, struct http_exchange *x, struct call *c);
-void ollama_post_embed(struct io *io, struct http_exchange *x, struct call *c);
-void ollama_post_pull(struct io *io, struct http_exchange *x, struct call *c);
-void ollama_change(struct io *io, struct http_exchange *x, struct call *c);
-void ollama_head_blob(struct io *io, struct http_exchange *x, struct call *c);
-void props_show(struct io *io, struct http_exchange *x, struct call *c);
-void props_health(struct io *io, struct http_exchange *x, struct call *c);
-void words_tokenize(struct io *io, struct http_exchange *x, struct call *c);
-void words_detokenize(struct io *io, struct http_exchange *x, struct call *c);
-void words_apply_template(struct io *io, struct http_exchange *x, struct call *c);
-void words_count(struct io *io, struct http_exchange *x, struct call *c);
-void words_count_chat(struct io *io, struct http_exchange *x, struct call *c);
-void words_parse(struct io *io, struct http_exchange *x, struct call *c);
+void health_live(struct io *io, struct http_exchange *x, struct route_call *c);
+void health_ready(struct io *io, struct http_exchange *x, struct route_call *c);
+void health_status(struct io *io, struct http_exchange *x, struct route_call *c);
+void health_metrics(struct io *io, struct http_exchange *x, struct route_call *c);
+void health_root(struct io *io, struct http_exchange *x, struct route_call *c);
+void health_invariants(struct io *io, struct http_exchange *x, struct route_call *c);
+void models_all(struct io *io, struct http_exchange *x, struct route_call *c);
+void models_single(struct io *io, struct http_exchange *x, struct route_call *c);
+void generate_response(struct io *io, struct http_exchange *x, struct route_call *c);
+void ollama_get_version(struct io *io, struct http_exchange *x, struct route_call *c);
+void ollama_get_tags(struct io *io, struct http_exchange *x, struct route_call *c);
+void ollama_get_ps(struct io *io, struct http_exchange *x, struct route_call *c);
+void ollama_post_show(struct io *io, struct http_exchange *x, struct route_call *c);
+void ollama_post_embed(struct io *io, struct http_exchange *x, struct route_call *c);
+void ollama_post_pull(struct io *io, struct http_exchange *x, struct route_call *c);
+void ollama_change(struct io *io, struct http_exchange *x, struct route_call *c);
+void ollama_head_blob(struct io *io, struct http_exchange *x, struct route_call *c);
+void props_show(struct io *io, struct http_exchange *x, struct route_call *c);
+void props_health(struct io *io, struct http_exchange *x, struct route_call *c);
+void tokenize_routes_tokenize(struct io *io, struct http_exchange *x, struct route_call *c);
+void tokenize_routes_detokenize(struct io *io, struct http_exchange *x, struct route_call *c);
+void tokenize_routes_apply_template(struct io *io, struct http_exchange *x, struct route_call *c);
+void tokenize_routes_count_messages(struct io *io, struct http_exchange *x, struct route_call *c);
+void tokenize_routes_count_chat(struct io *io, struct http_exchange *x, struct route_call *c);
+void tokenize_routes_parse(struct io *io, struct http_exchange *x, struct route_call *c);
 /* Lists a page of the input items of a stored response. Takes the reference. */
-struct kept;
+struct stored_response;
 struct responses_page;
-void words_list_input(struct io *io, struct http_exchange *x, struct call *c,
-    const struct kept *take, const struct responses_page *page);
+void tokenize_routes_list_input(struct io *io, struct http_exchange *x, struct route_call *c,
+    const struct stored_response *take, const struct responses_page *page);
 
 /* slot_files.c */
-void slots_show(struct io *io, struct http_exchange *x, struct call *c);
-void slots_act(struct io *io, struct http_exchange *x, struct call *c);
-void words_count_input(struct io *io, struct http_exchange *x, struct call *c);
+void slots_show(struct io *io, struct http_exchange *x, struct route_call *c);
+void slots_post_action(struct io *io, struct http_exchange *x, struct route_call *c);
+void tokenize_routes_count_responses(struct io *io, struct http_exchange *x, struct route_call *c);
 
 /* responses.c */
-void responses_show(struct io *io, struct http_exchange *x, struct call *c);
-void responses_forget(struct io *io, struct http_exchange *x, struct call *c);
-void responses_cancel(struct io *io, struct http_exchange *x, struct call *c);
-void responses_compact(struct io *io, struct http_exchange *x, struct call *c);
+void responses_show(struct io *io, struct http_exchange *x, struct route_call *c);
+void responses_delete(struct io *io, struct http_exchange *x, struct route_call *c);
+void responses_cancel(struct io *io, struct http_exchange *x, struct route_call *c);
+void responses_compact(struct io *io, struct http_exchange *x, struct route_call *c);
 
 /* fairness.c */
-void fairness_show(struct io *io, struct http_exchange *x, struct call *c);
-void fairness_change(struct io *io, struct http_exchange *x, struct call *c);
+void fairness_show(struct io *io, struct http_exchange *x, struct route_call *c);
+void fairness_change(struct io *io, struct http_exchange *x, struct route_call *c);
 
 /* engine_metrics.c: adds the metrics of all engines of the registry. */
-void numbers_copy(struct pool *p, struct metrics *m);
+void engine_metrics_copy(struct registry *p, struct metrics *m);
 
-void control_cache(struct io *io, struct http_exchange *x, struct call *c);
-void control_flush(struct io *io, struct http_exchange *x, struct call *c);
-void control_cancel(struct io *io, struct http_exchange *x, struct call *c);
+void admin_cache_show(struct io *io, struct http_exchange *x, struct route_call *c);
+void admin_cache_flush(struct io *io, struct http_exchange *x, struct route_call *c);
+void cancel_by_id(struct io *io, struct http_exchange *x, struct route_call *c);
 
 /* cancel.c: messages of DELETE /v1/requests/{id} from other io threads; ends the pending
  * cancellations of this thread when the service drains. */
 void cancel_message(struct io *io, struct msg *m);
 void cancel_drain(struct io *io);
 /* health.c: result of one engine's invariant check. */
-void audit_message(struct msg *m);
+void health_invariants_message(struct msg *m);
 
 /* models.c */
 /* file name without the directory, which is not disclosed to clients */
-const char *model_file(const char *path);
+const char *model_file_name(const char *path);
 struct model_info model_info_of(struct model *m);
 /* returns the number of models */
-size_t models_info(struct io *io, struct model_info out[POOL_MODELS_MAX]);
+size_t models_info(struct io *io, struct model_info out[REGISTRY_MODELS_MAX]);
 
 /* reply.c */
 /* Reads the value of `name` in the query, percent-decoded; *out is unchanged if there is none.
  * ERR_SYNTAX, ERR_MEMORY. */
 int query_get(const struct http_exchange *x, const char *name, struct str *out, struct err *e);
-void reply_json(struct http_exchange *x, const struct call *c, int status, const struct buf *body);
-void reply_error(struct http_exchange *x, const struct call *c, const struct err *e,
+void reply_json(
+    struct http_exchange *x, const struct route_call *c, int status, const struct buf *body);
+void reply_error(struct http_exchange *x, const struct route_call *c, const struct err *e,
     const struct error_extra *extra);
 /* The model that a request names, if it is ready; else NULL. Any thread. */
 struct model *ready_model(const struct io *io, struct str name, struct err *e);
 
 /* service.c */
-void call_tell_request_id(struct call *c); /* adds `request-id`, which Anthropic's clients read */
+void route_call_add_request_id(
+    struct route_call *c); /* adds `request-id`, which Anthropic's clients read */
 struct io *service_io(struct service *s, int i); /* NULL after the last */
 /* Shards of all io threads, for a scrape. Returns their number. */
 int service_shards(struct service *s, struct metrics **out, int max);

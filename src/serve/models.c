@@ -4,7 +4,7 @@
 #include "chat/infill.h"
 #include "serve/io.h"
 
-const char *model_file(const char *path)
+const char *model_file_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
 
@@ -36,40 +36,40 @@ struct model_info model_info_of(struct model *m)
     i.quantization = m->quant;
     i.n_ctx = m->n_ctx;
     i.n_ctx_train = m->lm->n_ctx_train;
-    i.n_vocab = vocab_n(m->vocab);
+    i.n_vocab = vocab_n_tokens(m->vocab);
     i.n_params = (int64_t)m->lm->n_params;
     i.size_bytes = m->file_bytes;
     i.digest = has_digest(m) ? m->digest : NULL;
-    i.file = model_file(m->spec->path);
+    i.file = model_file_name(m->spec->path);
     i.can_chat = m->template != NULL || is_script;
     i.can_complete = true;
     const struct adapter_info *a = adapter_info(m->adapter);
     i.can_call_tools = i.can_chat && a->can_call_tools;
-    i.can_think = i.can_chat && a->can_think;
+    i.can_reason = i.can_chat && a->can_reason;
     i.can_insert = infill_is_possible(m->vocab);
     i.chat_family = a->family;
     i.tool_parser = a->tool_parser;
     i.thinking_parser = a->thinking_parser;
-    i.tool_format = !a->can_call_tools ? NULL : a->tells_tools ? "injection" : "native";
+    i.tool_format = !a->can_call_tools ? NULL : a->injects_tools ? "injection" : "native";
     i.is_probed = m->is_probed;
     return i;
 }
 
-size_t models_info(struct io *io, struct model_info out[POOL_MODELS_MAX])
+size_t models_info(struct io *io, struct model_info out[REGISTRY_MODELS_MAX])
 {
-    int n = pool_n(io->o->pool);
+    int n = registry_n_models(io->o->registry);
 
     for (int i = 0; i < n; i++)
-        out[i] = model_info_of(pool_at(io->o->pool, i));
+        out[i] = model_info_of(registry_model(io->o->registry, i));
     return (size_t)n;
 }
 
 /* Anthropic's clients always send this field, other clients never do. */
-static bool is_anthropic(const struct http_exchange *x, struct call *c)
+static bool is_anthropic(const struct http_exchange *x, struct route_call *c)
 {
     if (!http_field_get(x->req, "anthropic-version").n)
         return false;
-    call_tell_request_id(c);
+    route_call_add_request_id(c);
     return true;
 }
 
@@ -93,9 +93,9 @@ static int read_page(const struct http_exchange *x, struct anthropic_page *out, 
 }
 
 static int list(
-    struct io *io, struct http_exchange *x, struct call *c, struct buf *out, struct err *e)
+    struct io *io, struct http_exchange *x, struct route_call *c, struct buf *out, struct err *e)
 {
-    struct model_info infos[POOL_MODELS_MAX];
+    struct model_info infos[REGISTRY_MODELS_MAX];
     struct anthropic_page page;
     size_t n = models_info(io, infos);
 
@@ -109,7 +109,7 @@ static int list(
     return 0;
 }
 
-void models_all(struct io *io, struct http_exchange *x, struct call *c)
+void models_all(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct buf b;
     struct err e;
@@ -124,11 +124,11 @@ void models_all(struct io *io, struct http_exchange *x, struct call *c)
 
 /* The id is the rest of the path and may contain slashes. An unknown name is an error here; an
  * alias yields the model it stands for. */
-void models_single(struct io *io, struct http_exchange *x, struct call *c)
+void models_single(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct str id = str_skip(x->req->path, strlen("/v1/models/"));
     bool as_anthropic = is_anthropic(x, c);
-    struct model *m = pool_named(io->o->pool, id);
+    struct model *m = registry_find_named(io->o->registry, id);
     struct err e;
     struct buf b;
 

@@ -4,10 +4,10 @@
 #include "api/ollama/ollama.h"
 #include "serve/io.h"
 
-static void list(struct io *io, struct http_exchange *x, struct call *c,
+static void list(struct io *io, struct http_exchange *x, struct route_call *c,
     void (*write)(struct buf *out, const struct model_info *m, size_t n))
 {
-    struct model_info infos[POOL_MODELS_MAX];
+    struct model_info infos[REGISTRY_MODELS_MAX];
     struct buf b;
 
     size_t n = models_info(io, infos);
@@ -17,19 +17,19 @@ static void list(struct io *io, struct http_exchange *x, struct call *c,
     buf_clear(&b);
 }
 
-void ollama_get_tags(struct io *io, struct http_exchange *x, struct call *c)
+void ollama_get_tags(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     list(io, x, c, ollama_tags);
 }
 
-void ollama_get_ps(struct io *io, struct http_exchange *x, struct call *c)
+void ollama_get_ps(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     list(io, x, c, ollama_ps);
 }
 
-void ollama_get_version(struct io *io, struct http_exchange *x, struct call *c)
+void ollama_get_version(struct io *io, struct http_exchange *x, struct route_call *c)
 {
-    sink_reply(&x->sink, 200, "application/json", STR("{\"version\":\"" INFERFLUX_VERSION "\"}"),
+    sink_respond(&x->sink, 200, "application/json", STR("{\"version\":\"" INFERFLUX_VERSION "\"}"),
         c->fields, c->n_fields);
 }
 
@@ -50,7 +50,7 @@ static int show(struct io *io, struct str body, struct buf *out, struct err *e)
     return m ? 0 : -1;
 }
 
-void ollama_post_show(struct io *io, struct http_exchange *x, struct call *c)
+void ollama_post_show(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct buf b;
     struct err e;
@@ -73,8 +73,8 @@ static struct model *find_configured(struct io *io, struct str name)
 
     if (str_ends(name, STR(":latest")))
         bare.n -= strlen(":latest");
-    for (int i = 0; i < pool_n(io->o->pool); i++) {
-        struct model *m = pool_at(io->o->pool, i);
+    for (int i = 0; i < registry_n_models(io->o->registry); i++) {
+        struct model *m = registry_model(io->o->registry, i);
         if (str_is(name, m->spec->id) || str_is(bare, m->spec->id))
             return m;
     }
@@ -99,7 +99,7 @@ static int read_named_model(struct model **out, struct io *io, struct str body, 
 }
 
 /* A model that exists needs no download. A stream and a single object are the same: one line. */
-void ollama_post_pull(struct io *io, struct http_exchange *x, struct call *c)
+void ollama_post_pull(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct model *m;
     struct err e;
@@ -107,11 +107,11 @@ void ollama_post_pull(struct io *io, struct http_exchange *x, struct call *c)
     if (read_named_model(&m, io, x->req->body, &e))
         reply_error(x, c, &e, NULL);
     else
-        sink_reply(&x->sink, 200, "application/x-ndjson", STR("{\"status\":\"success\"}\n"),
+        sink_respond(&x->sink, 200, "application/x-ndjson", STR("{\"status\":\"success\"}\n"),
             c->fields, c->n_fields);
 }
 
-void ollama_change(struct io *io, struct http_exchange *x, struct call *c)
+void ollama_change(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct err e;
 
@@ -120,7 +120,7 @@ void ollama_change(struct io *io, struct http_exchange *x, struct call *c)
     reply_error(x, c, &e, NULL);
 }
 
-void ollama_post_embed(struct io *io, struct http_exchange *x, struct call *c)
+void ollama_post_embed(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct model *m;
     struct err e;
@@ -131,17 +131,18 @@ void ollama_post_embed(struct io *io, struct http_exchange *x, struct call *c)
 }
 
 /* Replies 200 if a model's file has this digest ("sha256:...") and the digest is known. */
-void ollama_head_blob(struct io *io, struct http_exchange *x, struct call *c)
+void ollama_head_blob(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct str digest = str_skip(x->req->path, strlen("/api/blobs/"));
-    struct model_info infos[POOL_MODELS_MAX];
+    struct model_info infos[REGISTRY_MODELS_MAX];
     struct err e;
 
     size_t n = models_info(io, infos);
     for (size_t i = 0; i < n; i++) {
         struct digest_text d = ollama_digest(&infos[i]);
         if (d.z[0] && str_starts(digest, STR("sha256:")) && str_is(str_skip(digest, 7), d.z)) {
-            sink_reply(&x->sink, 200, "application/octet-stream", STR(""), c->fields, c->n_fields);
+            sink_respond(
+                &x->sink, 200, "application/octet-stream", STR(""), c->fields, c->n_fields);
             return;
         }
     }

@@ -18,7 +18,7 @@ static void put_speculation(struct jw *w, const struct model_spec *s)
     jw_member_bool(w, "by_history", s->engine.spec.max > 0 && s->engine.spec.by_history);
     jw_key(w, "draft_model");
     if (s->engine.spec.max > 0 && s->draft_path && *s->draft_path)
-        jw_z(w, model_file(s->draft_path));
+        jw_z(w, model_file_name(s->draft_path));
     else
         jw_null(w);
     jw_end_object(w);
@@ -63,10 +63,10 @@ static bool renders_word(const struct model *m, const struct convo *c, int least
     return n >= least;
 }
 
-static struct part word_part = { .kind = PART_TEXT, .text = { WORD, sizeof(WORD) - 1 } };
-static struct part other_part = { .kind = PART_TEXT, .text = { "x", 1 } };
+static struct content_part word_part = { .kind = PART_TEXT, .text = { WORD, sizeof(WORD) - 1 } };
+static struct content_part other_part = { .kind = PART_TEXT, .text = { "x", 1 } };
 
-static struct message text_message(enum role role, struct part *p)
+static struct message text_message(enum role role, struct content_part *p)
 {
     return (struct message){
         .role = role, .has_content = true, .is_plain = true, .parts = p, .n_parts = 1
@@ -137,7 +137,7 @@ static void put_props(struct jw *w, const struct model *m)
     jw_end_object(w);
     jw_member_i64(w, "total_slots", m->spec->engine.max_batch);
     jw_member_str(w, "model_alias", str_of(m->spec->id));
-    jw_member_str(w, "model_path", str_of(model_file(m->spec->path)));
+    jw_member_str(w, "model_path", str_of(model_file_name(m->spec->path)));
     jw_member_str(w, "chat_template", m->template ? chat_template_source(m->template) : STR(""));
     put_caps(w, m);
     jw_member_str(w, "bos_token", or_empty(m->env.bos_token));
@@ -155,7 +155,7 @@ static void put_props(struct jw *w, const struct model *m)
 }
 
 /* Properties of the first model, or of the one in ?model=ID. */
-void props_show(struct io *io, struct http_exchange *x, struct call *c)
+void props_show(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct str name = STR("");
     struct buf b;
@@ -174,12 +174,12 @@ void props_show(struct io *io, struct http_exchange *x, struct call *c)
     buf_clear(&b);
 }
 
-void props_health(struct io *io, struct http_exchange *x, struct call *c)
+void props_health(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct err e;
 
-    if (pool_n_ready(io->o->pool) > 0) {
-        sink_reply(
+    if (registry_n_ready(io->o->registry) > 0) {
+        sink_respond(
             &x->sink, 200, "application/json", STR("{\"status\":\"ok\"}"), c->fields, c->n_fields);
         return;
     }

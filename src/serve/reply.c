@@ -3,10 +3,11 @@
 #include "http/parse.h"
 #include "serve/io.h"
 
-void reply_json(struct http_exchange *x, const struct call *c, int status, const struct buf *body)
+void reply_json(
+    struct http_exchange *x, const struct route_call *c, int status, const struct buf *body)
 {
     if (buf_ok(body)) {
-        sink_reply(&x->sink, status, "application/json", buf_str(body), c->fields, c->n_fields);
+        sink_respond(&x->sink, status, "application/json", buf_str(body), c->fields, c->n_fields);
         return;
     }
     struct err e;
@@ -14,7 +15,7 @@ void reply_json(struct http_exchange *x, const struct call *c, int status, const
     reply_error(x, c, &e, NULL);
 }
 
-void reply_error(struct http_exchange *x, const struct call *c, const struct err *e,
+void reply_error(struct http_exchange *x, const struct route_call *c, const struct err *e,
     const struct error_extra *extra)
 {
     const struct route *r = c->route ? c->route : c->route_near;
@@ -54,7 +55,7 @@ int query_get(const struct http_exchange *x, const char *name, struct str *out, 
 
 struct model *ready_model(const struct io *io, struct str name, struct err *e)
 {
-    struct model *m = pool_find(io->o->pool, name, e);
+    struct model *m = registry_find(io->o->registry, name, e);
 
     if (!m)
         return NULL;

@@ -9,15 +9,15 @@
 
 #include "auth/keys.h"
 #include "http/server.h"
-#include "generate/exact.h"
-#include "registry/pool.h"
+#include "generate/response_cache.h"
+#include "registry/registry.h"
 #include "serve/metrics.h"
 #include "store/audit.h"
-#include "serve/responses/shelf.h"
+#include "serve/responses/response_store.h"
 
 enum auth_mode { AUTH_AUTO, AUTH_ALWAYS, AUTH_NEVER };
 
-enum serve_limit { LIMIT_NONE, LIMIT_CHAT, LIMIT_COMPLETION, LIMIT_WORDS, N_SERVE_LIMITS };
+enum serve_limit { LIMIT_NONE, LIMIT_CHAT, LIMIT_COMPLETION, LIMIT_TOKENIZE, N_SERVE_LIMITS };
 
 struct serve_options { /* borrowed for the life of the service */
     struct http_options http;
@@ -29,17 +29,17 @@ struct serve_options { /* borrowed for the life of the service */
     const char *cors_origin;           /* "" = no CORS header fields */
     const char *role;                  /* "unified", "prefill", "decode" */
     bool strip_billing;                /* see convo_drop_billing */
-    unsigned reasoning_names;          /* see answer_setup */
+    unsigned reasoning_names;          /* see response_setup */
     int default_max_tokens;            /* 0 = up to the end of the context */
     /* cached prefixes are shared between all keys; else per key or cache group */
     bool share_prefixes;
     struct slots *slots;  /* NULL = none */
     const char *slot_dir; /* directory of saved slot files; NULL or "" = slots cannot be saved */
     int64_t slot_bytes;   /* limit for the slot files of one key together */
-    struct pool *pool;
-    struct exact *exact; /* NULL = none */
-    struct shelf *shelf; /* NULL = none */
-    struct keys *keys;   /* an administrator may change their weights */
+    struct registry *registry;
+    struct response_cache *response_cache; /* NULL = none */
+    struct response_store *response_store; /* NULL = none */
+    struct keys *keys;                     /* an administrator may change their weights */
     bool needs_key;
     struct audit *audit;            /* NULL = none */
     struct live_fairness *fairness; /* shared by all engines; NULL = cannot be changed */
@@ -48,7 +48,7 @@ struct serve_options { /* borrowed for the life of the service */
 /* Tenant number of the prefix cache entries that the caller shares; 0 = all callers. */
 static inline uint64_t scope_tenant(const struct serve_options *o, const struct caller *c)
 {
-    return o->share_prefixes ? 0 : caller_circle(c);
+    return o->share_prefixes ? 0 : caller_cache_group(c);
 }
 
 struct service;

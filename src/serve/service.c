@@ -1,8 +1,8 @@
 /* service.c: io threads, and the checks before every handler: CORS, route, API key, deadline. Owner
  * of struct service: the main thread. */
 #include "serve/responses/background.h"
-#include "serve/loading.h"
-#include "serve/responses/watch.h"
+#include "serve/model_wait.h"
+#include "serve/responses/subscriber.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -47,7 +47,7 @@ static bool is_id(struct str s)
 
 /* Uses the client's x-request-id if it is valid, so that the client can cancel the request before
  * it receives a response; otherwise generates an id. */
-static void init_call(struct io *io, const struct http_exchange *x, struct call *c)
+static void init_call(struct io *io, const struct http_exchange *x, struct route_call *c)
 {
     struct str own = http_field_get(x->req, "x-request-id");
 
@@ -64,15 +64,15 @@ static void init_call(struct io *io, const struct http_exchange *x, struct call 
     }
 }
 
-void call_tell_request_id(struct call *c)
+void route_call_add_request_id(struct route_call *c)
 {
-    CHECK(c->n_fields < CALL_FIELDS_MAX);
+    CHECK(c->n_fields < ROUTE_CALL_FIELDS_MAX);
     c->fields[c->n_fields++] = (struct http_field){ STR("request-id"), str_of(c->request_id) };
 }
 
 /* Preflight requests are handled before the key is checked, because browsers send them without a
  * key. */
-static void reply_preflight(struct http_exchange *x, struct call *c)
+static void reply_preflight(struct http_exchange *x, struct route_call *c)
 {
     struct str wanted = http_field_get(x->req, "access-control-request-headers");
 
@@ -81,10 +81,10 @@ static void reply_preflight(struct http_exchange *x, struct call *c)
     c->fields[c->n_fields++] = (struct http_field){ STR("Access-Control-Allow-Headers"),
         wanted.n ? wanted : STR("Authorization, Content-Type, X-Api-Key") };
     c->fields[c->n_fields++] = (struct http_field){ STR("Access-Control-Max-Age"), STR("86400") };
-    sink_reply(&x->sink, 204, "text/plain", STR(""), c->fields, c->n_fields);
+    sink_respond(&x->sink, 204, "text/plain", STR(""), c->fields, c->n_fields);
 }
 
-static int check_caller(struct io *io, struct http_exchange *x, struct call *c, struct err *e)
+static int check_caller(struct io *io, struct http_exchange *x, struct route_call *c, struct err *e)
 {
     struct str key = keys_from_fields(
         http_field_get(x->req, "authorization"), http_field_get(x->req, "x-api-key"));
@@ -104,7 +104,8 @@ static int check_caller(struct io *io, struct http_exchange *x, struct call *c, 
 
 /* Deadline of the response: the server's limit for the route, or the client's limit if that is
  * shorter. */
-static int read_deadline(struct io *io, struct http_exchange *x, struct call *c, struct err *e)
+static int read_deadline(
+    struct io *io, struct http_exchange *x, struct route_call *c, struct err *e)
 {
     struct str wish = http_field_get(x->req, "x-request-timeout-ms");
     uint64_t ms = UINT64_MAX, limit = io->o->limit_ms[c->route->limit];
@@ -118,7 +119,7 @@ static int read_deadline(struct io *io, struct http_exchange *x, struct call *c,
     return 0;
 }
 
-static int find_route(struct io *io, struct http_exchange *x, struct call *c, struct err *e)
+static int find_route(struct io *io, struct http_exchange *x, struct route_call *c, struct err *e)
 {
     const struct http_request *q = x->req;
     int n = (int)MIN(q->path.n, (size_t)120);
@@ -126,7 +127,7 @@ static int find_route(struct io *io, struct http_exchange *x, struct call *c, st
     c->route = route_find(q->method, q->path, &c->route_near);
     const struct route *nearest = c->route ? c->route : c->route_near;
     if (nearest && nearest->errors == ERROR_ANTHROPIC)
-        call_tell_request_id(c);
+        route_call_add_request_id(c);
     if (c->route)
         return 0;
     if (!c->route_near)
@@ -140,7 +141,7 @@ static int find_route(struct io *io, struct http_exchange *x, struct call *c, st
 static int64_t on_head(void *ctx, struct http_exchange *x)
 {
     struct io *io = ctx;
-    struct call *c = arena_zalloc(x->arena, 1, sizeof(*c));
+    struct route_call *c = arena_zalloc(x->arena, 1, sizeof(*c));
     struct err e;
 
     if (!c) {
@@ -180,9 +181,9 @@ static enum errcode code_of_refusal(int status)
 
 /* The http layer rejected the body: too large, malformed, late, or too many bodies. The error is
  * sent in the format of the route. */
-static void on_refuse(void *ctx, struct http_exchange *x, int status, const char *why)
+static void on_reject(void *ctx, struct http_exchange *x, int status, const char *why)
 {
-    struct call *c = x->user;
+    struct route_call *c = x->user;
     struct err e;
 
     if (!c)
@@ -193,7 +194,7 @@ static void on_refuse(void *ctx, struct http_exchange *x, int status, const char
 
 static void on_request(void *ctx, struct http_exchange *x)
 {
-    struct call *c = x->user;
+    struct route_call *c = x->user;
 
     x->user = NULL; /* NULL or a struct async_handler from here on */
     c->route->fn(ctx, x, c);
@@ -201,7 +202,7 @@ static void on_request(void *ctx, struct http_exchange *x)
 
 static void on_gone(void *ctx, struct http_exchange *x)
 {
-    struct pending *p = x->user;
+    struct async_handler *p = x->user;
 
     if (p)
         p->gone(p);
@@ -209,7 +210,7 @@ static void on_gone(void *ctx, struct http_exchange *x)
 
 static void on_drained(void *ctx, struct http_exchange *x)
 {
-    struct pending *p = x->user;
+    struct async_handler *p = x->user;
 
     if (p && p->drained)
         p->drained(p);
@@ -221,7 +222,7 @@ static void on_drained(void *ctx, struct http_exchange *x)
  * them. */
 static bool is_idle(const struct io *io)
 {
-    return !io->requests && !io->n_words;
+    return !io->requests && !io->n_worker_jobs;
 }
 
 static void stop_if_idle(struct io *io)
@@ -244,7 +245,7 @@ static void on_drain_limit(struct loop_timer *t)
 {
     struct io *io = container_of(t, struct io, drain_limit);
 
-    request_cancel_all(io, ERR_DRAINING);
+    inflight_cancel_all(io, ERR_DRAINING);
     stop_if_idle(io);
 }
 
@@ -268,20 +269,20 @@ static void on_message(void *ctx, struct msg *m)
     case MSG_CANCEL:
         cancel_message(io, m);
         return;
-    case MSG_AUDIT:
-        audit_message(m);
+    case MSG_INVARIANTS:
+        health_invariants_message(m);
         return;
     case MSG_LOADED:
-        loading_message(io);
+        model_wait_message(io);
         return;
-    case MSG_GROWN:
-        watch_message(io);
+    case MSG_RESPONSE_APPENDED:
+        subscriber_message(io);
         return;
-    case MSG_UNWANTED:
+    case MSG_RESPONSE_CANCELLED:
         background_message(io);
         return;
-    case CLERK_DONE:
-        clerk_done(m);
+    case WORKER_DONE:
+        worker_done(m);
         break;
     default:
         session_event(container_of(m, struct gen_event, msg));
@@ -295,8 +296,8 @@ static void *io_run(void *arg)
 
     loop_run(io->loop);
     /* The worker thread reads models, which are closed after all io threads have ended. */
-    clerk_close(io->clerk);
-    io->clerk = NULL;
+    worker_close(io->worker);
+    io->worker = NULL;
     return NULL;
 }
 
@@ -308,7 +309,7 @@ static void io_close(struct io *io)
     io->is_closing = true;
     if (io->http)
         http_server_close(io->http);
-    clerk_close(io->clerk);
+    worker_close(io->worker);
     if (io->loop)
         loop_close(io->loop); /* handles or frees the last messages */
     mem_free(io);
@@ -318,7 +319,7 @@ static int io_open(struct io **out, struct service *s, int port, struct err *e)
 {
     struct io *io = xcalloc(1, sizeof(*io));
     struct http_options http = s->o.http;
-    struct http_app app = { io, on_head, on_refuse, on_request, on_gone, on_drained };
+    struct http_app app = { io, on_head, on_reject, on_request, on_gone, on_drained };
 
     io->service = s;
     io->index = s->n - 1;
@@ -330,7 +331,7 @@ static int io_open(struct io **out, struct service *s, int port, struct err *e)
     if (loop_open(&io->loop, e))
         return -1;
     loop_on_message(io->loop, on_message, io);
-    if (clerk_open(&io->clerk, loop_mailbox(io->loop), e))
+    if (worker_open(&io->worker, loop_mailbox(io->loop), e))
         return -1;
     return http_server_open(&io->http, io->loop, &http, &app, e);
 }
@@ -340,7 +341,7 @@ static void on_model_change(void *arg)
     struct service *s = arg;
 
     for (int i = 0; i < s->n; i++)
-        loading_tell(s->ios[i]);
+        model_wait_notify(s->ios[i]);
 }
 
 int service_open(struct service **out, const struct serve_options *o, struct err *e)
@@ -363,7 +364,7 @@ int service_open(struct service **out, const struct serve_options *o, struct err
         }
         s->ios[i]->has_thread = true;
     }
-    pool_watch(o->pool, on_model_change, s);
+    registry_watch(o->registry, on_model_change, s);
     on_model_change(s); /* model changes since the io threads were started */
     *out = s;
     return 0;

@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cache/record.h"
-#include "engine/handover.h"
+#include "engine/kv_export.h"
 #include "os/clock.h"
 #include "os/files.h"
 #include "registry/digest.h"
@@ -64,8 +64,8 @@ static void put_slot(
         jw_key(w, "next_token");
         jw_object(w);
         jw_member_bool(w, "has_next_token", v->is_busy);
-        jw_member_i64(w, "n_remain", v->n_max - v->n_told);
-        jw_member_i64(w, "n_decoded", v->n_told);
+        jw_member_i64(w, "n_remain", v->n_max - v->n_generated);
+        jw_member_i64(w, "n_decoded", v->n_generated);
         jw_end_object(w);
     }
     jw_end_object(w);
@@ -78,7 +78,7 @@ static struct model *model_of(struct io *io, struct http_exchange *x, struct err
     return query_get(x, "model", &name, e) ? NULL : ready_model(io, name, e);
 }
 
-void slots_show(struct io *io, struct http_exchange *x, struct call *c)
+void slots_show(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct str must_have_idle = STR("");
     struct slot_view v;
@@ -119,11 +119,11 @@ enum slot_action { SAVE, RESTORE, ERASE };
 /* Separately allocated. While the job is at the worker thread, that thread owns all fields except
  * x. */
 struct slot_job {
-    struct pending pending;
-    struct clerk_job job;
+    struct async_handler async_handler;
+    struct worker_job job;
     struct io *io;
     struct http_exchange *x; /* NULL: the reply was sent, or the client left */
-    struct call *call;
+    struct route_call *call;
     struct model *model;
     enum slot_action slot_action;
     int id;
@@ -197,7 +197,7 @@ static void begin_reply(struct slot_job *j, struct jw *w)
 }
 
 static void write_file_reply(struct slot_job *j, const char *tokens, const char *bytes,
-    const char *ms, const struct handover_record *r, uint64_t began_ns)
+    const char *ms, const struct kv_record *r, uint64_t began_ns)
 {
     struct jw w;
 
@@ -213,7 +213,7 @@ static void write_file_reply(struct slot_job *j, const char *tokens, const char 
     jw_end_object(&w);
 }
 
-static int write_file(struct slot_job *j, const struct handover_record *r, struct err *e)
+static int write_file(struct slot_job *j, const struct kv_record *r, struct err *e)
 {
     int dir = open_dir(j, e), failed;
 
@@ -232,16 +232,16 @@ static int write_file(struct slot_job *j, const struct handover_record *r, struc
 static int save_slot(struct slot_job *j, struct err *e)
 {
     uint64_t began = clock_ns();
-    struct handover_record r = { 0 };
-    struct slot_talk talk;
+    struct kv_record r = { 0 };
+    struct slot_conversation talk;
     uint8_t digest[32];
 
-    if (slots_copy(j->io->o->slots, j->model, j->id, j->tenant, &talk, e))
+    if (slots_copy_conversation(j->io->o->slots, j->model, j->id, j->tenant, &talk, e))
         return -1;
     if (!talk.n)
         return err_set(e, ERR_INVALID, "Slot %d holds no conversation.", j->id);
-    struct handover_part p = { digest, talk.scope, { talk.tokens, talk.n } };
-    int failed = find_digest(j, digest, e) || engine_save(j->model->engine, &p, &r, e) ||
+    struct kv_prefix p = { digest, talk.scope, { talk.tokens, talk.n } };
+    int failed = find_digest(j, digest, e) || engine_kv_export(j->model->engine, &p, &r, e) ||
                  write_file(j, &r, e);
     if (!failed)
         write_file_reply(j, "n_saved", "n_written", "save_ms", &r, began);
@@ -252,7 +252,7 @@ static int save_slot(struct slot_job *j, struct err *e)
 
 /* The file may not be larger than a record of a full context, so a corrupt count cannot cause a
  * large allocation. */
-static int read_file(struct slot_job *j, struct handover_record *r, struct err *e)
+static int read_file(struct slot_job *j, struct kv_record *r, struct err *e)
 {
     int dir = open_dir(j, e), fd = -1, failed = 0;
     uint64_t n = 0;
@@ -261,7 +261,7 @@ static int read_file(struct slot_job *j, struct handover_record *r, struct err *
         return -1;
     if (file_open_at(dir, j->name, &fd, &n, e)) {
         failed = -1;
-    } else if (n > engine_record_bytes(j->model->engine, j->model->n_ctx)) {
+    } else if (n > engine_kv_record_bytes(j->model->engine, j->model->n_ctx)) {
         failed = err_set(e, ERR_TOO_LARGE, "%s is larger than any conversation.", j->name);
     } else {
         r->n_bytes = n;
@@ -277,28 +277,28 @@ static int read_file(struct slot_job *j, struct handover_record *r, struct err *
     return failed;
 }
 
-static int set_restored(struct slot_job *j, const struct handover_part *p, struct err *e)
+static int set_restored(struct slot_job *j, const struct kv_prefix *p, struct err *e)
 {
-    struct slot_talk talk = { p->scope, NULL, p->list.n };
+    struct slot_conversation talk = { p->scope, NULL, p->list.n };
     size_t n_bytes = (size_t)p->list.n * sizeof(*talk.tokens);
 
     talk.tokens = try_malloc(n_bytes);
     if (!talk.tokens)
         return err_set(e, ERR_MEMORY, "no memory for a conversation of %d tokens", talk.n);
     memcpy(talk.tokens, p->list.tokens, n_bytes);
-    slots_put(j->io->o->slots, j->model, j->id, &talk);
+    slots_set_conversation(j->io->o->slots, j->model, j->id, &talk);
     return 0;
 }
 
 static int restore_slot(struct slot_job *j, struct err *e)
 {
     uint64_t began = clock_ns();
-    struct handover_record r = { 0 };
+    struct kv_record r = { 0 };
     uint8_t digest[32];
-    struct handover_part p = { digest, { .tenant = j->tenant }, { NULL, 0 } };
+    struct kv_prefix p = { digest, { .tenant = j->tenant }, { NULL, 0 } };
     int failed = find_digest(j, digest, e) || read_file(j, &r, e);
 
-    if (!failed && engine_restore(j->model->engine, &p, &r, e)) {
+    if (!failed && engine_kv_import(j->model->engine, &p, &r, e)) {
         bool is_bad = e->code == ERR_CORRUPT || e->code == ERR_UNSUPPORTED;
         /* the client chose the file, so the error is the client's */
         e->code = is_bad ? ERR_INVALID : e->code;
@@ -313,18 +313,18 @@ static int restore_slot(struct slot_job *j, struct err *e)
 
 static int erase_slot(struct slot_job *j, struct err *e)
 {
-    struct slot_talk talk, none = { 0 };
+    struct slot_conversation talk, none = { 0 };
     struct jw w;
     int n = 0;
 
-    if (slots_copy(j->io->o->slots, j->model, j->id, j->tenant, &talk, e))
+    if (slots_copy_conversation(j->io->o->slots, j->model, j->id, j->tenant, &talk, e))
         return -1;
-    struct handover_part p = { NULL, talk.scope, { talk.tokens, talk.n } };
-    int failed = talk.n > 0 && engine_erase(j->model->engine, &p, &n, e);
+    struct kv_prefix p = { NULL, talk.scope, { talk.tokens, talk.n } };
+    int failed = talk.n > 0 && engine_kv_erase(j->model->engine, &p, &n, e);
     mem_free(talk.tokens);
     if (failed)
         return -1;
-    slots_put(j->io->o->slots, j->model, j->id, &none);
+    slots_set_conversation(j->io->o->slots, j->model, j->id, &none);
     begin_reply(j, &w);
     jw_member_i64(&w, "n_erased", n);
     jw_end_object(&w);
@@ -346,12 +346,12 @@ static void detach_exchange(struct slot_job *j)
 }
 
 /* A running action is completed. */
-static void on_gone(struct pending *p)
+static void on_gone(struct async_handler *p)
 {
-    detach_exchange(container_of(p, struct slot_job, pending));
+    detach_exchange(container_of(p, struct slot_job, async_handler));
 }
 
-static void run_job(struct clerk_job *job)
+static void run_job(struct worker_job *job)
 {
     static int (*const actions[])(struct slot_job * j,
         struct err * e) = { [SAVE] = save_slot, [RESTORE] = restore_slot, [ERASE] = erase_slot };
@@ -360,11 +360,11 @@ static void run_job(struct clerk_job *job)
     j->rc = actions[j->slot_action](j, &j->err);
 }
 
-static void job_done(struct clerk_job *job)
+static void job_done(struct worker_job *job)
 {
     struct slot_job *j = container_of(job, struct slot_job, job);
 
-    j->io->n_words--;
+    j->io->n_worker_jobs--;
     if (j->x && j->rc)
         reply_error(j->x, j->call, &j->err, NULL);
     else if (j->x)
@@ -434,7 +434,7 @@ static int read_request(struct slot_job *j, struct err *e)
     return j->slot_action == ERASE ? 0 : read_name(j, e);
 }
 
-void slots_act(struct io *io, struct http_exchange *x, struct call *c)
+void slots_post_action(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct slot_job *j = try_calloc(1, sizeof(*j));
     struct err e;
@@ -455,10 +455,10 @@ void slots_act(struct io *io, struct http_exchange *x, struct call *c)
         job_free(j);
         return;
     }
-    j->pending.gone = on_gone;
-    x->user = &j->pending;
+    j->async_handler.gone = on_gone;
+    x->user = &j->async_handler;
     j->job.run = run_job;
     j->job.done = job_done;
-    io->n_words++;
-    clerk_post(io->clerk, &j->job);
+    io->n_worker_jobs++;
+    worker_post(io->worker, &j->job);
 }

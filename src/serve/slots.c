@@ -5,11 +5,11 @@
 #include <stdatomic.h>
 
 struct slot {
-    struct slot_view view; /* except n_told, which is atomic */
-    _Atomic int n_told;    /* written by the thread that generates, read by viewers */
-    int n_users;           /* more than one if a busy slot was requested by its number */
-    int prev, next;        /* list of idle slots */
-    struct slot_talk talk;
+    struct slot_view view;   /* except n_generated, which is atomic */
+    _Atomic int n_generated; /* written by the thread that generates, read by viewers */
+    int n_users;             /* more than one if a busy slot was requested by its number */
+    int prev, next;          /* list of idle slots */
+    struct slot_conversation talk;
 };
 
 struct slot_table { /* slots of one model */
@@ -25,7 +25,7 @@ struct slots {
     pthread_mutex_t mu; /* guards everything except the sizes of the tables */
     bool keeps_conversations;
     int n_tables;
-    struct slot_table tables[POOL_MODELS_MAX];
+    struct slot_table tables[REGISTRY_MODELS_MAX];
     uint64_t n_tasks;
 };
 
@@ -57,15 +57,15 @@ static void idle_remove(struct slot_table *t, int id)
     *prev_of(t, s->next) = s->prev;
 }
 
-struct slots *slots_new(struct pool *p, bool keeps_conversations)
+struct slots *slots_new(struct registry *p, bool keeps_conversations)
 {
     struct slots *s = xcalloc(1, sizeof(*s));
 
     CHECK(!pthread_mutex_init(&s->mu, NULL));
     s->keeps_conversations = keeps_conversations;
-    for (int i = 0; i < pool_n(p); i++) {
+    for (int i = 0; i < registry_n_models(p); i++) {
         struct slot_table *t = &s->tables[s->n_tables++];
-        t->model = pool_at(p, i);
+        t->model = registry_model(p, i);
         t->n = t->model->spec->engine.max_batch;
         t->slots = xcalloc((size_t)t->n, sizeof(*t->slots));
         t->first_idle = t->last_idle = SLOT_NONE;
@@ -110,7 +110,7 @@ static bool is_same_scope(const struct cache_scope *a, const struct cache_scope 
     return a->tenant == b->tenant && !memcmp(a->salt, b->salt, sizeof(a->salt));
 }
 
-static int n_common(const struct slot_talk *t, const struct slot_use *u)
+static int n_common(const struct slot_conversation *t, const struct slot_use *u)
 {
     int n = MIN(t->n, u->n_prompt), i = 0;
 
@@ -138,7 +138,7 @@ static int choose_slot(const struct slots *s, const struct slot_table *t, const 
     return best;
 }
 
-static void take_slot(struct slots *s, struct slot_hold *h)
+static void take_slot(struct slots *s, struct slot_lease *h)
 {
     struct slot_table *t = table_of(s, h->use.model);
 
@@ -149,7 +149,7 @@ static void take_slot(struct slots *s, struct slot_hold *h)
         if (slot->n_users++ == 0)
             idle_remove(t, h->id);
         h->slot = slot;
-        slot->n_told = h->n_told;
+        slot->n_generated = h->n_generated;
         slot->view = (struct slot_view){ .task = ++s->n_tasks,
             .tenant = h->use.scope.tenant,
             .is_busy = true,
@@ -159,9 +159,9 @@ static void take_slot(struct slots *s, struct slot_hold *h)
     pthread_mutex_unlock(&s->mu);
 }
 
-int slot_begin(struct slot_hold *h, struct slots *s, const struct slot_use *u, struct err *e)
+int slot_begin(struct slot_lease *h, struct slots *s, const struct slot_use *u, struct err *e)
 {
-    *h = (struct slot_hold){ .id = SLOT_NONE };
+    *h = (struct slot_lease){ .id = SLOT_NONE };
     if (!s)
         return 0;
     if (u->wanted != SLOT_NONE && (u->wanted < 0 || u->wanted >= slots_count(s, u->model)))
@@ -178,34 +178,34 @@ int slot_begin(struct slot_hold *h, struct slots *s, const struct slot_use *u, s
     return 0;
 }
 
-void slot_token(struct slot_hold *h, int32_t id)
+void slot_token(struct slot_lease *h, int32_t id)
 {
     struct slots *s = h->slots;
 
     if (!s)
         return;
-    h->n_told++;
+    h->n_generated++;
     if (h->tokens && h->n_tokens < h->use.n_prompt + h->use.n_max)
         h->tokens[h->n_tokens++] = id;
-    if (!h->slot && h->n_told == 1)
+    if (!h->slot && h->n_generated == 1)
         take_slot(s, h);
     if (h->slot)
-        atomic_store_explicit(&h->slot->n_told, h->n_told, memory_order_relaxed);
+        atomic_store_explicit(&h->slot->n_generated, h->n_generated, memory_order_relaxed);
 }
 
 /* The caller holds the mutex. */
-static void swap_conversation(struct slot *slot, struct slot_talk *take)
+static void swap_conversation(struct slot *slot, struct slot_conversation *take)
 {
-    struct slot_talk old = slot->talk;
+    struct slot_conversation old = slot->talk;
 
     slot->talk = *take;
     *take = old;
 }
 
-void slot_end(struct slot_hold *h)
+void slot_end(struct slot_lease *h)
 {
     struct slots *s = h->slots;
-    struct slot_talk talk = { h->use.scope, h->tokens, h->n_tokens };
+    struct slot_conversation talk = { h->use.scope, h->tokens, h->n_tokens };
 
     if (!s)
         return;
@@ -221,10 +221,10 @@ void slot_end(struct slot_hold *h)
         pthread_mutex_unlock(&s->mu);
     }
     mem_free(talk.tokens);
-    *h = (struct slot_hold){ .id = SLOT_NONE };
+    *h = (struct slot_lease){ .id = SLOT_NONE };
 }
 
-int slot_id(const struct slot_hold *h)
+int slot_id(const struct slot_lease *h)
 {
     return h->slots ? h->id : SLOT_NONE;
 }
@@ -243,23 +243,23 @@ void slots_view(struct slots *s, const struct model *m, int id, struct slot_view
     CHECK(id >= 0 && id < t->n);
     pthread_mutex_lock(&s->mu);
     *out = t->slots[id].view;
-    out->n_told = t->slots[id].n_told;
+    out->n_generated = t->slots[id].n_generated;
     pthread_mutex_unlock(&s->mu);
 }
 
 /* ---- conversations */
 
-int slots_copy(struct slots *s, const struct model *m, int id, uint64_t tenant,
-    struct slot_talk *out, struct err *e)
+int slots_copy_conversation(struct slots *s, const struct model *m, int id, uint64_t tenant,
+    struct slot_conversation *out, struct err *e)
 {
     struct slot_table *t = table_of(s, m);
     int failed = 0;
 
-    *out = (struct slot_talk){ 0 };
+    *out = (struct slot_conversation){ 0 };
     if (id < 0 || id >= t->n)
         return set_id_error(e);
     pthread_mutex_lock(&s->mu);
-    const struct slot_talk *talk = &t->slots[id].talk;
+    const struct slot_conversation *talk = &t->slots[id].talk;
     if (talk->n > 0 && talk->scope.tenant != tenant) {
         failed = err_set(e, ERR_FORBIDDEN, "The conversation of slot %d is another key's.", id);
     } else if (talk->n > 0) {
@@ -275,7 +275,8 @@ int slots_copy(struct slots *s, const struct model *m, int id, uint64_t tenant,
     return failed;
 }
 
-void slots_put(struct slots *s, const struct model *m, int id, struct slot_talk *take)
+void slots_set_conversation(
+    struct slots *s, const struct model *m, int id, struct slot_conversation *take)
 {
     struct slot_table *t = table_of(s, m);
 
@@ -284,7 +285,7 @@ void slots_put(struct slots *s, const struct model *m, int id, struct slot_talk 
     swap_conversation(&t->slots[id], take);
     pthread_mutex_unlock(&s->mu);
     mem_free(take->tokens);
-    *take = (struct slot_talk){ 0 };
+    *take = (struct slot_conversation){ 0 };
 }
 
 /* ---- digests */

@@ -16,7 +16,7 @@
  * Any thread. One mutex, held at most while the tokens of conversations are copied or compared. */
 #pragma once
 
-#include "registry/pool.h"
+#include "registry/registry.h"
 
 enum { SLOT_NONE = -1, SLOT_CONTINUES_PERCENT = 10 };
 
@@ -40,47 +40,48 @@ struct slot_use { /* borrowed until slot_end */
     struct slot_params params;
 };
 
-struct slot_hold { /* slot of a request; zeroed = has none and needs none */
+struct slot_lease { /* slot of a request; zeroed = has none and needs none */
     struct slots *slots;
     struct slot_use use;
     struct slot *slot; /* NULL: none */
-    int id, n_told;
+    int id, n_generated;
     int32_t *tokens; /* prompt and output; NULL: conversations are not stored */
     int n_tokens;
 };
 
 /* Borrows the registry, whose list of models is constant. keeps_conversations: a slot directory is
  * configured; else slots only show which requests run. */
-struct slots *slots_new(struct pool *p, bool keeps_conversations);
+struct slots *slots_new(struct registry *p, bool keeps_conversations);
 void slots_free(struct slots *s); /* accepts NULL; no slot is busy */
 
 /* s may be NULL. ERR_RANGE: no such slot. If memory is short, the conversation is not stored. */
-int slot_begin(struct slot_hold *h, struct slots *s, const struct slot_use *u, struct err *e);
-void slot_token(struct slot_hold *h, int32_t id); /* a generated token of the first choice */
-void slot_end(struct slot_hold *h);               /* no effect without a slot */
-int slot_id(const struct slot_hold *h);           /* SLOT_NONE: none */
+int slot_begin(struct slot_lease *h, struct slots *s, const struct slot_use *u, struct err *e);
+void slot_token(struct slot_lease *h, int32_t id); /* a generated token of the first choice */
+void slot_end(struct slot_lease *h);               /* no effect without a slot */
+int slot_id(const struct slot_lease *h);           /* SLOT_NONE: none */
 
 struct slot_view {
     uint64_t task; /* number of the last request that used the slot; 0: none yet */
     uint64_t tenant;
     bool is_busy;
-    int n_told, n_max; /* tokens of the response: so far, and limit */
+    int n_generated, n_max; /* tokens of the response: so far, and limit */
     struct slot_params params;
 };
 int slots_count(const struct slots *s, const struct model *m);
 void slots_view(struct slots *s, const struct model *m, int id, struct slot_view *out);
 
-struct slot_talk { /* a conversation */
+struct slot_conversation { /* a conversation */
     struct cache_scope scope;
     int32_t *tokens; /* freed with mem_free */
     int n;           /* 0: no conversation */
 };
 /* Copies a slot's conversation. ERR_RANGE: no such slot. ERR_FORBIDDEN: it belongs to another
  * tenant. ERR_MEMORY. */
-int slots_copy(struct slots *s, const struct model *m, int id, uint64_t tenant,
-    struct slot_talk *out, struct err *e);
+int slots_copy_conversation(struct slots *s, const struct model *m, int id, uint64_t tenant,
+    struct slot_conversation *out, struct err *e);
 /* Replaces the slot's conversation; *take is empty afterwards. */
-void slots_put(struct slots *s, const struct model *m, int id, struct slot_talk *take);
+void slots_set_conversation(
+    struct slots *s, const struct model *m, int id, struct slot_conversation *take);
 
 /* The digest of a model's files, if slots_set_digest was called for it. */
 bool slots_digest(struct slots *s, const struct model *m, uint8_t out[32]);

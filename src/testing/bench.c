@@ -1,7 +1,7 @@
 #include "testing/bench.h"
 #include "base/mem.h"
 #include "kernel/kernels.h"
-#include "os/team.h"
+#include "os/thread_pool.h"
 #include "kernel/x86/x86_amx_tile.h"
 #include "model/block.h"
 #include "os/clock.h"
@@ -15,7 +15,7 @@ enum { LINE = 64, READ_BYTES = 256 * 1024 * 1024, REPEATS = 4 };
 static const uint64_t READ_NS = 200 * 1000 * 1000;
 
 struct bench_meter {
-    struct team *team;
+    struct thread_pool *thread_pool;
     uint8_t *bytes; /* [READ_BYTES] */
     void (*loop)(uint64_t n);
     uint64_t n_loops;
@@ -28,7 +28,7 @@ struct bench_meter {
 static const struct {
     int streams, lines;
     size_t ahead; /* prefetch distance of a stream, in bytes; 0: hardware prefetch only */
-} patterns[BENCH_WAYS] = { { 8, 2, 0 }, { 4, 4, 0 }, { 1, 64, 0 }, { 1, 64, 6144 } };
+} patterns[BENCH_PATTERNS] = { { 8, 2, 0 }, { 4, 4, 0 }, { 1, 64, 0 }, { 1, 64, 6144 } };
 
 static uint64_t read_lines(const uint8_t *p, size_t n, size_t ahead)
 {
@@ -43,16 +43,16 @@ static uint64_t read_lines(const uint8_t *p, size_t n, size_t ahead)
     return sum;
 }
 
-uint64_t bench_read(const uint8_t *p, size_t n, int way)
+uint64_t bench_read(const uint8_t *p, size_t n, int pattern)
 {
-    const size_t n_streams = (size_t)patterns[way].streams,
-                 burst = (size_t)patterns[way].lines * LINE;
+    const size_t n_streams = (size_t)patterns[pattern].streams,
+                 burst = (size_t)patterns[pattern].lines * LINE;
     const size_t stream = n / n_streams / burst * burst;
     uint64_t sum = 0;
 
     for (size_t at = 0; at < stream; at += burst)
         for (size_t s = 0; s < n_streams; s++)
-            sum += read_lines(p + s * stream + at, burst, patterns[way].ahead);
+            sum += read_lines(p + s * stream + at, burst, patterns[pattern].ahead);
     return sum;
 }
 
@@ -61,7 +61,7 @@ static void read_all(void *arg, int thread, int n_threads)
     struct bench_meter *j = arg;
     size_t part = READ_BYTES / (size_t)n_threads;
 
-    j->sink += bench_read(j->bytes + (size_t)thread * part, part, j->run % BENCH_WAYS);
+    j->sink += bench_read(j->bytes + (size_t)thread * part, part, j->run % BENCH_PATTERNS);
 }
 
 static void compute_all(void *arg, int thread, int n_threads)
@@ -74,7 +74,7 @@ static void compute_all(void *arg, int thread, int n_threads)
 
 /* The fastest of at least REPEATS runs and of all runs within least_ns: other load on the machine
  * can only increase the time. */
-static double best_seconds(struct bench_meter *j, team_fn fn, uint64_t least_ns)
+static double best_seconds(struct bench_meter *j, thread_pool_fn fn, uint64_t least_ns)
 {
     const uint64_t begin = clock_ns();
     double best = 1e9;
@@ -82,7 +82,7 @@ static double best_seconds(struct bench_meter *j, team_fn fn, uint64_t least_ns)
     for (int i = 0; i < REPEATS || clock_ns() - begin < least_ns; i++) {
         uint64_t from = clock_ns();
         j->run = i;
-        team_run(j->team, fn, j);
+        thread_pool_run(j->thread_pool, fn, j);
         best = MIN(best, (double)(clock_ns() - from) * 1e-9);
     }
     return best;
@@ -181,7 +181,7 @@ static double compute_roof(struct bench_meter *j, const struct compute_loop *row
             continue;
         j->loop = rows[i].loop;
         j->n_loops = rows[i].n;
-        double macs = (double)rows[i].n * rows[i].macs * team_size(j->team);
+        double macs = (double)rows[i].n * rows[i].macs * thread_pool_size(j->thread_pool);
         return macs / best_seconds(j, compute_all, 0) * 1e-9;
     }
     return 0;
@@ -191,12 +191,12 @@ int bench_meter_open(struct bench_meter **out, int n_threads, struct err *e)
 {
     struct bench_meter *b = try_calloc(1, sizeof(*b));
 
-    if (!b || !(b->bytes = block_take(READ_BYTES))) {
+    if (!b || !(b->bytes = block_alloc(READ_BYTES))) {
         bench_meter_close(b);
         return err_set(e, ERR_MEMORY, "no memory to measure memory with");
     }
-    if (team_open(&b->team, n_threads, e)) {
-        b->team = NULL;
+    if (thread_pool_open(&b->thread_pool, n_threads, e)) {
+        b->thread_pool = NULL;
         bench_meter_close(b);
         return -1;
     }
@@ -209,10 +209,10 @@ void bench_meter_close(struct bench_meter *b)
 {
     if (!b)
         return;
-    if (b->team)
-        team_close(b->team);
+    if (b->thread_pool)
+        thread_pool_close(b->thread_pool);
     if (b->bytes)
-        block_give(b->bytes);
+        block_free(b->bytes);
     mem_free(b);
 }
 
@@ -226,7 +226,7 @@ struct bench_roof bench_meter_read(struct bench_meter *b)
     return r;
 }
 
-int bench_roof(struct bench_roof *out, int n_threads, struct err *e)
+int bench_measure_roof(struct bench_roof *out, int n_threads, struct err *e)
 {
     struct bench_meter *b;
 
@@ -237,7 +237,7 @@ int bench_roof(struct bench_roof *out, int n_threads, struct err *e)
     return 0;
 }
 
-struct bench_roof bench_higher(struct bench_roof a, struct bench_roof b)
+struct bench_roof bench_roof_max(struct bench_roof a, struct bench_roof b)
 {
     return (struct bench_roof){ .read_gb_s = MAX(a.read_gb_s, b.read_gb_s),
         .dot_gmac_s = MAX(a.dot_gmac_s, b.dot_gmac_s),
@@ -268,7 +268,7 @@ static int pages_per_seq(const struct bench_case *c)
     return (int)((n + PAGE_TOKENS - 1) / PAGE_TOKENS);
 }
 
-uint32_t bench_pages(const struct bench_case *c)
+uint32_t bench_n_pages(const struct bench_case *c)
 {
     return (uint32_t)pages_per_seq(c) * (uint32_t)c->n_seqs;
 }
@@ -280,17 +280,17 @@ static int bench_alloc(struct bench *b, struct lm *m, const struct bench_case *c
         (int64_t)c->n_rows * c->n_seqs > m->max_rows || c->n_seqs > m->max_logits)
         return err_set(e, ERR_RANGE, "%d sequences of %d rows: the model was opened for %d",
             c->n_seqs, c->n_rows, m->max_rows);
-    if (bench_pages(c) > m->n_pages)
+    if (bench_n_pages(c) > m->n_pages)
         return err_set(e, ERR_RANGE, "%u pages of keys and values are needed, there are %u",
-            bench_pages(c), m->n_pages);
+            bench_n_pages(c), m->n_pages);
     size_t n_tokens = MAX((size_t)c->n_rows * (size_t)c->n_seqs, (size_t)PAGE_TOKENS);
     b->tokens = try_calloc(n_tokens, sizeof(*b->tokens));
-    b->pages = try_calloc(bench_pages(c), sizeof(*b->pages));
+    b->pages = try_calloc(bench_n_pages(c), sizeof(*b->pages));
     b->runs = try_calloc((size_t)c->n_seqs, sizeof(*b->runs));
     b->seconds = try_calloc((size_t)c->n_steps, sizeof(*b->seconds));
     if (!b->tokens || !b->pages || !b->runs || !b->seconds)
         return err_set(e, ERR_MEMORY, "no memory for a benchmark");
-    for (uint32_t i = 0; i < bench_pages(c); i++)
+    for (uint32_t i = 0; i < bench_n_pages(c); i++)
         b->pages[i].i = i;
     if (c->is_shared)
         for (int s = 1; s < c->n_seqs; s++)
@@ -334,7 +334,7 @@ static void fill_pages(struct bench *b)
         struct lm_run run = { .tokens = b->tokens + at, .n = n, .pos = at, .pages = b->pages };
         b->m->ops->forward(b->m, &run, 1, NULL);
     }
-    for (uint32_t i = 1; i < bench_pages(b->c); i++)
+    for (uint32_t i = 1; i < bench_n_pages(b->c); i++)
         if (b->pages[i].i != b->pages[0].i)
             b->m->ops->copy_page(b->m, b->pages[0], b->pages[i]);
 }
@@ -365,7 +365,7 @@ static int compare_doubles(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-void bench_against(struct bench_figure *f, const struct lm *m, const struct bench_roof *roof)
+void bench_set_shares(struct bench_result *f, const struct lm *m, const struct bench_roof *roof)
 {
     double compute = m->is_integer ? roof->dot_gmac_s : roof->fma_gmac_s;
 
@@ -373,7 +373,7 @@ void bench_against(struct bench_figure *f, const struct lm *m, const struct benc
     f->compute_share = compute > 0 ? f->gmac_s / compute : 0;
 }
 
-int bench_run(struct bench_figure *out, struct lm *m, const struct bench_case *c,
+int bench_run(struct bench_result *out, struct lm *m, const struct bench_case *c,
     const struct bench_roof *roof, struct err *e)
 {
     struct bench b;
@@ -398,11 +398,11 @@ int bench_run(struct bench_figure *out, struct lm *m, const struct bench_case *c
     double kv_bytes = (keys * c->n_seqs - shared_keys) * (double)m->page_bytes / PAGE_TOKENS;
     double macs = rows * ((double)m->row_macs + keys * (double)m->key_macs) +
                   c->n_seqs * (double)m->logit_macs;
-    *out = (struct bench_figure){ .tokens_s = rows / s,
+    *out = (struct bench_result){ .tokens_s = rows / s,
         .step_ms = s * 1e3,
         .gb_s = ((double)m->step_bytes + kv_bytes) / s * 1e-9,
         .gmac_s = macs / s * 1e-9,
         .n_cached = (int64_t)rows * c->n_steps - b.n_fed };
-    bench_against(out, m, roof);
+    bench_set_shares(out, m, roof);
     return 0;
 }

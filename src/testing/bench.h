@@ -23,8 +23,8 @@ struct bench_roof {
 /* Reads one word of every cache line of n bytes; returns the sum, so that the compiler keeps the
  * loads. `way` selects an access pattern (streams, lines per visit, prefetch distance); the limit
  * is the best of all patterns. */
-enum { BENCH_WAYS = 4 };
-uint64_t bench_read(const uint8_t *p, size_t n, int way);
+enum { BENCH_PATTERNS = 4 };
+uint64_t bench_read(const uint8_t *p, size_t n, int pattern);
 
 /* State for measuring limits: its own threads and 256 MB of memory. */
 struct bench_meter;
@@ -36,10 +36,10 @@ void bench_meter_close(struct bench_meter *b);                                /*
 struct bench_roof bench_meter_read(struct bench_meter *b);
 
 /* One measurement with a temporary meter. ERR_MEMORY. */
-int bench_roof(struct bench_roof *out, int n_threads, struct err *e);
+int bench_measure_roof(struct bench_roof *out, int n_threads, struct err *e);
 
 /* maximum of each limit */
-struct bench_roof bench_higher(struct bench_roof a, struct bench_roof b);
+struct bench_roof bench_roof_max(struct bench_roof a, struct bench_roof b);
 
 struct bench_case {
     int n_ctx;   /* positions that each sequence already has */
@@ -52,7 +52,7 @@ struct bench_case {
     uint64_t seed; /* seed of the tokens: see bench_token */
 };
 
-struct bench_figure {
+struct bench_result {
     double tokens_s;
     double step_ms; /* median */
     double gb_s;    /* weights once per step, KV of every sequence; shared KV once */
@@ -63,7 +63,7 @@ struct bench_figure {
 };
 
 /* Sets the shares for another roof. */
-void bench_against(struct bench_figure *f, const struct lm *m, const struct bench_roof *roof);
+void bench_set_shares(struct bench_result *f, const struct lm *m, const struct bench_roof *roof);
 
 /* Token of a sequence at a position: one of 0 .. n_vocab - 1, pseudo-random (the finaliser of
  * splitmix64 over seed, sequence and position; bench/compare_llama.py uses the same function). */
@@ -72,8 +72,8 @@ int32_t bench_token(uint64_t seed, int seq, int pos, int n_vocab);
 /* The KV pages of the first n_ctx positions are copies of one page: the bytes read are the same,
  * without the time to compute them. ERR_RANGE: the case needs more rows or pages than the model
  * has. */
-int bench_run(struct bench_figure *out, struct lm *m, const struct bench_case *c,
+int bench_run(struct bench_result *out, struct lm *m, const struct bench_case *c,
     const struct bench_roof *roof, struct err *e);
 
 /* Pages that a case needs, to open the model with enough pages. */
-uint32_t bench_pages(const struct bench_case *c);
+uint32_t bench_n_pages(const struct bench_case *c);

@@ -7,7 +7,8 @@ struct fake {
     uint64_t *kv;   /* [n_pages][PAGE_TOKENS] */
     float *logits;  /* [max_logits][n_vocab] */
     uint64_t *rows; /* [max_rows]: rows of a run */
-    /* [max_paused]: rows of the partial run (layered prefill), after the layers it has passed */
+    /* [max_partial_rows]: rows of the partial run (layered prefill), after the layers it has passed
+     * */
     uint64_t *partial_rows;
     struct lm_run partial;
 };
@@ -97,7 +98,7 @@ static void run_partial(struct fake *f, const struct lm_run *r, int end_layer, f
     const struct lm_run *p = &f->partial;
 
     CHECK(r->from_layer >= 0 && r->from_layer < end_layer && end_layer <= f->lm.n_layers);
-    CHECK(r->n <= f->lm.max_paused && (end_layer == f->lm.n_layers || r->n_logits == 0));
+    CHECK(r->n <= f->lm.max_partial_rows && (end_layer == f->lm.n_layers || r->n_logits == 0));
     if (r->from_layer == 0)
         run_rows(f, r, f->partial_rows);
     else
@@ -205,14 +206,15 @@ static void fake_close(struct lm *m)
 }
 
 /* In descending order, to detect callers that expect thread 0 to be the first. */
-static void fake_spread(struct lm *m, void (*fn)(void *arg, int thread, int n_threads), void *arg)
+static void fake_run_on_threads(
+    struct lm *m, void (*fn)(void *arg, int thread, int n_threads), void *arg)
 {
     for (int i = m->n_threads - 1; i >= 0; i--)
         fn(arg, i, m->n_threads);
 }
 
 static const struct lm_ops fake_ops = { fake_forward, fake_copy_page, fake_clear_page,
-    fake_read_page, fake_write_page, fake_spread, fake_close };
+    fake_read_page, fake_write_page, fake_run_on_threads, fake_close };
 
 int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
 {
@@ -233,7 +235,7 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
         .max_rows = o->max_rows,
         .max_logits = o->max_rows,
         .n_layers = MAX(o->n_layers, 1),
-        .max_paused = o->max_rows,
+        .max_partial_rows = o->max_rows,
         .n_threads = MAX(o->n_threads, 1),
         .n_pages = o->n_pages,
         .page_bytes = PAGE_TOKENS * sizeof(*f->kv),
@@ -246,7 +248,7 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
     return 0;
 }
 
-void fake_logits(
+void fake_reference_logits(
     const struct fake_options *o, const int32_t *tokens, int n, uint64_t *scratch, float *logits)
 {
     uint64_t prefix = 0;

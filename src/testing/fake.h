@@ -29,5 +29,5 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e) M
 
 /* Logits after `n` tokens, computed without pages: the expected output of forward. scratch: n
  * numbers. */
-void fake_logits(
+void fake_reference_logits(
     const struct fake_options *o, const int32_t *tokens, int n, uint64_t *scratch, float *logits);

@@ -38,7 +38,7 @@ static float inverse(float d)
 
 static void quant_q8_0(const float *x, uint8_t *out)
 {
-    struct file_q8_0 b = { .d = f16_of_f32(max_magnitude(x, 32) / 127) };
+    struct file_q8_0 b = { .d = f32_to_f16(max_magnitude(x, 32) / 127) };
     float inverse_scale = inverse(f16_to_f32(b.d));
 
     for (int i = 0; i < 32; i++)
@@ -49,7 +49,7 @@ static void quant_q8_0(const float *x, uint8_t *out)
 /* Codes are -8 .. 7, so the element of largest magnitude is encoded as -8. */
 static void quant_q4_0(const float *x, uint8_t *out)
 {
-    struct file_q4_0 b = { .d = f16_of_f32(signed_max_magnitude(x, 32) / -8) };
+    struct file_q4_0 b = { .d = f32_to_f16(signed_max_magnitude(x, 32) / -8) };
     float inverse_scale = inverse(f16_to_f32(b.d));
     for (int i = 0; i < 16; i++)
         b.q[i] = (uint8_t)((clamp_round(x[i] * inverse_scale, -8, 7) + 8) |
@@ -72,8 +72,8 @@ static struct range quant_range(const float *x, int levels)
         low = fminf(low, x[i]);
         high = fmaxf(high, x[i]);
     }
-    a.d = f16_of_f32((high - low) / (float)levels);
-    a.m = f16_of_f32(low);
+    a.d = f32_to_f16((high - low) / (float)levels);
+    a.m = f32_to_f16(low);
     float inverse_scale = inverse(f16_to_f32(a.d)), m = f16_to_f32(a.m);
     for (int i = 0; i < 32; i++)
         a.q[i] = (uint8_t)clamp_round((x[i] - m) * inverse_scale, 0, levels);
@@ -116,7 +116,7 @@ static void quant_q5_1(const float *x, uint8_t *out)
 
 static void quant_q5_0(const float *x, uint8_t *out)
 {
-    struct file_q5_0 b = { .d = f16_of_f32(signed_max_magnitude(x, 32) / -16) };
+    struct file_q5_0 b = { .d = f32_to_f16(signed_max_magnitude(x, 32) / -16) };
     float inverse_scale = inverse(f16_to_f32(b.d));
     uint8_t q[32];
 
@@ -148,14 +148,14 @@ static void quant_to_codebook(
     put_low_nibbles(out, q);
 }
 
-static const int8_t iq4_list[16] = { IQ4_LIST }, mxfp4_list[16] = { MXFP4_LIST };
+static const int8_t iq4_codebook[16] = { IQ4_CODEBOOK }, mxfp4_codebook[16] = { MXFP4_CODEBOOK };
 
 /* The codebook is -127 .. 113, so the element of largest magnitude is encoded as -127. */
 static void quant_iq4_nl(const float *x, uint8_t *out)
 {
-    struct file_iq4_nl b = { .d = f16_of_f32(signed_max_magnitude(x, 32) / -127) };
+    struct file_iq4_nl b = { .d = f32_to_f16(signed_max_magnitude(x, 32) / -127) };
 
-    quant_to_codebook(b.q, iq4_list, x, inverse(f16_to_f32(b.d)));
+    quant_to_codebook(b.q, iq4_codebook, x, inverse(f16_to_f32(b.d)));
     memcpy(out, &b, sizeof(b));
 }
 
@@ -171,7 +171,7 @@ static void quant_mxfp4(const float *x, uint8_t *out)
         frexpf(top, &exponent); /* top = 0.5 .. 1 * 2^exponent */
         b.e = (uint8_t)MIN(MAX(exponent - 1 - 2 + 127, 1), 254);
     }
-    quant_to_codebook(b.q, mxfp4_list, x, 1 / e8m0_half(b.e));
+    quant_to_codebook(b.q, mxfp4_codebook, x, 1 / e8m0_half(b.e));
     memcpy(out, &b, sizeof(b));
 }
 
@@ -182,11 +182,11 @@ static void quant_iq4_xs(const float *x, uint8_t *out)
 
     for (int j = 0; j < 8; j++)
         step[j] = signed_max_magnitude(x + 32 * j, 32) / -127;
-    b.d = f16_of_f32(signed_max_magnitude(step, 8) / -32);
+    b.d = f32_to_f16(signed_max_magnitude(step, 8) / -32);
     float d = f16_to_f32(b.d);
     for (int j = 0; j < 8; j++) {
         int scale = clamp_round(step[j] * inverse(d), -32, 31);
-        quant_to_codebook(b.q[j], iq4_list, x + 32 * j, inverse(d * (float)scale));
+        quant_to_codebook(b.q[j], iq4_codebook, x + 32 * j, inverse(d * (float)scale));
         b.scale_lo[j / 2] |= (uint8_t)(((scale + 32) & 15) << (j % 2 * 4));
         b.scale_hi |= (uint16_t)((scale + 32) >> 4 << (2 * j));
     }
@@ -226,8 +226,8 @@ static struct affine quant_affine(const float *x, int levels)
         top_step = fmaxf(top_step, step[j]);
         top_min = fmaxf(top_min, min[j]);
     }
-    a.d = f16_of_f32(top_step / 63);
-    a.dmin = f16_of_f32(top_min / 63);
+    a.d = f32_to_f16(top_step / 63);
+    a.dmin = f32_to_f16(top_min / 63);
     float d = f16_to_f32(a.d), dmin = f16_to_f32(a.dmin);
     for (int j = 0; j < 8; j++) {
         sc[j] = clamp_round(step[j] * inverse(d), 0, 63);
@@ -272,7 +272,7 @@ static void quant_q5_k(const float *x, uint8_t *out)
 
 static void quant_q6_k(const float *x, uint8_t *out)
 {
-    struct file_q6_k b = { .d = f16_of_f32(max_magnitude(x, 256) / (31 * 127)) };
+    struct file_q6_k b = { .d = f32_to_f16(max_magnitude(x, 256) / (31 * 127)) };
     float d = f16_to_f32(b.d);
 
     for (int s = 0; s < 16; s++) {
@@ -292,7 +292,7 @@ static void quant_q6_k(const float *x, uint8_t *out)
 static void quant_half(enum qtype type, const float *x, int n, uint8_t *out)
 {
     for (int i = 0; i < n; i++) {
-        uint16_t h = type == Q_F16 ? f16_of_f32(x[i]) : bf16_of_f32(x[i]);
+        uint16_t h = type == Q_F16 ? f32_to_f16(x[i]) : f32_to_bf16(x[i]);
         memcpy(out + 2 * (size_t)i, &h, 2);
     }
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 struct flight {
-    const struct replay_row *row;
+    const struct replay_request *row;
     struct gen *gen;
     int32_t *prompt;
     struct gen_script script;
@@ -14,17 +14,17 @@ struct flight {
 };
 
 struct replay_state {
-    const struct replay_setup *setup;
-    const struct replay_row *rows;
+    const struct replay_options *setup;
+    const struct replay_request *rows;
     struct flight *flights;
     int n, n_arrived, n_live;
     struct core *core;
-    struct port *port;
+    struct submit_queue *queue;
     struct mailbox *reply;
     int32_t *script_tokens; /* tokens of all scripts, and their group ends */
     int32_t *group_ends;
     int longest_out;
-    struct replay_samples first, between;
+    struct replay_samples ttft, itl;
     double prompt_tokens, cached_tokens, out_tokens;
     uint64_t last_end_ns;
     struct replay_result *out;
@@ -39,7 +39,7 @@ static uint64_t trace_clock(void)
 
 enum { N_VOCAB = 32000 };
 
-void replay_add(struct replay_samples *s, double seconds)
+void replay_samples_add(struct replay_samples *s, double seconds)
 {
     if (s->n == s->cap) {
         s->cap = s->cap ? 2 * s->cap : 1024;
@@ -54,12 +54,12 @@ static int compare_floats(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-struct replay_times replay_times_of(struct replay_samples *s)
+struct replay_quantiles replay_quantiles_of(struct replay_samples *s)
 {
     if (!s->n)
-        return (struct replay_times){ 0 };
+        return (struct replay_quantiles){ 0 };
     qsort(s->v, s->n, sizeof(*s->v), compare_floats);
-    return (struct replay_times){ s->v[s->n / 2], s->v[(size_t)((double)s->n * 0.9)],
+    return (struct replay_quantiles){ s->v[s->n / 2], s->v[(size_t)((double)s->n * 0.9)],
         s->v[(size_t)((double)s->n * 0.99)], s->v[s->n - 1] };
 }
 
@@ -92,7 +92,7 @@ static int submit_next(struct replay_state *r, struct err *e)
 {
     int index = r->n_arrived++;
     struct flight *f = &r->flights[index];
-    const struct replay_row *row = &r->rows[index];
+    const struct replay_request *row = &r->rows[index];
 
     f->row = row;
     f->prompt = try_calloc((size_t)row->n_prompt, sizeof(*f->prompt));
@@ -115,7 +115,7 @@ static int submit_next(struct replay_state *r, struct err *e)
         flight_clear(f);
         return -1;
     }
-    if (!port_submit(r->port, f->gen, clock_now_ns, e)) {
+    if (!submit_queue_submit(r->queue, f->gen, clock_now_ns, e)) {
         r->n_live++;
         return 0;
     }
@@ -136,7 +136,7 @@ static void finish_flight(struct replay_state *r, struct flight *f)
         r->prompt_tokens += f->row->n_prompt;
         r->cached_tokens += g->n_cached;
         r->out_tokens += f->row->n_out;
-        replay_add(&r->first, (double)(g->first_token_ns - g->submitted_ns) * 1e-9);
+        replay_samples_add(&r->ttft, (double)(g->first_token_ns - g->submitted_ns) * 1e-9);
     } else {
         *(g->err.code == ERR_TIMEOUT        ? &r->out->n_late
             : g->err.code == ERR_OVERLOADED ? &r->out->n_dropped
@@ -160,7 +160,7 @@ static void read_events(struct replay_state *r)
         }
         if (m->kind == GEN_TOKEN) {
             if (f->last_ns)
-                replay_add(&r->between, (double)(clock_now_ns - f->last_ns) * 1e-9);
+                replay_samples_add(&r->itl, (double)(clock_now_ns - f->last_ns) * 1e-9);
             f->last_ns = clock_now_ns;
         }
         gen_event_done(ev);
@@ -194,12 +194,12 @@ static int run_trace(struct replay_state *r, struct err *e)
     return 0;
 }
 
-static int check_trace(struct replay_state *r, const struct replay_setup *s, struct err *e)
+static int check_trace(struct replay_state *r, const struct replay_options *s, struct err *e)
 {
     if (r->n < 1)
         return err_set(e, ERR_RANGE, "the trace has no requests");
     for (int i = 0; i < r->n; i++) {
-        const struct replay_row *row = &r->rows[i];
+        const struct replay_request *row = &r->rows[i];
         if (row->n_prompt < 1 || row->n_out < 1 || row->n_prompt >= s->n_ctx ||
             row->n_out > s->n_ctx - row->n_prompt)
             return err_set(e, ERR_RANGE, "request %d: %d and %d tokens in a context of %d", i + 1,
@@ -211,13 +211,13 @@ static int check_trace(struct replay_state *r, const struct replay_setup *s, str
     return 0;
 }
 
-static int open_all(struct replay_state *r, const struct replay_setup *s, struct err *e)
+static int open_all(struct replay_state *r, const struct replay_options *s, struct err *e)
 {
     struct timed_options o = { .n_vocab = N_VOCAB,
         .n_ctx_train = s->n_ctx,
         .max_rows = s->max_rows,
         .n_pages = s->n_pages,
-        .law = s->law,
+        .cost = s->cost,
         .clock = &clock_now_ns };
     const struct kernels *k;
     struct lm *lm;
@@ -229,8 +229,9 @@ static int open_all(struct replay_state *r, const struct replay_setup *s, struct
         return err_set(e, ERR_MEMORY, "no memory for %d requests", r->n);
     for (int i = 0; i < r->longest_out; i++)
         r->group_ends[i] = i + 1;
-    if (kernels_choose(&k, "ref", e) || mailbox_open(&r->reply, e) || port_open(&r->port, e) ||
-        lm_open_timed(&lm, &o, e) || core_open(&r->core, lm, k, &s->engine, r->port, e))
+    if (kernels_choose(&k, "ref", e) || mailbox_open(&r->reply, e) ||
+        submit_queue_open(&r->queue, e) || lm_open_timed(&lm, &o, e) ||
+        core_open(&r->core, lm, k, &s->engine, r->queue, e))
         return -1;
     r->core->clock = trace_clock;
     return 0;
@@ -244,15 +245,15 @@ static void close_all(struct replay_state *r)
         core_drain(r->core, clock_now_ns);
         core_close(r->core);
     }
-    if (r->port)
-        port_unref(r->port);
+    if (r->queue)
+        submit_queue_unref(r->queue);
     if (r->reply)
         mailbox_close(r->reply);
     mem_free(r->flights);
     mem_free(r->script_tokens);
     mem_free(r->group_ends);
-    replay_samples_clear(&r->first);
-    replay_samples_clear(&r->between);
+    replay_samples_clear(&r->ttft);
+    replay_samples_clear(&r->itl);
 }
 
 static void summarise(struct replay_state *r)
@@ -266,14 +267,14 @@ static void summarise(struct replay_state *r)
         out->tokens_s = r->out_tokens / out->span_s;
     }
     out->hit_rate = r->prompt_tokens > 0 ? r->cached_tokens / r->prompt_tokens : 0;
-    out->first = replay_times_of(&r->first);
-    out->between = replay_times_of(&r->between);
-    out->steps = r->port->stats.steps;
-    out->preemptions = r->port->stats.preemptions;
+    out->ttft = replay_quantiles_of(&r->ttft);
+    out->itl = replay_quantiles_of(&r->itl);
+    out->steps = r->queue->stats.steps;
+    out->preemptions = r->queue->stats.preemptions;
 }
 
-int replay_run(struct replay_result *out, const struct replay_row *rows, int n,
-    const struct replay_setup *s, struct err *e)
+int replay_run(struct replay_result *out, const struct replay_request *rows, int n,
+    const struct replay_options *s, struct err *e)
 {
     struct replay_state r = { .setup = s, .rows = rows, .n = n, .out = out };
 

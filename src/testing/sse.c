@@ -9,7 +9,7 @@ static const struct str data_prefix = { "data: ", 6 };
 static void on_silence(struct loop_timer *t)
 {
     struct sse *s = container_of(t, struct sse, timer);
-    uint64_t due = s->last_ns + s->silence_ns;
+    uint64_t due = s->last_ns + s->keepalive_ns;
 
     /* A frame does not reset the timer; the due time is computed when the timer fires. */
     if (loop_now(s->loop) >= due) {
@@ -17,12 +17,12 @@ static void on_silence(struct loop_timer *t)
         if (sink_queued(s->sink) <= SINK_HIGH_WATER)
             sink_write(s->sink, STR(":\n\n"));
         s->last_ns = loop_now(s->loop);
-        due = s->last_ns + s->silence_ns;
+        due = s->last_ns + s->keepalive_ns;
     }
     loop_timer_set(s->loop, &s->timer, due);
 }
 
-void sse_begin(struct sse *s, struct sink *sink, struct loop *loop, uint32_t silence_ms,
+void sse_begin(struct sse *s, struct sink *sink, struct loop *loop, uint32_t keepalive_ms,
     const struct http_field *fields, int n_fields)
 {
     struct http_field all[MAX_FIELDS] = {
@@ -37,10 +37,10 @@ void sse_begin(struct sse *s, struct sink *sink, struct loop *loop, uint32_t sil
         .loop = loop,
         .timer.fn = on_silence,
         .last_ns = loop_now(loop),
-        .silence_ns = silence_ms * 1000000ull };
+        .keepalive_ns = keepalive_ms * 1000000ull };
     sink_begin(sink, 200, "text/event-stream", -1, all, n_fields + 2);
-    if (silence_ms)
-        loop_timer_set(loop, &s->timer, s->last_ns + s->silence_ns);
+    if (keepalive_ms)
+        loop_timer_set(loop, &s->timer, s->last_ns + s->keepalive_ns);
 }
 
 /* Removes the first line from *rest; false if there is none. CR, LF and CRLF end a line. */

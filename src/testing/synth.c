@@ -106,7 +106,7 @@ enum qtype synth_type_for(enum qtype wanted, uint32_t n_cols)
     return qtype_bytes(Q_Q8_0, n_cols, &bytes) ? Q_Q8_0 : Q_F16;
 }
 
-bool synth_is_finer(uint32_t layer, uint32_t n_layers)
+bool synth_use_more_bits(uint32_t layer, uint32_t n_layers)
 {
     uint32_t eighth = n_layers / 8;
 
@@ -348,7 +348,7 @@ static void plan_layer(struct synth_plan *p, uint32_t layer)
     /* Matrices that are added to the residual stream are scaled down with the number of layers. */
     float out = 1 / sqrtf(2 * (float)s->n_layers);
     enum qtype type = s->type,
-               fine = s->is_mixed && synth_is_finer(layer, s->n_layers) ? Q_Q6_K : type;
+               fine = s->is_mixed && synth_use_more_bits(layer, s->n_layers) ? Q_Q6_K : type;
     uint32_t d = s->d_model, ff = s->d_ff, n = s->n_experts;
     char name[64];
 

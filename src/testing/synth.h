@@ -42,7 +42,7 @@ enum qtype synth_type_for(enum qtype wanted, uint32_t n_cols);
 
 /* Whether a mixed file uses the finer type in a layer: in the first and last eighth of the layers
  * and in every third layer between (like the quantiser of llama.cpp). */
-bool synth_is_finer(uint32_t layer, uint32_t n_layers);
+bool synth_use_more_bits(uint32_t layer, uint32_t n_layers);
 
 /* ERR_INVALID: an impossible shape; ERR_IO, ERR_MEMORY. */
 int synth_write(const struct synth *s, const char *path, struct err *e);

@@ -4,7 +4,7 @@
 
 struct timed {
     struct lm lm;
-    struct timed_law law;
+    struct timed_cost cost;
     struct rng rng;
     uint64_t *clock;
 };
@@ -21,7 +21,7 @@ static double layer_share(const struct lm *m, const struct lm_run *r)
 static bool timed_forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
     struct timed *t = container_of(m, struct timed, lm);
-    const struct timed_law *law = &t->law;
+    const struct timed_cost *cost = &t->cost;
     double rows = 0, keys = 0;
 
     if (stop && *stop)
@@ -33,8 +33,8 @@ static bool timed_forward(struct lm *m, struct lm_run *runs, int n_runs, const _
         keys += share * runs[i].n * (runs[i].pos + (runs[i].n + 1) * 0.5);
         runs[i].logits = runs[i].peaks = NULL;
     }
-    double ns = law->fixed + law->per_row * MAX(rows - law->free_rows, 0) + law->per_key * keys;
-    *t->clock += (uint64_t)(ns * (1 + law->jitter * rng_next_unit(&t->rng)));
+    double ns = cost->fixed + cost->per_row * MAX(rows - cost->free_rows, 0) + cost->per_key * keys;
+    *t->clock += (uint64_t)(ns * (1 + cost->jitter * rng_next_unit(&t->rng)));
     return true;
 }
 
@@ -72,8 +72,8 @@ int lm_open_timed(struct lm **out, const struct timed_options *o, struct err *e)
         return err_set(e, ERR_RANGE, "a timed model without vocabulary, context, rows or pages");
 
     struct timed *t = xcalloc(1, sizeof(*t));
-    t->law = o->law;
-    t->rng.key = o->law.seed;
+    t->cost = o->cost;
+    t->rng.key = o->cost.seed;
     t->clock = o->clock;
     t->lm = (struct lm){
         .ops = &timed_ops,
@@ -82,7 +82,7 @@ int lm_open_timed(struct lm **out, const struct timed_options *o, struct err *e)
         .max_rows = o->max_rows,
         .max_logits = o->max_rows,
         .n_layers = MAX(o->n_layers, 1),
-        .max_paused = o->max_rows,
+        .max_partial_rows = o->max_rows,
         .n_pages = o->n_pages,
     };
     *out = &t->lm;

@@ -11,7 +11,7 @@
 /* Duration of a forward pass in nanoseconds:
  *     (fixed + per_row * max(rows - free_rows, 0) + per_key * keys) * (1 + jitter * u)
  * `keys` is the sum of the positions that the rows attend to, u is uniform in 0 .. 1. */
-struct timed_law {
+struct timed_cost {
     double fixed, per_row, per_key;
     /* the first rows of a step cost nothing: the time to read the weights hides them */
     double free_rows;
@@ -23,7 +23,7 @@ struct timed_options {
     int n_vocab, n_ctx_train, max_rows;
     uint32_t n_pages;
     int n_layers; /* layers share the time of a row equally; 0 = 1: no partial runs */
-    struct timed_law law;
+    struct timed_cost cost;
     uint64_t *clock; /* advanced by each pass; owned by the caller, outlives the model */
 };
 

@@ -69,7 +69,7 @@ static int put_word(void *ctx, struct str word)
     if (c->out->stop && atomic_load_explicit(c->out->stop, memory_order_relaxed))
         return err_set(c->e, ERR_CANCELLED, "nobody waits for the tokens");
     if (word.n <= v->longest && str_map_get(v->by_bytes, word, &id) &&
-        (v->ignores_merges || vocab_is_whole(v, id)))
+        (v->ignores_merges || vocab_merges_to_self(v, id)))
         return put_token(c, (int32_t)id);
     if (word.n > MERGE_MAX_WORD)
         return err_set(c->e, ERR_TOO_LARGE, "%zu bytes of text without a break; at most %d", word.n,
@@ -110,7 +110,7 @@ static int put_spm(struct encoder *c, struct str text, bool is_first)
     /* If no token has a blank after another character, text can be split before blanks: the tokens
      * are the same, and the words are short. */
     size_t from = 0;
-    for (size_t i = 1; v->cuts_at_blanks && i < text.n; i++) {
+    for (size_t i = 1; v->splits_at_blanks && i < text.n; i++) {
         if (text.p[i] != ' ' || text.p[i - 1] == ' ')
             continue;
         if (put_word(c, (struct str){ text.p + from, i - from }))
@@ -141,7 +141,7 @@ static int put_all(struct encoder *c, const struct special_text *t)
             return -1;
         from = at + n;
         /* SPM begins a new text after a control token, but not after a user-defined one. */
-        is_first = special_is_marked(c->v, (uint32_t)id);
+        is_first = special_needs_trust(c->v, (uint32_t)id);
     }
     return put_text(c, str_skip(t->text, from), is_first);
 }
@@ -181,7 +181,7 @@ int vocab_encode(const struct vocab *v, const struct span *spans, size_t n_spans
     if (mixed > 1 && !(joined = join_spans(spans, n_spans, n, &t)))
         return err_set(e, ERR_MEMORY, "no memory for %zu bytes of text", n);
     buf_init(&c.spm, MAX_TEXT + 1u);
-    merge_remember(&c.merge, n);
+    merge_enable_memo(&c.merge, n);
     int rc = 0;
     if (with_bos && v->add_bos && v->bos != TOKEN_NONE)
         rc = put_token(&c, v->bos);
@@ -204,7 +204,7 @@ size_t vocab_min_tokens(const struct vocab *v, struct str text)
     for (size_t i = 0; i < text.n; i++) {
         unsigned char c = (unsigned char)text.p[i];
         word += c > ' ' && v->byte_token[c] != TOKEN_NONE;
-        if (i && v->cuts_at_words && vocab_ends_word(text.p[i - 1], text.p[i])) {
+        if (i && v->splits_at_word_ends && vocab_ends_word(text.p[i - 1], text.p[i])) {
             n += (word + longest - 1) / longest;
             word = 0;
         }

@@ -18,7 +18,7 @@ void merge_clear(struct merge *m)
     *m = (struct merge){ 0 };
 }
 
-void merge_remember(struct merge *m, size_t n_bytes)
+void merge_enable_memo(struct merge *m, size_t n_bytes)
 {
     if (n_bytes >= MERGE_MEMO_FROM && !m->memo)
         m->memo = try_calloc(MERGE_MEMO, sizeof(*m->memo));
@@ -177,9 +177,9 @@ static uint32_t rank_of_score(float score)
     return ~bits;
 }
 
-static struct merge_known look_up(const struct vocab *v, uint64_t pair, struct str both)
+static struct merge_memo_entry look_up(const struct vocab *v, uint64_t pair, struct str both)
 {
-    struct merge_known k = { ~pair, 0, MERGE_NEVER };
+    struct merge_memo_entry k = { ~pair, 0, MERGE_NEVER };
 
     if (v->type == VOCAB_BPE) {
         if (u64_map_get(v->merges, pair, &k.rank))
@@ -190,12 +190,12 @@ static struct merge_known look_up(const struct vocab *v, uint64_t pair, struct s
     return k;
 }
 
-static struct merge_known look_up_cached(
+static struct merge_memo_entry look_up_cached(
     struct merge *m, const struct vocab *v, uint64_t pair, struct str both)
 {
     if (!m->memo)
         return look_up(v, pair, both);
-    struct merge_known *k = &m->memo[(pair * 0x9e3779b97f4a7c15ull >> 32) % MERGE_MEMO];
+    struct merge_memo_entry *k = &m->memo[(pair * 0x9e3779b97f4a7c15ull >> 32) % MERGE_MEMO];
     if (k->not_pair != ~pair)
         *k = look_up(v, pair, both);
     return *k;
@@ -210,7 +210,7 @@ static bool pair_at(
 
     /* characters without a token: SPM may have a token for both together */
     if (a->id < 0 || b->id < 0) {
-        struct merge_known k = look_up(v, UINT64_MAX, both);
+        struct merge_memo_entry k = look_up(v, UINT64_MAX, both);
         if (v->type == VOCAB_BPE || k.id == MERGE_NEVER)
             return false;
         *out =
@@ -218,7 +218,7 @@ static bool pair_at(
         return true;
     }
     uint64_t pair = (uint64_t)a->id << 32 | (uint32_t)b->id;
-    struct merge_known k = look_up_cached(m, v, pair, both);
+    struct merge_memo_entry k = look_up_cached(m, v, pair, both);
     *out = (struct merge_pair){ (uint64_t)k.rank << 32 | (uint32_t)left, k.id, (uint32_t)both.n };
     return k.id != MERGE_NEVER;
 }

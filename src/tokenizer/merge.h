@@ -31,7 +31,7 @@ struct merge_pair {
     uint32_t n;   /* bytes of both halves when the pair was created */
 };
 
-struct merge_known {
+struct merge_memo_entry {
     uint64_t not_pair; /* ~(left << 32 | right), so that a zeroed entry is empty */
     uint32_t rank, id; /* id MERGE_NEVER: the pair does not merge */
 };
@@ -43,16 +43,17 @@ struct merge {
     struct merge_pair *queue, *heap;
     size_t cap_symbols, cap_queue, cap_heap;
     size_t at_queue, n_queue;
-    size_t n_heap, n_fresh;   /* heap[n_heap .. n_heap + n_fresh) is not yet ordered */
-    uint64_t least_fresh;     /* smallest key of the fresh pairs; valid if n_fresh > 0 */
-    struct merge_known *memo; /* [MERGE_MEMO] direct-mapped cache of pair lookups; NULL: none */
-    uint64_t n_steps;         /* pairs taken and heap moves, counted for tests */
+    size_t n_heap, n_fresh; /* heap[n_heap .. n_heap + n_fresh) is not yet ordered */
+    uint64_t least_fresh;   /* smallest key of the fresh pairs; valid if n_fresh > 0 */
+    struct merge_memo_entry
+        *memo;        /* [MERGE_MEMO] direct-mapped cache of pair lookups; NULL: none */
+    uint64_t n_steps; /* pairs taken and heap moves, counted for tests */
 };
 
 void merge_clear(struct merge *m);
 
 /* Enables the cache of pair lookups if n_bytes of text, which follow, justify it. */
-void merge_remember(struct merge *m, size_t n_bytes);
+void merge_enable_memo(struct merge *m, size_t n_bytes);
 
 /* Fills m->symbols; the first is symbol 0, the others follow by `next`. -1: no memory. */
 int merge_word(struct merge *m, const struct vocab *v, struct str word) MUST_CHECK;

@@ -25,14 +25,14 @@ static bool looks_like_markup(struct str s)
     return str_starts(s, STR("<|")) || str_ends(s, STR("|>"));
 }
 
-bool special_is_marked(const struct vocab *v, uint32_t id)
+bool special_needs_trust(const struct vocab *v, uint32_t id)
 {
     switch ((enum token_attr)v->attr[id]) {
     case TOKEN_NORMAL:
     case TOKEN_BYTE:
         return false;
-    case TOKEN_USER:
-        return looks_like_markup(strings_at(&v->bytes, id));
+    case TOKEN_USER_DEFINED:
+        return looks_like_markup(string_table_at(&v->bytes, id));
     case TOKEN_CONTROL:
     case TOKEN_UNKNOWN:
     case TOKEN_UNUSED:
@@ -43,23 +43,23 @@ bool special_is_marked(const struct vocab *v, uint32_t id)
 
 static bool is_plain(const struct vocab *v, uint32_t id)
 {
-    return !special_is_marked(v, id);
+    return !special_needs_trust(v, id);
 }
 
 static bool is_special(const struct vocab *v, uint32_t id)
 {
-    size_t n = strings_at(&v->bytes, id).n;
+    size_t n = string_table_at(&v->bytes, id).n;
 
     if (n == 0 || n > SPECIAL_MAX_BYTES)
         return false;
-    return v->attr[id] == TOKEN_CONTROL || v->attr[id] == TOKEN_USER;
+    return v->attr[id] == TOKEN_CONTROL || v->attr[id] == TOKEN_USER_DEFINED;
 }
 
 static int by_text(const void *a, const void *b, void *arg)
 {
     uint32_t i = *(const uint32_t *)a, j = *(const uint32_t *)b;
     const struct vocab *v = arg;
-    struct str x = strings_at(&v->bytes, i), y = strings_at(&v->bytes, j);
+    struct str x = string_table_at(&v->bytes, i), y = string_table_at(&v->bytes, j);
     int c = memcmp(x.p, y.p, MIN(x.n, y.n));
 
     if (c || x.n != y.n)
@@ -80,7 +80,7 @@ int special_init(struct special *s, const struct vocab *v)
         if (!is_special(v, i))
             continue;
         s->ids[s->n++] = i;
-        unsigned char c = (unsigned char)strings_at(&v->bytes, i).p[0];
+        unsigned char c = (unsigned char)string_table_at(&v->bytes, i).p[0];
         s->first[c >> 3] |= (uint8_t)(1 << (c & 7));
         if (is_plain(v, i))
             s->first_plain[c >> 3] |= (uint8_t)(1 << (c & 7));
@@ -101,7 +101,7 @@ static size_t lower_bound(const struct vocab *v, size_t lo, size_t hi, size_t de
 {
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
-        struct str s = strings_at(&v->bytes, v->special.ids[mid]);
+        struct str s = string_table_at(&v->bytes, v->special.ids[mid]);
         int have = depth < s.n ? (unsigned char)s.p[depth] : -1;
         if (have < c)
             lo = mid + 1;
@@ -127,7 +127,7 @@ static int32_t longest_at(
         if (lo == hi)
             break;
         uint32_t id = v->special.ids[lo];
-        if (strings_at(&v->bytes, id).n == depth + 1 && (is_trusted || is_plain(v, id))) {
+        if (string_table_at(&v->bytes, id).n == depth + 1 && (is_trusted || is_plain(v, id))) {
             best = (int32_t)id;
             *n = depth + 1;
         }

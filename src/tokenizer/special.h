@@ -20,7 +20,7 @@ struct special {
 };
 
 /* True if untrusted text must never become this token. Also used for tokens found by merging. */
-bool special_is_marked(const struct vocab *v, uint32_t id);
+bool special_needs_trust(const struct vocab *v, uint32_t id);
 
 int special_init(struct special *s, const struct vocab *v) MUST_CHECK; /* -1: no memory */
 void special_clear(struct special *s);

@@ -139,7 +139,8 @@ static int load_fim(struct vocab *v, const struct gguf *g, struct err *e)
                 return -1;
         for (size_t k = 0; id == TOKEN_NONE && rows[i].names[k]; k++) {
             id = vocab_find(v, str_of(rows[i].names[k]));
-            if (id != TOKEN_NONE && v->attr[id] != TOKEN_CONTROL && v->attr[id] != TOKEN_USER)
+            if (id != TOKEN_NONE && v->attr[id] != TOKEN_CONTROL &&
+                v->attr[id] != TOKEN_USER_DEFINED)
                 id = TOKEN_NONE;
         }
         v->fim[i] = id;
@@ -175,7 +176,7 @@ static int load(struct vocab *v, const struct gguf *g, struct err *e)
         return -1;
     if (v->type == VOCAB_BPE && vocab_load_merges(v, g, e))
         return -1;
-    if (load_roles(v, g, e) || vocab_load_whole(v, e))
+    if (load_roles(v, g, e) || vocab_load_self_merging(v, e))
         return -1;
     return special_init(&v->special, v) ? err_set(e, ERR_MEMORY, "no memory for the vocabulary")
                                         : 0;
@@ -199,8 +200,8 @@ void vocab_close(struct vocab *v)
 {
     if (!v)
         return;
-    strings_clear(&v->text);
-    strings_clear(&v->bytes);
+    string_table_clear(&v->text);
+    string_table_clear(&v->bytes);
     special_clear(&v->special);
     str_map_free(v->by_text);
     str_map_free(v->by_bytes);
@@ -209,7 +210,7 @@ void vocab_close(struct vocab *v)
     mem_free(v->scores);
     mem_free(v->attr);
     mem_free(v->is_end);
-    mem_free(v->is_whole);
+    mem_free(v->merges_to_self);
     mem_free(v);
 }
 
@@ -225,7 +226,7 @@ const char *vocab_pre(const struct vocab *v)
     return v->pre_name;
 }
 
-int32_t vocab_n(const struct vocab *v)
+int32_t vocab_n_tokens(const struct vocab *v)
 {
     return v->n;
 }
@@ -272,12 +273,12 @@ enum token_attr vocab_attr(const struct vocab *v, int32_t id)
 
 struct str vocab_text(const struct vocab *v, int32_t id)
 {
-    return is_token(v, id) ? strings_at(&v->text, (size_t)id) : STR_NONE;
+    return is_token(v, id) ? string_table_at(&v->text, (size_t)id) : STR_NONE;
 }
 
 struct str vocab_bytes(const struct vocab *v, int32_t id)
 {
-    return is_token(v, id) ? strings_at(&v->bytes, (size_t)id) : STR_NONE;
+    return is_token(v, id) ? string_table_at(&v->bytes, (size_t)id) : STR_NONE;
 }
 
 int32_t vocab_find(const struct vocab *v, struct str text)

@@ -17,7 +17,7 @@ enum token_attr {
     TOKEN_NORMAL = 1,
     TOKEN_UNKNOWN = 2,
     TOKEN_CONTROL = 3,
-    TOKEN_USER = 4,
+    TOKEN_USER_DEFINED = 4,
     TOKEN_UNUSED = 5,
     TOKEN_BYTE = 6
 };
@@ -30,7 +30,7 @@ void vocab_close(struct vocab *v);
 
 const char *vocab_kind(const struct vocab *v); /* "bpe" or "spm" */
 const char *vocab_pre(const struct vocab *v);  /* "gpt-2", "llama-bpe", "qwen2", ... "" for SPM */
-int32_t vocab_n(const struct vocab *v);
+int32_t vocab_n_tokens(const struct vocab *v);
 int32_t vocab_bos(const struct vocab *v); /* TOKEN_NONE if there is none */
 int32_t vocab_eos(const struct vocab *v);
 bool vocab_add_bos(const struct vocab *v);

@@ -17,20 +17,22 @@ enum {
 };
 
 /* Array of strings in one block, with a size known in advance. */
-struct strings {
+struct string_table {
     char *data;
     uint32_t *ends; /* string i is data[ends[i - 1] .. ends[i]) */
     size_t n, cap, bytes, cap_bytes;
 };
 
-static inline struct str strings_at(const struct strings *s, size_t i)
+static inline struct str string_table_at(const struct string_table *s, size_t i)
 {
     uint32_t from = i ? s->ends[i - 1] : 0;
     return (struct str){ s->data + from, s->ends[i] - from };
 }
-int strings_init(struct strings *s, size_t cap, size_t cap_bytes) MUST_CHECK; /* -1: no memory */
-void strings_clear(struct strings *s);
-void strings_put(struct strings *s, const void *p, size_t n); /* the capacity must suffice */
+int string_table_init(
+    struct string_table *s, size_t cap, size_t cap_bytes) MUST_CHECK; /* -1: no memory */
+void string_table_clear(struct string_table *s);
+void string_table_put(
+    struct string_table *s, const void *p, size_t n); /* the capacity must suffice */
 
 /* Control tokens by name, for files without token types. */
 bool vocab_names_control(struct str text);
@@ -38,21 +40,21 @@ bool vocab_names_control(struct str text);
 /* vocab_load.c: the steps of vocab_open, in call order. */
 int vocab_load_tokens(struct vocab *v, const struct gguf *g, struct err *e);
 int vocab_load_merges(struct vocab *v, const struct gguf *g, struct err *e);
-int vocab_load_whole(struct vocab *v, struct err *e);
+int vocab_load_self_merging(struct vocab *v, struct err *e);
 
 struct vocab {
     enum vocab_type type;
     char pre_name[32];
-    const struct pretok *pre; /* BPE only */
-    struct strings text;      /* texts as in the file */
-    struct strings bytes;     /* bytes that a token decodes to */
-    uint8_t *attr;            /* enum token_attr */
+    const struct pretok *pre;  /* BPE only */
+    struct string_table text;  /* texts as in the file */
+    struct string_table bytes; /* bytes that a token decodes to */
+    uint8_t *attr;             /* enum token_attr */
     uint8_t *is_end;
     int32_t n;
     struct str_map *by_text;
     struct str_map *by_bytes; /* only tokens that text may become: never control tokens */
     size_t longest;           /* bytes of the longest key in by_bytes */
-    bool cuts_at_words;       /* no key of by_bytes has a blank after a printable ASCII character */
+    bool splits_at_word_ends; /* no key of by_bytes has a blank after a printable ASCII character */
     int32_t byte_token[256];  /* TOKEN_NONE if there is none */
     int32_t bos, eos, unk;
     int32_t fim[N_FIM];
@@ -68,11 +70,11 @@ struct vocab {
     /* SPM only */
     float *scores;
     bool add_space_prefix;
-    bool squeezes_blanks; /* remove_extra_whitespaces */
-    bool cuts_at_blanks;  /* no token has a blank after another character */
+    bool squeezes_blanks;  /* remove_extra_whitespaces */
+    bool splits_at_blanks; /* no token has a blank after another character */
 
     /* One bit per token: merging its bytes gives exactly this token. */
-    uint8_t *is_whole;
+    uint8_t *merges_to_self;
 };
 
 /* A printable ASCII character followed by a blank. */
@@ -81,7 +83,7 @@ static inline bool vocab_ends_word(char last, char next)
     return next == ' ' && (unsigned char)last > ' ' && (unsigned char)last < 0x7F;
 }
 
-static inline bool vocab_is_whole(const struct vocab *v, uint32_t id)
+static inline bool vocab_merges_to_self(const struct vocab *v, uint32_t id)
 {
-    return v->is_whole[id >> 3] >> (id & 7) & 1;
+    return v->merges_to_self[id >> 3] >> (id & 7) & 1;
 }

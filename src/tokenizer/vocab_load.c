@@ -10,22 +10,22 @@
 
 #define BLANK STR("\xE2\x96\x81") /* SPM writes a blank as U+2581 */
 
-int strings_init(struct strings *s, size_t cap, size_t cap_bytes)
+int string_table_init(struct string_table *s, size_t cap, size_t cap_bytes)
 {
-    *s = (struct strings){ .cap = cap, .cap_bytes = cap_bytes };
+    *s = (struct string_table){ .cap = cap, .cap_bytes = cap_bytes };
     s->data = try_malloc(cap_bytes);
     s->ends = try_malloc(cap * sizeof(*s->ends));
     return s->data && s->ends ? 0 : -1;
 }
 
-void strings_clear(struct strings *s)
+void string_table_clear(struct string_table *s)
 {
     mem_free(s->data);
     mem_free(s->ends);
-    *s = (struct strings){ 0 };
+    *s = (struct string_table){ 0 };
 }
 
-void strings_put(struct strings *s, const void *p, size_t n)
+void string_table_put(struct string_table *s, const void *p, size_t n)
 {
     CHECK(s->n < s->cap && n <= s->cap_bytes - s->bytes);
     if (n)
@@ -71,11 +71,11 @@ static int load_texts(struct vocab *v, const struct gguf *g, struct err *e)
     size_t bytes = (size_t)(a->arr.bytes - 8 * a->arr.n);
     v->attr = try_malloc((size_t)v->n);
     v->is_end = try_calloc((size_t)v->n, 1);
-    if (strings_init(&v->text, (size_t)v->n, bytes) ||
-        strings_init(&v->bytes, (size_t)v->n, bytes) || !v->attr || !v->is_end)
+    if (string_table_init(&v->text, (size_t)v->n, bytes) ||
+        string_table_init(&v->bytes, (size_t)v->n, bytes) || !v->attr || !v->is_end)
         return no_memory(e);
     while (gguf_arr_next_str(a, &at, &s))
-        strings_put(&v->text, s.p, s.n);
+        string_table_put(&v->text, s.p, s.n);
     CHECK(v->text.n == (size_t)v->n);
     return 0;
 }
@@ -86,8 +86,8 @@ static int load_types(struct vocab *v, const struct gguf *g, struct err *e)
     int64_t type;
 
     for (int32_t i = 0; i < v->n; i++)
-        v->attr[i] =
-            vocab_names_control(strings_at(&v->text, (size_t)i)) ? TOKEN_CONTROL : TOKEN_NORMAL;
+        v->attr[i] = vocab_names_control(string_table_at(&v->text, (size_t)i)) ? TOKEN_CONTROL
+                                                                               : TOKEN_NORMAL;
     if (!gguf_find(g, key))
         return 0;
     const struct gguf_value *a = find_array(g, key, false, e);
@@ -141,48 +141,48 @@ static size_t unescape_blanks(struct str s, char *out)
 
 static int load_byte_token(struct vocab *v, int32_t id, struct err *e)
 {
-    int byte = byte_token_value(strings_at(&v->text, (size_t)id));
+    int byte = byte_token_value(string_table_at(&v->text, (size_t)id));
 
     if (byte < 0)
         return err_set(e, ERR_CORRUPT,
             "tokenizer.ggml.tokens: token %d is a byte but not written as <0xNN>", id);
     v->byte_token[byte] = id;
-    strings_put(&v->bytes, &(char){ (char)byte }, 1);
+    string_table_put(&v->bytes, &(char){ (char)byte }, 1);
     return 0;
 }
 
 /* `scratch` has room for the longest text. */
 static int load_bytes_of(struct vocab *v, int32_t id, char *scratch, struct err *e)
 {
-    struct str s = strings_at(&v->text, (size_t)id);
+    struct str s = string_table_at(&v->text, (size_t)id);
     ptrdiff_t n;
 
     switch ((enum token_attr)v->attr[id]) {
     case TOKEN_UNKNOWN:
     case TOKEN_UNUSED:
-        strings_put(&v->bytes, NULL, 0);
+        string_table_put(&v->bytes, NULL, 0);
         return 0;
     case TOKEN_CONTROL:
-        strings_put(&v->bytes, s.p, s.n);
+        string_table_put(&v->bytes, s.p, s.n);
         return 0;
     case TOKEN_BYTE:
         if (v->type == VOCAB_SPM || byte_token_value(s) >= 0)
             return load_byte_token(v, id, e);
         break;
-    case TOKEN_USER:
+    case TOKEN_USER_DEFINED:
     case TOKEN_NORMAL:
         break;
     }
     if (v->type == VOCAB_SPM) {
-        strings_put(&v->bytes, scratch, unescape_blanks(s, scratch));
+        string_table_put(&v->bytes, scratch, unescape_blanks(s, scratch));
         return 0;
     }
     /* A text outside the byte-level alphabet represents itself. */
-    n = v->attr[id] == TOKEN_USER ? -1 : bytelevel_decode(s, scratch);
+    n = v->attr[id] == TOKEN_USER_DEFINED ? -1 : bytelevel_decode(s, scratch);
     if (n < 0)
-        strings_put(&v->bytes, s.p, s.n);
+        string_table_put(&v->bytes, s.p, s.n);
     else
-        strings_put(&v->bytes, scratch, (size_t)n);
+        string_table_put(&v->bytes, scratch, (size_t)n);
     return 0;
 }
 
@@ -191,7 +191,7 @@ static int load_bytes(struct vocab *v, struct err *e)
     size_t longest = 0;
 
     for (size_t i = 0; i < (size_t)v->n; i++)
-        longest = MAX(longest, strings_at(&v->text, i).n);
+        longest = MAX(longest, string_table_at(&v->text, i).n);
     char *scratch = try_malloc(longest);
     if (!scratch)
         return no_memory(e);
@@ -207,14 +207,14 @@ static int load_bytes(struct vocab *v, struct err *e)
 /* True if ordinary text may become this token. */
 static bool is_ordinary(const struct vocab *v, uint32_t id)
 {
-    if (!strings_at(&v->bytes, id).n || special_is_marked(v, id))
+    if (!string_table_at(&v->bytes, id).n || special_needs_trust(v, id))
         return false;
     if (v->type == VOCAB_BPE)
         return true;
     /* SPM uses byte tokens only if nothing else matches; and a blank in a token's text is not the
      * blank of texts, which is U+2581 there. */
     return v->attr[id] != TOKEN_BYTE &&
-           !memchr(strings_at(&v->text, id).p, ' ', strings_at(&v->text, id).n);
+           !memchr(string_table_at(&v->text, id).p, ' ', string_table_at(&v->text, id).n);
 }
 
 static bool blank_inside(struct str s)
@@ -240,9 +240,9 @@ static int load_maps(struct vocab *v, struct err *e)
     v->by_bytes = str_map_new((size_t)v->n);
     if (!v->by_text || !v->by_bytes)
         return no_memory(e);
-    v->cuts_at_blanks = v->cuts_at_words = true;
+    v->splits_at_blanks = v->splits_at_word_ends = true;
     for (uint32_t i = (uint32_t)v->n; i-- > 0;) {
-        struct str text = strings_at(&v->text, i), bytes = strings_at(&v->bytes, i);
+        struct str text = string_table_at(&v->text, i), bytes = string_table_at(&v->bytes, i);
         if (text.n && str_map_put(v->by_text, text, i) < 0)
             return no_memory(e);
         if (!is_ordinary(v, i))
@@ -250,8 +250,8 @@ static int load_maps(struct vocab *v, struct err *e)
         if (str_map_put(v->by_bytes, bytes, i) < 0)
             return no_memory(e);
         v->longest = MAX(v->longest, bytes.n);
-        v->cuts_at_blanks &= !blank_inside(bytes);
-        v->cuts_at_words &= !word_inside(bytes);
+        v->splits_at_blanks &= !blank_inside(bytes);
+        v->splits_at_word_ends &= !word_inside(bytes);
     }
     return 0;
 }
@@ -397,23 +397,23 @@ out:
 
 /* ---- tokens which equal the merge result of their bytes */
 
-int vocab_load_whole(struct vocab *v, struct err *e)
+int vocab_load_self_merging(struct vocab *v, struct err *e)
 {
     struct merge m = { 0 };
     int rc = 0;
 
-    v->is_whole = try_calloc((size_t)v->n / 8 + 1, 1);
-    if (!v->is_whole)
+    v->merges_to_self = try_calloc((size_t)v->n / 8 + 1, 1);
+    if (!v->merges_to_self)
         return no_memory(e);
-    merge_remember(&m, (size_t)v->n);
+    merge_enable_memo(&m, (size_t)v->n);
     for (uint32_t i = 0; i < (uint32_t)v->n && !rc; i++) {
-        struct str s = strings_at(&v->bytes, i);
+        struct str s = string_table_at(&v->bytes, i);
         /* Longer tokens are rare and are merged each time. */
         if (!s.n || s.n > 64 || !is_ordinary(v, i))
             continue;
         rc = merge_word(&m, v, s);
         if (!rc && m.symbols[0].next < 0 && m.symbols[0].id == (int32_t)i)
-            v->is_whole[i >> 3] |= (uint8_t)(1 << (i & 7));
+            v->merges_to_self[i >> 3] |= (uint8_t)(1 << (i & 7));
     }
     merge_clear(&m);
     return rc ? no_memory(e) : 0;

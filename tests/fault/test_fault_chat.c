@@ -1,10 +1,10 @@
 /* One chat request whose Nth allocation fails, for N = 1, 2, ... until none fails: the server
  * sends a response or an error or closes the connection, frees everything, and serves the next
  * request. */
-#include "support/world.h"
+#include "support/test_server.h"
 
 static void fail_each_allocation(
-    struct world *w, const char *path, const char *body, const char *whole)
+    struct test_server *w, const char *path, const char *body, const char *whole)
 {
     char text[16384];
     uint64_t n, before;
@@ -13,7 +13,7 @@ static void fail_each_allocation(
     for (n = 1;; n++) {
         before = mem_failures();
         mem_fail_after(n);
-        int status = world_post(w, path, body, text, sizeof(text));
+        int status = test_server_post(w, path, body, text, sizeof(text));
         mem_fail_after(0);
         if (mem_failures() == before) {
             EXPECT_EQ(status, 200);
@@ -23,7 +23,7 @@ static void fail_each_allocation(
         bool is_error = status >= 400 || (status == 200 && strstr(text, "\"error\""));
         n_cut += !status || (!is_whole && !is_error);
         EXPECT(is_whole || is_error || !status || status == 200);
-        EXPECT_EQ(world_post(w, path, body, text, sizeof(text)), 200);
+        EXPECT_EQ(test_server_post(w, path, body, text, sizeof(text)), 200);
         EXPECT(strstr(text, whole) != NULL);
     }
     printf("%s: %d allocations failed, one by one; %d connections cut\n", path, (int)n - 1, n_cut);
@@ -32,33 +32,33 @@ static void fail_each_allocation(
 
 static void each_allocation_of_a_chat_may_fail(void)
 {
-    struct world w;
+    struct test_server w;
 
-    world_open(&w, 1, 1);
+    test_server_open(&w, 1, 1);
     fail_each_allocation(&w, "/v1/chat/completions",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stop\":[\"zzz\"],"
         "\"logit_bias\":{\"5\":1},\"script\":\"one two three\"}",
         "one two three");
-    world_close(&w);
+    test_server_close(&w);
 }
 
 static void each_allocation_of_a_stream_may_fail(void)
 {
-    struct world w;
+    struct test_server w;
 
-    world_open(&w, 1, 1);
+    test_server_open(&w, 1, 1);
     fail_each_allocation(&w, "/v1/chat/completions",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"stream\":true,\"n\":2,"
         "\"logprobs\":true,\"script\":\"one\"}",
         "[DONE]");
-    world_close(&w);
+    test_server_close(&w);
 }
 
 static void each_allocation_of_a_tool_call_may_fail(void)
 {
-    struct world w;
+    struct test_server w;
 
-    world_open(&w, 1, 1);
+    test_server_open(&w, 1, 1);
     fail_each_allocation(&w, "/v1/chat/completions",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\","
         "\"tool_calls\":[{\"id\":\"x\",\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}}]},"
@@ -71,25 +71,25 @@ static void each_allocation_of_a_tool_call_may_fail(void)
         "\"functions\":[{\"name\":\"f\"}],\"function_call\":{\"name\":\"f\"},"
         "\"script\":\"{\\\"a\\\": 1}}\"}",
         "\"function_call\"");
-    world_close(&w);
+    test_server_close(&w);
 }
 
 static void each_allocation_of_a_completion_may_fail(void)
 {
-    struct world w;
+    struct test_server w;
 
-    world_open(&w, 1, 1);
+    test_server_open(&w, 1, 1);
     fail_each_allocation(&w, "/v1/completions",
         "{\"prompt\":[\"a\",\"b\"],\"echo\":true,\"logprobs\":2,\"best_of\":2,\"script\":\"one\"}",
         "\"text_completion\"");
-    world_close(&w);
+    test_server_close(&w);
 }
 
 static void each_allocation_of_tokenize_routes_may_fail(void)
 {
-    struct world w;
+    struct test_server w;
 
-    world_open(&w, 1, 1);
+    test_server_open(&w, 1, 1);
     fail_each_allocation(
         &w, "/tokenize", "{\"content\":\"some text\",\"with_pieces\":true}", "\"tokens\"");
     fail_each_allocation(&w, "/detokenize", "{\"tokens\":[1,2,3]}", "\"content\"");
@@ -98,14 +98,14 @@ static void each_allocation_of_tokenize_routes_may_fail(void)
     fail_each_allocation(&w, "/v1/parse",
         "{\"tool_parser\":\"hermes_json\",\"chunks\":[\"<tool_call>{\\\"name\\\":\\\"f\\\"}\"]}",
         "\"deltas\"");
-    world_close(&w);
+    test_server_close(&w);
 }
 
 static void each_allocation_of_other_dialects_may_fail(void)
 {
-    struct world w;
+    struct test_server w;
 
-    world_open(&w, 1, 1);
+    test_server_open(&w, 1, 1);
     fail_each_allocation(&w, "/v1/messages",
         "{\"max_tokens\":9,\"system\":[{\"type\":\"text\",\"text\":\"s\"}],\"messages\":["
         "{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]},"
@@ -125,7 +125,7 @@ static void each_allocation_of_other_dialects_may_fail(void)
         "{\"prompt\":[\"a\",\"b\"],\"n_probs\":2,\"n_cmpl\":2,\"logit_bias\":[[5,false]],"
         "\"script\":\"one\"}",
         "\"stop_type\"");
-    world_close(&w);
+    test_server_close(&w);
 }
 
 #define FUNCTION "{\"type\":\"function\",\"name\":\"f\",\"parameters\":{}}"
@@ -136,9 +136,9 @@ static void each_allocation_of_other_dialects_may_fail(void)
 /* The responses are stored, and the second body continues a missing one. */
 static void each_allocation_of_a_response_may_fail(void)
 {
-    struct world w;
+    struct test_server w;
 
-    world_open(&w, 1, 1);
+    test_server_open(&w, 1, 1);
     fail_each_allocation(&w, "/v1/responses",
         "{\"input\":\"hi\",\"stream\":true,\"tools\":[" FUNCTION "],\"script\":\"" THOUGHT "\","
         "\"include\":[\"reasoning.encrypted_content\",\"message.output_text.logprobs\"]}",
@@ -152,8 +152,8 @@ static void each_allocation_of_a_response_may_fail(void)
         "\"status\":\"completed\"");
     fail_each_allocation(
         &w, "/v1/responses/input_tokens", "{\"input\":\"hi\"}", "\"input_tokens\"");
-    shelf_check(w.shelf);
-    world_close(&w);
+    response_store_check(w.response_store);
+    test_server_close(&w);
 }
 
 TESTS(TEST(each_allocation_of_other_dialects_may_fail), TEST(each_allocation_of_a_chat_may_fail),

@@ -12,7 +12,7 @@ enum { MAX_CALLS = 200 };
 static bool opens_despite(enum fault_site site, uint64_t nth)
 {
     struct llama_options o = { .n_threads = 3, .n_pages = 2, .max_rows = 4 };
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     struct err e = { 0 };
     struct lm *m;
 

@@ -5,8 +5,8 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "os/clock.h"
-#include "support/answer.h"
-#include "support/world.h"
+#include "support/raw_response.h"
+#include "support/test_server.h"
 
 #include <inttypes.h>
 
@@ -29,7 +29,7 @@ struct site {
 };
 
 struct fault_walk {
-    struct world w;
+    struct test_server w;
     struct exchange exchange[ANSWERS];
     int n_exchanges;
     bool is_whole;                   /* no failure is injected */
@@ -68,9 +68,9 @@ static struct exchange *send_request(
     const char *start, const char *body, const char *must_have, int status)
 {
     struct exchange *t = new_exchange(start, must_have, status);
-    int fd = world_connect(&fault_walk.w);
+    int fd = test_server_connect(&fault_walk.w);
 
-    world_send_with(fd, start, "", body);
+    test_server_send_with(fd, start, "", body);
     read_rest(t, fd);
     return t;
 }
@@ -187,8 +187,8 @@ static void cancel_scenario(void)
     char some[1];
 
     struct exchange *t = new_exchange("POST /v1/chat/completions", "\"error\"", 200);
-    int fd = world_connect(&fault_walk.w);
-    world_send_with(fd, "POST /v1/chat/completions", "x-request-id: walk\r\n", long_one);
+    int fd = test_server_connect(&fault_walk.w);
+    test_server_send_with(fd, "POST /v1/chat/completions", "x-request-id: walk\r\n", long_one);
     t->n = read(fd, t->text, 1) == 1;
     for (int i = 0; t->n && i < 20; i++) { /* until the server has registered the request */
         struct exchange *end =
@@ -201,8 +201,8 @@ static void cancel_scenario(void)
         shutdown(fd, SHUT_WR); /* if it cannot be cancelled, disconnect */
     read_rest(t, fd);
 
-    fd = world_connect(&fault_walk.w);
-    world_send_with(fd, "POST /v1/chat/completions", "", long_one);
+    fd = test_server_connect(&fault_walk.w);
+    test_server_send_with(fd, "POST /v1/chat/completions", "", long_one);
     (void)!read(fd, some, 1);
     close(fd);
 
@@ -227,11 +227,11 @@ static void cancel_scenario(void)
 
 /* ---- checks */
 
-static bool is_error(const struct seen *s)
+static bool is_error(const struct raw_response *s)
 {
     return str_find(s->body, STR("\"error\":{")) >= 0 ||
            str_find(s->body, STR("\"error\":\"")) >= 0 ||
-           (str_find(s->body, STR("\"title\"")) >= 0 && seen_has(s, "problem+json"));
+           (str_find(s->body, STR("\"title\"")) >= 0 && raw_response_has(s, "problem+json"));
 }
 
 static void print_exchange(const struct exchange *t, const char *what)
@@ -242,11 +242,11 @@ static void print_exchange(const struct exchange *t, const char *what)
 /* Returns false if the response is neither correct nor an error. */
 static bool check_exchange(struct exchange *t)
 {
-    struct seen s = seen_of(t->text, t->n);
+    struct raw_response s = raw_response_parse(t->text, t->n);
     bool has_it = str_find(s.body, str_of(t->must_have)) >= 0;
 
     if (s.status && s.is_whole)
-        must_have_its_shape(&s);
+        check_body_form(&s);
     if (!s.status || !s.is_whole)
         fault_walk.n_closed++;
     else if (s.status == t->status && has_it)
@@ -281,12 +281,12 @@ static bool is_idle(void)
 {
     static char text[TEXT];
 
-    EXPECT_EQ(world_ask(&fault_walk.w, "GET /debug/invariants", "", text, TEXT), 200);
+    EXPECT_EQ(test_server_request(&fault_walk.w, "GET /debug/invariants", "", text, TEXT), 200);
     bool is_empty = strstr(text, "\"ok\":true") && strstr(text, "\"sequences\":0,") &&
                     strstr(text, "\"running\":0,") && strstr(text, "\"waiting\":0}");
     bool are_pages_free = number_of(text, "\"total\":") ==
                           number_of(text, "\"free\":") + number_of(text, "\"cached\":");
-    EXPECT_EQ(world_ask(&fault_walk.w, "GET /metrics", "", text, TEXT), 200);
+    EXPECT_EQ(test_server_request(&fault_walk.w, "GET /metrics", "", text, TEXT), 200);
     return is_empty && are_pages_free && number_of(text, "\ninferflux_requests_running ") == 0 &&
            number_of(text, "\ninferflux_requests_loading ") == 0 &&
            number_of(text, "\ninferflux_responses_background_running ") == 0;
@@ -299,7 +299,7 @@ static void expect_idle(void)
         EXPECT(clock_ns() < end);
         poll(NULL, 0, 1);
     }
-    shelf_check(fault_walk.w.shelf);
+    response_store_check(fault_walk.w.response_store);
 }
 
 static void expect_reference_response(void)
@@ -308,7 +308,8 @@ static void expect_reference_response(void)
     static const char body[] = "{\"model\":\"demo\",\"messages\":[{\"role\":\"user\",\"content\":"
                                "\"What is 3 plus 4?\"}],\"temperature\":0,\"max_tokens\":8}";
 
-    EXPECT_EQ(world_ask(&fault_walk.w, "POST /v1/chat/completions", body, text, TEXT), 200);
+    EXPECT_EQ(
+        test_server_request(&fault_walk.w, "POST /v1/chat/completions", body, text, TEXT), 200);
     const char *exchange = choices_part(text);
     EXPECT(*exchange);
     if (!*fault_walk.reference)
@@ -365,10 +366,10 @@ static void fail_calls_of_each_site(void (*clients)(void), const char *name)
 static void run_scenario(void (*clients)(void), const char *name)
 {
     log_set_level(LOG_ERROR);
-    world_open(&fault_walk.w, 2, 1);
+    test_server_open(&fault_walk.w, 2, 1);
     expect_reference_response();
     fail_calls_of_each_site(clients, name);
-    world_close(&fault_walk.w);
+    test_server_close(&fault_walk.w);
 }
 
 static void chats_get_a_response_or_an_error(void)
@@ -407,27 +408,27 @@ static void cancelled_requests_leak_nothing(void)
  * server responds, even if its models could not be loaded. */
 static uint64_t start_with_fault(enum fault_site site, uint64_t nth, int *n_started)
 {
-    struct world *w = &fault_walk.w;
+    struct test_server *w = &fault_walk.w;
     static char text[TEXT];
     struct err e = { 0 };
 
     fault_arm(site, nth);
-    int rc = world_start(w, 2, 2, &e);
+    int rc = test_server_start(w, 2, 2, &e);
     if (!rc)
-        world_wait(w);
+        test_server_wait(w);
     uint64_t left = fault_left(site);
     fault_arm(site, 0);
     EXPECT(!rc || (e.code && *e.msg));
     EXPECT(!rc || !left);
     if (!rc) {
-        bool is_ready = pool_n_ready(w->pool) == 2;
-        int status = world_ask(w, "POST /v1/chat/completions",
+        bool is_ready = registry_n_ready(w->registry) == 2;
+        int status = test_server_request(w, "POST /v1/chat/completions",
             "{\"model\":\"demo\"," HI ",\"max_tokens\":1}", text, TEXT);
         EXPECT(status == 200 || (status == 503 && !is_ready && strstr(text, "\"error\":{")));
         EXPECT(is_ready || !left);
         *n_started += 1;
     }
-    world_close(w);
+    test_server_close(w);
     return nth - left;
 }
 

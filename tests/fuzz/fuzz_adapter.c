@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct str source = { (const char *)data, size };
     struct template_env env = { .bos_token = STR("<s>"), .eos_token = STR("</s>") };
-    struct render_when when = { .now = 1 };
+    struct render_options when = { .now = 1 };
     struct chat_template *t = NULL;
     struct adapter *adapter = NULL;
     struct arena *a = arena_new(256 * MB);

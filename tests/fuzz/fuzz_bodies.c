@@ -2,7 +2,7 @@
  * byte selects the route, the rest is the body. Each response must be JSON. */
 #include "api/ollama/ollama.h"
 #include "api/tokenize.h"
-#include "api/common/wire.h"
+#include "api/common/dialect.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -79,98 +79,100 @@ static void must_be_lines(struct str rest)
 }
 
 /* Emits reasoning, a complete call and a broken call; the arguments are the body, a JSON object. */
-static void emit_output_events(struct answer *a, const struct ask *ask, int i)
+static void emit_output_events(struct response *a, const struct request *request, int i)
 {
-    struct str args = ask->raw->raw, name = ask->tool_name.n ? ask->tool_name : STR("f");
+    struct str args = request->raw->raw,
+               name = request->tool_name.n ? request->tool_name : STR("f");
     size_t half = args.n / 2;
 
-    answer_reasoning(a, i, ask->n_stops ? ask->stops[0] : STR("hm"));
-    answer_reasoning_tokens(a, i, 1);
-    answer_call_begin(a, i, 0, name);
-    answer_call_args(a, i, 0, args);
-    answer_call_end(a, i, 0);
-    if (ask->has_functions)
+    response_add_reasoning(a, i, request->n_stops ? request->stops[0] : STR("hm"));
+    response_set_reasoning_tokens(a, i, 1);
+    response_call_begin(a, i, 0, name);
+    response_call_args(a, i, 0, args);
+    response_call_end(a, i, 0);
+    if (request->has_functions)
         return; /* the request may have one call only */
-    answer_call_begin(a, i, 1, name);
-    answer_call_args(a, i, 1, (struct str){ args.p, half });
+    response_call_begin(a, i, 1, name);
+    response_call_args(a, i, 1, (struct str){ args.p, half });
     if (half % 2)
-        answer_call_broken(a, i, 1);
+        response_call_broken(a, i, 1);
 }
 
-static void emit_response(struct answer *a, const struct ask *ask)
+static void emit_response(struct response *a, const struct request *request)
 {
     struct sampled t = { .id = 1, .logprob = -0.75f, .n_top = 2, .top = { { 2, -1 }, { 1, -2 } } };
 
-    answer_begin(a);
-    answer_usage(a, 3, 1);
-    answer_runs(a);
-    if (ask->echo) {
-        answer_prompt_token(a, 0, 0, NULL);
-        answer_prompt_text(a, 0, ask->prompts ? ask->prompts[0].text : STR("p"));
+    response_begin(a);
+    response_set_usage(a, 3, 1);
+    response_set_running(a);
+    if (request->echo) {
+        response_add_prompt_token(a, 0, 0, NULL);
+        response_add_prompt_text(a, 0, request->prompts ? request->prompts[0].text : STR("p"));
     }
-    for (int i = 0; i < MIN(ask_n_choices(ask), 4); i++) {
-        answer_token(a, i, &t);
-        answer_text(a, i, ask->n_stops ? ask->stops[0] : ask->raw->raw);
-        if (ask->kind == ASK_CHAT)
-            emit_output_events(a, ask, i);
-        answer_choice_end(a, i, FINISH_STOP, ask->n_stops ? ask->stops[0] : STR_NONE, -1);
+    for (int i = 0; i < MIN(request_n_choices(request), 4); i++) {
+        response_add_token(a, i, &t);
+        response_add_text(a, i, request->n_stops ? request->stops[0] : request->raw->raw);
+        if (request->kind == REQUEST_CHAT)
+            emit_output_events(a, request, i);
+        response_choice_end(a, i, FINISH_STOP, request->n_stops ? request->stops[0] : STR_NONE, -1);
     }
-    answer_end(a);
+    response_end(a);
 }
 
-static void parse_and_respond(const struct wire *w, struct str body, struct arena *arena)
+static void parse_and_respond(const struct dialect *w, struct str body, struct arena *arena)
 {
     struct sink sink = { &ops };
-    struct ask ask;
+    struct request request;
     struct err e = { 0 };
-    struct answer *a = NULL;
+    struct response *a = NULL;
 
     n_ended = 0;
     buf_init(&output, GB);
-    if (ask_parse(&ask, w, body, arena, &e)) {
+    if (request_parse(&request, w, body, arena, &e)) {
         CHECK(e.code && e.msg[0]);
         status_reply(&sink, w->error_form, &e, NULL, NULL, 0);
         must_be_json(buf_str(&output));
     } else {
-        struct answer_setup s = {
-            .ask = &ask, .sink = &sink, .model = ask.model, .token_bytes = token_bytes
+        struct response_setup s = {
+            .request = &request, .sink = &sink, .model = request.model, .token_bytes = token_bytes
         };
-        CHECK(ask.n >= 1 && ask.n <= ask.best_of && ask.n_prompts >= 1);
-        CHECK(ask.sample.temperature >= 0 && ask.sample.n_top <= TOP_LOGPROBS_MAX);
-        if (ask_check_vocab(&ask, 1000, &e))
+        CHECK(request.n >= 1 && request.n <= request.best_of && request.n_prompts >= 1);
+        CHECK(request.sample.temperature >= 0 && request.sample.n_top <= TOP_LOGPROBS_MAX);
+        if (request_check_vocab(&request, 1000, &e))
             CHECK(e.code == ERR_RANGE);
-        CHECK(!answer_new(&a, &s, &e));
-        emit_response(a, &ask);
-        if (ask.stream && !strcmp(w->stream_type, "application/x-ndjson"))
+        CHECK(!response_new(&a, &s, &e));
+        emit_response(a, &request);
+        if (request.stream && !strcmp(w->stream_type, "application/x-ndjson"))
             must_be_lines(buf_str(&output));
-        else if (ask.stream)
+        else if (request.stream)
             must_be_frames(buf_str(&output));
         else
             must_be_json(buf_str(&output));
     }
     CHECK(n_ended == 1);
-    answer_free(a);
+    response_free(a);
     buf_clear(&output);
 }
 
 /* A chat body that is counted or rendered, not generated; rendering uses a template in the body. */
-static void parse_only(const struct wire *w, struct str body, struct arena *arena)
+static void parse_only(const struct dialect *w, struct str body, struct arena *arena)
 {
-    struct own_template own;
-    struct ask ask;
+    struct request_template own;
+    struct request request;
     struct err e = { 0 };
 
-    if (ask_parse(&ask, w, body, arena, &e) || own_template_read(&own, ask.raw, &e))
+    if (request_parse(&request, w, body, arena, &e) || request_template_read(&own, request.raw, &e))
         CHECK(e.code && e.msg[0]);
     else
-        CHECK(ask.kind == ASK_CHAT && ask.n_prompts == 1);
+        CHECK(request.kind == REQUEST_CHAT && request.n_prompts == 1);
 }
 
 /* '0' and '1', then '5' and later: the corpus depends on the order. */
-static const struct wire *const wires[] = { &wire_openai_chat, &wire_openai_completion,
-    &wire_anthropic, &wire_ollama_chat, &wire_ollama_generate, &wire_llama, &wire_responses,
-    &wire_llama_infill };
-static const struct wire *const only_parsed[] = { &wire_apply_template, &wire_anthropic_count };
+static const struct dialect *const wires[] = { &dialect_openai_chat, &dialect_openai_completion,
+    &dialect_anthropic, &dialect_ollama_chat, &dialect_ollama_generate, &dialect_llama,
+    &dialect_responses, &dialect_llama_infill };
+static const struct dialect *const only_parsed[] = { &dialect_apply_template,
+    &dialect_anthropic_count };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -179,8 +181,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     if (size && a) {
         struct str body = { (const char *)data + 1, size - 1 };
-        struct tokenize_ask t;
-        struct detokenize_ask d;
+        struct tokenize_request t;
+        struct detokenize_request d;
         struct str name;
         size_t n = ARRAY_LEN(wires) + 3;
         size_t which = (uint8_t)(data[0] - '0') % (n + ARRAY_LEN(only_parsed));

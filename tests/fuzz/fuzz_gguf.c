@@ -39,7 +39,7 @@ static uint64_t read_all_views(const struct gguf *g, const uint8_t *data, size_t
         CHECK(t->data >= data && t->bytes <= (size_t)(data + n - t->data));
         sum += touch(t->data, t->bytes);
         total += t->bytes;
-        gguf_tensor_done(g, t);
+        gguf_tensor_release(g, t);
     }
     CHECK(total <= n); /* tensors do not overlap */
     return sum;
@@ -64,12 +64,12 @@ static void use_vocabulary(const struct gguf *g)
     CHECK(vocab_encode(v, spans, 2, true, &t, &e) == 0);
     buf_init(&out, 64 * MB);
     for (size_t i = 0; i < t.n; i++) {
-        CHECK(t.ids[i] >= 0 && t.ids[i] < vocab_n(v));
+        CHECK(t.ids[i] >= 0 && t.ids[i] < vocab_n_tokens(v));
         detok_put(&d, v, t.ids[i], true, &out);
         CHECK(vocab_text(v, t.ids[i]).p);
     }
     detok_end(&d, &out);
-    for (int32_t i = 0; i < vocab_n(v); i++)
+    for (int32_t i = 0; i < vocab_n_tokens(v); i++)
         (void)touch(vocab_bytes(v, i).p, vocab_bytes(v, i).n);
     buf_clear(&out);
     arena_free(t.arena);

@@ -89,14 +89,14 @@ static void on_late(struct loop_task *t)
 static int64_t on_head(void *ctx, struct http_exchange *x)
 {
     if (str_ends(x->req->path, STR("r"))) {
-        sink_reply(&x->sink, 401, "text/plain", STR("who?"), NULL, 0);
+        sink_respond(&x->sink, 401, "text/plain", STR("who?"), NULL, 0);
         return -1;
     }
     return 100;
 }
 
 /* Like the service: rejects some requests with a status and text of its own. */
-static void on_refuse(void *ctx, struct http_exchange *x, int status, const char *why)
+static void on_reject(void *ctx, struct http_exchange *x, int status, const char *why)
 {
     struct http_field f = { STR("X-Path"), x->req->path };
 
@@ -104,7 +104,7 @@ static void on_refuse(void *ctx, struct http_exchange *x, int status, const char
     CHECK(!x->user);
     if (str_ends(x->req->path, STR("q")))
         return;
-    sink_reply(&x->sink, status == 503 ? 529 : status, "text/plain", str_of(why), &f, 1);
+    sink_respond(&x->sink, status == 503 ? 529 : status, "text/plain", str_of(why), &f, 1);
 }
 
 static void on_request(void *ctx, struct http_exchange *x)
@@ -122,11 +122,11 @@ static void on_request(void *ctx, struct http_exchange *x)
         sink_begin(&x->sink, 200, "text/plain", -1, &f, 1);
         loop_defer(loop, &l->task);
     } else {
-        sink_reply(&x->sink, 200, "text/plain", x->req->body, &f, 1);
+        sink_respond(&x->sink, 200, "text/plain", x->req->body, &f, 1);
     }
 }
 
-static void on_gone(void *ctx, struct http_exchange *x)
+static void on_disconnect(void *ctx, struct http_exchange *x)
 {
     struct late *l = x->user;
 
@@ -138,7 +138,7 @@ static void on_gone(void *ctx, struct http_exchange *x)
 static void open_server(void)
 {
     struct http_options o = http_options_default;
-    struct http_app app = { NULL, on_head, on_refuse, on_request, on_gone, NULL };
+    struct http_app app = { NULL, on_head, on_reject, on_request, on_disconnect, NULL };
     struct err e;
 
     o.port = 0;

@@ -7,13 +7,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct arena *a = arena_new(64 * MB);
     struct err e = { 0 };
-    struct parse_ask ask;
+    struct parse_request request;
     struct buf out;
     struct json *j;
 
     buf_init(&out, 256 * MB);
-    if (a && !parse_ask_read(&ask, (struct str){ (const char *)data, size }, a, &e) &&
-        !parse_answer(&out, &ask, &e)) {
+    if (a && !parse_request_read(&request, (struct str){ (const char *)data, size }, a, &e) &&
+        !parse_put_response(&out, &request, &e)) {
         CHECK(buf_ok(&out) && !json_parse(&j, buf_str(&out), a, NULL, &e));
         CHECK(json_get(j, "content")->kind == JSON_STRING);
         bool has_calls = json_get(j, "tool_calls")->n > 0;

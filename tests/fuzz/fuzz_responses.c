@@ -3,11 +3,11 @@
  * response is stored as resp_1, resp_2, ..., so that bodies continue each other and reference
  * items; a background response is stored from its beginning. Responses, stored objects and lists
  * must be JSON, and the accounting of the response store must be correct. */
-#include "api/common/answer_state.h"
+#include "api/common/response_state.h"
 #include "api/responses/responses.h"
 #include "http/sink.h"
-#include "serve/responses/kept.h"
-#include "serve/responses/growing.h"
+#include "serve/responses/stored_response.h"
+#include "serve/responses/live_response.h"
 
 #include <stdio.h>
 
@@ -54,46 +54,46 @@ static struct str next_part(struct str *rest)
 }
 
 /* Emits text, reasoning and calls made of the client's bytes. */
-static void emit_response(struct answer *a, const struct ask *ask)
+static void emit_response(struct response *a, const struct request *request)
 {
     struct sampled t = { .id = 1, .logprob = -0.75f, .n_top = 1, .top = { { 1, -1 } } };
 
-    answer_begin(a);
-    answer_usage(a, 3, 1);
-    answer_runs(a);
-    answer_token(a, 0, &t);
-    answer_reasoning(a, 0, ask->user);
-    answer_text(a, 0, ask->raw->raw);
-    answer_call_begin(a, 0, 0, ask->tool_name.n ? ask->tool_name : STR("f"));
-    answer_call_args(a, 0, 0, STR("{\"a\": \""));
-    answer_call_args(a, 0, 0, STR("\"}"));
-    if (ask->parallel_tool_calls)
-        answer_call_end(a, 0, 0);
+    response_begin(a);
+    response_set_usage(a, 3, 1);
+    response_set_running(a);
+    response_add_token(a, 0, &t);
+    response_add_reasoning(a, 0, request->user);
+    response_add_text(a, 0, request->raw->raw);
+    response_call_begin(a, 0, 0, request->tool_name.n ? request->tool_name : STR("f"));
+    response_call_args(a, 0, 0, STR("{\"a\": \""));
+    response_call_args(a, 0, 0, STR("\"}"));
+    if (request->parallel_tool_calls)
+        response_call_end(a, 0, 0);
     else
-        answer_call_broken(a, 0, 0);
-    answer_text(a, 0, ask->n_stops ? ask->stops[0] : STR("."));
-    answer_choice_end(a, 0, ask->has_seed ? FINISH_LENGTH : FINISH_STOP, STR_NONE, -1);
-    answer_end(a);
+        response_call_broken(a, 0, 0);
+    response_add_text(a, 0, request->n_stops ? request->stops[0] : STR("."));
+    response_choice_end(a, 0, request->has_seed ? FINISH_LENGTH : FINISH_STOP, STR_NONE, -1);
+    response_end(a);
 }
 
-static void check_stored(struct shelf *shelf, struct str id, struct arena *arena)
+static void check_stored(struct response_store *response_store, struct str id, struct arena *arena)
 {
-    const struct kept *k = shelf_take(shelf, 1, id, 0);
-    struct kept_view v;
+    const struct stored_response *k = response_store_take(response_store, 1, id, 0);
+    struct stored_response_view v;
     struct json *j;
     struct buf b;
     struct err e;
 
     if (!k)
         return; /* too large, or already evicted */
-    shelf_look(shelf, k, &v);
+    response_store_view(response_store, k, &v);
     buf_init(&b, GB);
-    CHECK(!json_parse(&j, v.answer, arena, NULL, &e) && j->kind == JSON_OBJECT);
+    CHECK(!json_parse(&j, v.response, arena, NULL, &e) && j->kind == JSON_OBJECT);
     struct responses_page page = { .limit = 3, .after = STR("x") };
     CHECK(!responses_list_input(&b, k->input, &page, arena, &e));
     CHECK(!json_parse(&j, buf_str(&b), arena, NULL, &e));
     buf_clear(&b);
-    shelf_unref(shelf, k);
+    response_store_unref(response_store, k);
 }
 
 static void must_be_an_object(struct str text, struct arena *arena)
@@ -105,105 +105,112 @@ static void must_be_an_object(struct str text, struct arena *arena)
 }
 
 /* NULL: too large, or the id exists. */
-static const struct kept *begin_live_response(
-    struct shelf *shelf, const struct answer *a, const struct kept *before, struct arena *arena)
+static const struct stored_response *begin_live_response(struct response_store *response_store,
+    const struct response *a, const struct stored_response *previous, struct arena *arena)
 {
     struct err e = { .code = ERR_MEMORY, .msg = "no \"room\"\n" };
-    struct buf answer, input, again;
+    struct buf response, input, again;
 
-    buf_init(&answer, GB);
+    buf_init(&response, GB);
     buf_init(&input, GB);
     buf_init(&again, GB);
-    CHECK(answer_keep(a, &answer, &input));
-    responses_restate(&again, buf_str(&answer), "failed", &e);
-    must_be_an_object(buf_str(&answer), arena);
+    CHECK(response_serialize(a, &response, &input));
+    responses_set_status(&again, buf_str(&response), "failed", &e);
+    must_be_an_object(buf_str(&response), arena);
     must_be_an_object(buf_str(&again), arena);
-    CHECK(again.n <= answer.n + GROWING_SPARE);
-    struct kept k = { .id = str_of(answer_id(a)),
-        .answer = buf_str(&answer),
+    CHECK(again.n <= response.n + LIVE_RESPONSE_RESERVE);
+    struct stored_response k = { .id = str_of(response_id(a)),
+        .response = buf_str(&response),
         .input = buf_str(&input),
-        .before = before,
-        .is_told = true };
-    const struct kept *kept = growing_begin(shelf, 1, &k, 0);
-    buf_clear(&answer);
+        .previous = previous,
+        .has_event_log = true };
+    const struct stored_response *stored_response = live_response_begin(response_store, 1, &k, 0);
+    buf_clear(&response);
     buf_clear(&input);
     buf_clear(&again);
-    return kept;
+    return stored_response;
 }
 
-static void end_live_response(struct shelf *shelf, const struct kept *k, const struct answer *a)
+static void end_live_response(struct response_store *response_store,
+    const struct stored_response *k, const struct response *a)
 {
-    struct growing_last last = { .stage = KEPT_ENDED };
-    struct buf answer, input;
+    struct live_response_final last = { .stage = STORED_COMPLETED };
+    struct buf response, input;
     uint64_t listeners;
 
     if (!k)
         return;
-    buf_init(&answer, GB);
+    buf_init(&response, GB);
     buf_init(&input, GB);
-    CHECK(answer_keep(a, &answer, &input));
-    last.answer = buf_str(&answer);
-    last.frames = a->setup.ask->stream ? buf_str(&output) : STR_NONE;
-    if (!growing_end(shelf, k, &last, 0, &listeners)) {
-        last = (struct growing_last){ .stage = KEPT_FAILED, .answer = k->answer, .is_cut = true };
-        CHECK(growing_end(shelf, k, &last, 0, &listeners));
+    CHECK(response_serialize(a, &response, &input));
+    last.response = buf_str(&response);
+    last.frames = a->setup.request->stream ? buf_str(&output) : STR_NONE;
+    if (!live_response_end(response_store, k, &last, 0, &listeners)) {
+        last = (struct live_response_final){
+            .stage = STORED_FAILED, .response = k->response, .is_log_truncated = true
+        };
+        CHECK(live_response_end(response_store, k, &last, 0, &listeners));
     }
-    shelf_unref(shelf, k);
-    buf_clear(&answer);
+    response_store_unref(response_store, k);
+    buf_clear(&response);
     buf_clear(&input);
 }
 
-static void run_body(struct shelf *shelf, struct str body, int number, struct arena *arena)
+static void run_body(
+    struct response_store *response_store, struct str body, int number, struct arena *arena)
 {
-    struct kept_place at = { shelf, 1, arena };
-    const struct kept *before = NULL;
+    struct stored_response_ctx at = { response_store, 1, arena };
+    const struct stored_response *previous = NULL;
     struct sink sink = { &ops };
-    struct answer *a = NULL;
+    struct response *a = NULL;
     struct err e = { 0 };
-    struct ask ask;
+    struct request request;
     char id[32];
 
     snprintf(id, sizeof(id), "%d", number);
-    if (ask_parse(&ask, &wire_responses, body, arena, &e) || kept_recall(&before, &ask, &at, &e)) {
+    if (request_parse(&request, &dialect_responses, body, arena, &e) ||
+        stored_response_recall(&previous, &request, &at, &e)) {
         CHECK(e.code && e.msg[0]);
-        shelf_unref(shelf, before);
+        response_store_unref(response_store, previous);
         return;
     }
-    CHECK(ask.convo.n_messages >= 1 && ask.n_prompts == 1);
-    struct answer_setup s = {
-        .ask = &ask, .sink = &sink, .model = ask.model, .id = id, .token_bytes = token_bytes
-    };
+    CHECK(request.convo.n_messages >= 1 && request.n_prompts == 1);
+    struct response_setup s = { .request = &request,
+        .sink = &sink,
+        .model = request.model,
+        .id = id,
+        .token_bytes = token_bytes };
     buf_init(&output, GB);
-    CHECK(!answer_new(&a, &s, &e));
-    const struct kept *growing =
-        ask.background ? begin_live_response(shelf, a, before, arena) : NULL;
-    emit_response(a, &ask);
-    end_live_response(shelf, growing, a);
-    if (!ask.background)
-        kept_put(shelf, 1, &ask, a, before);
-    shelf_check(shelf);
-    check_stored(shelf, str_of(answer_id(a)), arena);
-    answer_free(a);
+    CHECK(!response_new(&a, &s, &e));
+    const struct stored_response *growing =
+        request.background ? begin_live_response(response_store, a, previous, arena) : NULL;
+    emit_response(a, &request);
+    end_live_response(response_store, growing, a);
+    if (!request.background)
+        stored_response_put(response_store, 1, &request, a, previous);
+    response_store_check(response_store);
+    check_stored(response_store, str_of(response_id(a)), arena);
+    response_free(a);
     buf_clear(&output);
-    shelf_unref(shelf, before);
+    response_store_unref(response_store, previous);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct shelf_options o = { SHELF_BYTES, SHELF_BYTES, UINT64_MAX };
+    struct response_store_options o = { SHELF_BYTES, SHELF_BYTES, UINT64_MAX };
     struct str rest = { (const char *)data, size };
     struct arena *arena = arena_new(256 * MB);
-    struct shelf *shelf;
+    struct response_store *response_store;
     struct err e;
 
-    CHECK(arena && !shelf_open(&shelf, &o, &e));
-    struct kept first = { .id = STR("resp_0"), .answer = next_part(&rest) };
+    CHECK(arena && !response_store_open(&response_store, &o, &e));
+    struct stored_response first = { .id = STR("resp_0"), .response = next_part(&rest) };
     first.input = next_part(&rest);
-    shelf_put(shelf, 1, &first, 0);
+    response_store_put(response_store, 1, &first, 0);
     for (int i = 1; i <= TURNS && rest.n; i++)
-        run_body(shelf, next_part(&rest), i, arena);
-    shelf_check(shelf);
-    shelf_close(shelf);
+        run_body(response_store, next_part(&rest), i, arena);
+    response_store_check(response_store);
+    response_store_close(response_store);
     arena_free(arena);
     return 0;
 }

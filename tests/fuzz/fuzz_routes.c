@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "serve/io.h"
 #include "serve/slots.h"
-#include "../support/answer.h"
+#include "../support/raw_response.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -54,8 +54,8 @@ static void open_server(void)
         .slot_bytes = (int64_t)MB,
         .needs_key = true,
         .fairness = &fairness };
-    struct exact_options exact = { MB, 1000000000 };
-    struct shelf_options shelf = { MB, MB, UINT64_MAX };
+    struct response_cache_options response_cache = { MB, 1000000000 };
+    struct response_store_options response_store = { MB, MB, UINT64_MAX };
     struct err e;
 
     log_set_level(LOG_ERROR);
@@ -66,9 +66,10 @@ static void open_server(void)
     spec.threads = 1;
     fairness_set(&fairness, &fairness_default);
     CHECK(!keys_open(&o.keys, "reader,boss:admin", &e));
-    CHECK(!pool_open(&o.pool, &(struct pool_options){ &spec, 1 }, &e));
-    CHECK(!exact_open(&o.exact, &exact, &e) && !shelf_open(&o.shelf, &shelf, &e));
-    o.slots = slots_new(o.pool, true);
+    CHECK(!registry_open(&o.registry, &(struct registry_options){ &spec, 1 }, &e));
+    CHECK(!response_cache_open(&o.response_cache, &response_cache, &e) &&
+          !response_store_open(&o.response_store, &response_store, &e));
+    o.slots = slots_new(o.registry, true);
     for (int i = 0; i < N_SERVE_LIMITS; i++)
         o.limit_ms[i] = i == LIMIT_NONE ? 0 : LIMIT_MS;
     o.http.host = "127.0.0.1";
@@ -76,9 +77,9 @@ static void open_server(void)
     static struct serve_options kept;
     kept = o;
     CHECK(!service_open(&service, &kept, &e));
-    while (model_state(pool_at(o.pool, 0)) == MODEL_LOADING)
+    while (model_state(registry_model(o.registry, 0)) == MODEL_LOADING)
         poll(NULL, 0, 1);
-    CHECK(model_state(pool_at(o.pool, 0)) == MODEL_READY);
+    CHECK(model_state(registry_model(o.registry, 0)) == MODEL_READY);
 }
 
 /* ---- a client */
@@ -163,7 +164,7 @@ static struct str exchange(struct str request, bool has_deadline)
 
 static void check_response(struct str all, const struct route *r)
 {
-    struct seen s = seen_of(response_text, all.n);
+    struct raw_response s = raw_response_parse(response_text, all.n);
 
     if (s.status < 200 || s.status == 500)
         fprintf(stderr, "%.*s\n", (int)MIN(all.n, (size_t)2000), all.p);
@@ -173,7 +174,7 @@ static void check_response(struct str all, const struct route *r)
         return;
     }
     CHECK(s.is_whole);
-    must_have_its_shape(&s);
+    check_body_form(&s);
     CHECK(strcmp(r->path, "/debug/invariants") || str_find(s.body, STR("\"ok\":false")) < 0);
 }
 

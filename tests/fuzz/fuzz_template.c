@@ -49,7 +49,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     CHECK(a && !json_parse(&j, str_of(request), a, &json_limits_default, &e) && cj_convo(j, &c, a));
     if (!chat_template_compile(&t, (struct str){ (const char *)data, size }, &e)) {
         for (int round = 0; round < 3; round++) {
-            env.exact = round == 1;
+            env.no_variants = round == 1;
             c.continue_final_message = round == 2;
             if (!chat_template_render(t, &c, &env, &limits, a, &r, &e))
                 check_spans(&r, knows_word);

@@ -53,9 +53,9 @@ static struct vocab *make_vocab(const char *pre)
     tokens[n] = STR("<|x|>");
     types[n++] = TOKEN_CONTROL;
     tokens[n] = STR("<tool>");
-    types[n++] = TOKEN_USER;
+    types[n++] = TOKEN_USER_DEFINED;
     tokens[n] = STR("\n\n");
-    types[n++] = TOKEN_USER;
+    types[n++] = TOKEN_USER_DEFINED;
     gguf_put_str(w, "tokenizer.ggml.model", *pre ? STR("gpt2") : STR("llama"));
     gguf_put_str(w, "tokenizer.ggml.pre", str_of(pre));
     gguf_put_strs(w, "tokenizer.ggml.tokens", tokens, n);

@@ -5,7 +5,7 @@
 struct expected {
     const char *file, *arch;
     const char *family, *tool, *thinking;
-    bool has_native_tools, can_think, can_toggle;
+    bool has_native_tools, can_reason, can_toggle;
 };
 
 static const struct expected models[] = {
@@ -48,16 +48,17 @@ static void parsers_are_detected_from_templates(void)
         char *source = kit_template(m->file);
         if (!source)
             continue;
-        struct fitting f = kit_fit(source, &(struct adapter_options){ .arch = str_of(m->arch) });
+        struct adapter_fixture f =
+            adapter_fixture_open(source, &(struct adapter_options){ .arch = str_of(m->arch) });
         EXPECT_EQ(f.rc, 0);
         fprintf(stderr, "%s\n", m->file);
         EXPECT_STR(f.info->family, m->family);
         EXPECT_STR(f.info->tool_parser, m->tool);
         EXPECT_STR(f.info->thinking_parser, m->thinking);
         EXPECT_EQ(f.info->has_native_tools, m->has_native_tools);
-        EXPECT_EQ(f.info->can_think, m->can_think);
-        EXPECT_EQ(f.info->can_toggle_thinking, m->can_toggle);
-        kit_unfit(&f);
+        EXPECT_EQ(f.info->can_reason, m->can_reason);
+        EXPECT_EQ(f.info->can_toggle_reasoning, m->can_toggle);
+        adapter_fixture_close(&f);
         mem_free(source);
     }
 }
@@ -98,12 +99,12 @@ static void every_part_of_a_request_is_rendered(void)
         char *source = kit_template(models[i].file);
         if (!source)
             continue;
-        struct fitting f =
-            kit_fit(source, &(struct adapter_options){ .arch = str_of(models[i].arch) });
+        struct adapter_fixture f = adapter_fixture_open(
+            source, &(struct adapter_options){ .arch = str_of(models[i].arch) });
         struct arena *a = arena_new(64 * MB);
         struct rendered r;
-        struct convo c = kit_convo(str_of(everything), a);
-        int rc = kit_adapt(&r, f.adapter, &c, a);
+        struct convo c = kit_parse_convo(str_of(everything), a);
+        int rc = kit_render_convo(&r, f.adapter, &c, a);
         if (rc)
             fprintf(stderr, "... of %s\n", models[i].file);
         n_bad += rc != 0;
@@ -115,7 +116,7 @@ static void every_part_of_a_request_is_rendered(void)
             n_bad++;
         }
         arena_free(a);
-        kit_unfit(&f);
+        adapter_fixture_close(&f);
         mem_free(source);
     }
     EXPECT_EQ(n_bad, 0);
@@ -123,13 +124,13 @@ static void every_part_of_a_request_is_rendered(void)
 
 /* ---- start state of the output parser */
 
-static enum parser_start start_of(const struct fitting *f, const char *request)
+static enum parser_start start_of(const struct adapter_fixture *f, const char *request)
 {
     struct arena *a = arena_new(64 * MB);
-    struct convo c = kit_convo(str_of(request), a);
+    struct convo c = kit_parse_convo(str_of(request), a);
     struct rendered r;
 
-    EXPECT_EQ(kit_adapt(&r, f->adapter, &c, a), 0);
+    EXPECT_EQ(kit_render_convo(&r, f->adapter, &c, a), 0);
     enum parser_start start = adapter_start(f->adapter, &c, &r);
     arena_free(a);
     return start;
@@ -149,12 +150,12 @@ static void prompt_determines_whether_output_begins_in_reasoning(void)
     } rows[] = {
         { "Qwen-Qwen3-0.6B", HI "}", PARSER_START_DEFAULT },
         { "Qwen-Qwen3-0.6B", HI KWARGS("\"enable_thinking\":false"), PARSER_START_CONTENT },
-        { "Qwen-Qwen3-0.6B", PREFILL("<think>\\nLet me"), PARSER_START_THINKING },
+        { "Qwen-Qwen3-0.6B", PREFILL("<think>\\nLet me"), PARSER_START_REASONING },
         { "Qwen-Qwen3-0.6B", PREFILL("The answer"), PARSER_START_CONTENT },
-        { "deepseek-ai-DeepSeek-V3.1", HI KWARGS("\"thinking\":true"), PARSER_START_THINKING },
+        { "deepseek-ai-DeepSeek-V3.1", HI KWARGS("\"thinking\":true"), PARSER_START_REASONING },
         { "deepseek-ai-DeepSeek-V3.1", HI "}", PARSER_START_CONTENT },
-        { "MiniMax-M2", HI "}", PARSER_START_THINKING },
-        { "GLM-4.7-Flash", HI "}", PARSER_START_THINKING },
+        { "MiniMax-M2", HI "}", PARSER_START_REASONING },
+        { "GLM-4.7-Flash", HI "}", PARSER_START_REASONING },
         { "GLM-4.7-Flash", HI KWARGS("\"enable_thinking\":false"), PARSER_START_CONTENT },
         { "openai-gpt-oss-120b", HI "}", PARSER_START_DEFAULT },
     };
@@ -163,10 +164,11 @@ static void prompt_determines_whether_output_begins_in_reasoning(void)
         char *source = kit_template(rows[i].file);
         if (!source)
             continue;
-        struct fitting f = kit_fit(source, &(struct adapter_options){ .arch = STR("") });
+        struct adapter_fixture f =
+            adapter_fixture_open(source, &(struct adapter_options){ .arch = STR("") });
         fprintf(stderr, "%s %s\n", rows[i].file, rows[i].request);
         EXPECT_EQ((int)start_of(&f, rows[i].request), (int)rows[i].want);
-        kit_unfit(&f);
+        adapter_fixture_close(&f);
         mem_free(source);
     }
 }
@@ -194,19 +196,20 @@ static void stop_tokens_are_those_of_the_family(void)
         struct err e;
         if (!source)
             continue;
-        kit_bytes(&k, true);
+        kit_add_bytes(&k, true);
         for (int n = 0; n < 3 && rows[i].ends[n]; n++)
-            kit_add(&k, rows[i].ends[n], TOKEN_CONTROL);
+            kit_add_token(&k, rows[i].ends[n], TOKEN_CONTROL);
         for (int n = 0; n < 4 && rows[i].others[n]; n++)
-            kit_add(&k, rows[i].others[n], TOKEN_CONTROL);
-        EXPECT_EQ(kit_make(&v, &k, "gpt2", gguf_writer_new(32), &e), 0);
-        struct fitting f = kit_fit(source, &(struct adapter_options){ .vocab = v });
+            kit_add_token(&k, rows[i].others[n], TOKEN_CONTROL);
+        EXPECT_EQ(kit_make_vocab(&v, &k, "gpt2", gguf_writer_new(32), &e), 0);
+        struct adapter_fixture f =
+            adapter_fixture_open(source, &(struct adapter_options){ .vocab = v });
         fprintf(stderr, "%s\n", rows[i].file);
         for (int n = 0; n < 3 && rows[i].ends[n]; n++)
             EXPECT(adapter_is_end(f.adapter, vocab_find(v, str_of(rows[i].ends[n]))));
         for (int n = 0; n < 4 && rows[i].others[n]; n++)
             EXPECT(!adapter_is_end(f.adapter, vocab_find(v, str_of(rows[i].others[n]))));
-        kit_unfit(&f);
+        adapter_fixture_close(&f);
         vocab_close(v);
         mem_free(source);
     }

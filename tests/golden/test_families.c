@@ -2,7 +2,7 @@
  * vocabulary, compared with the prompts of the vendor's own template. */
 #include "../adapter_kit.h"
 
-#include "registry/pool.h"
+#include "registry/registry.h"
 
 #include <unistd.h>
 
@@ -102,15 +102,15 @@ static struct vocab *vocab_of(const struct family_case *r)
     struct err e;
     int32_t eos = TOKEN_NONE;
 
-    kit_bytes(&k, true);
+    kit_add_bytes(&k, true);
     for (size_t i = 0; i < ARRAY_LEN(r->tokens) && r->tokens[i]; i++) {
-        int32_t id = kit_add(&k, r->tokens[i], TOKEN_CONTROL);
+        int32_t id = kit_add_token(&k, r->tokens[i], TOKEN_CONTROL);
         eos = strcmp(r->tokens[i], r->eos) ? eos : id;
     }
     if (eos == TOKEN_NONE)
-        eos = kit_add(&k, r->eos, TOKEN_CONTROL);
+        eos = kit_add_token(&k, r->eos, TOKEN_CONTROL);
     gguf_put_u32(w, "tokenizer.ggml.eos_token_id", (uint32_t)eos);
-    EXPECT_EQ(kit_make(&v, &k, "gpt2", w, &e), 0);
+    EXPECT_EQ(kit_make_vocab(&v, &k, "gpt2", w, &e), 0);
     return v;
 }
 
@@ -123,13 +123,13 @@ static const char conversation[] = HEAD "{\"role\":\"system\",\"content\":\"Be b
                                         ",{\"role\":\"assistant\",\"content\":\"Hello.\"},"
                                         "{\"role\":\"user\",\"content\":\"Bye\"}]}";
 
-static char *prompt_of(const struct fitting *f, const char *request)
+static char *prompt_of(const struct adapter_fixture *f, const char *request)
 {
     struct arena *a = arena_new(64 * MB);
-    struct convo c = kit_convo(str_of(request), a);
+    struct convo c = kit_parse_convo(str_of(request), a);
     struct rendered r;
 
-    EXPECT_EQ(kit_adapt(&r, f->adapter, &c, a), 0);
+    EXPECT_EQ(kit_render_convo(&r, f->adapter, &c, a), 0);
     char *z = xmalloc(r.n_bytes + 1);
     memcpy(z, r.n_spans ? r.spans[0].text.p : "", r.n_bytes);
     z[r.n_bytes] = '\0';
@@ -145,8 +145,8 @@ static void remove_text(char *text, const char *what)
         memmove(at, at + n, strlen(at + n) + 1);
 }
 
-static void compare(const struct family_case *r, const struct fitting *own,
-    const struct fitting *vendor, const char *request, const char *extra)
+static void compare(const struct family_case *r, const struct adapter_fixture *own,
+    const struct adapter_fixture *vendor, const char *request, const char *extra)
 {
     char *ours = prompt_of(own, request), *theirs = prompt_of(vendor, request);
     bool is_equal = !strcmp(ours, theirs);
@@ -185,11 +185,12 @@ static void file_without_template_gets_that_of_its_family(void)
                 .bos_token = STR("<s>"), .eos_token = str_of(r->eos), .now = 1732155555
             };
             struct adapter_options o = { .arch = str_of(r->arch), .vocab = v, .env = &env };
-            struct fitting own = kit_fit(f->source, &o), vendor = kit_fit(source, &o);
+            struct adapter_fixture own = adapter_fixture_open(f->source, &o),
+                                   vendor = adapter_fixture_open(source, &o);
             EXPECT(!own.rc && !vendor.rc);
             compare(r, &own, &vendor, single_message, r->extra_alone);
             compare(r, &own, &vendor, conversation, r->extra_talk);
-            for (int32_t id = 0; id < vocab_n(v); id++) {
+            for (int32_t id = 0; id < vocab_n_tokens(v); id++) {
                 bool ends = vocab_is_end(v, id) || adapter_is_end(own.adapter, id);
                 bool ends_there = vocab_is_end(v, id) || adapter_is_end(vendor.adapter, id);
                 if (ends != ends_there)
@@ -200,8 +201,8 @@ static void file_without_template_gets_that_of_its_family(void)
                 own.info->tool_parser, own.info->thinking_parser, vendor.info->tool_parser,
                 vendor.info->thinking_parser);
             EXPECT(own.info->can_call_tools);
-            kit_unfit(&own);
-            kit_unfit(&vendor);
+            adapter_fixture_close(&own);
+            adapter_fixture_close(&vendor);
         }
         mem_free(source);
         vocab_close(v);
@@ -271,12 +272,12 @@ static void demo_model_works_without_its_template(void)
     EXPECT_STR(
         adapter_info(bare.adapter)->thinking_parser, adapter_info(own.adapter)->thinking_parser);
     EXPECT(adapter_info(own.adapter)->has_native_tools);
-    EXPECT(adapter_info(bare.adapter)->tells_tools && adapter_info(bare.adapter)->can_call_tools);
+    EXPECT(adapter_info(bare.adapter)->injects_tools && adapter_info(bare.adapter)->can_call_tools);
     EXPECT_EQ(own.n_end_ids, bare.n_end_ids);
     EXPECT(!memcmp(own.end_ids, bare.end_ids, (size_t)own.n_end_ids * sizeof(*own.end_ids)));
     for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
-        char *theirs = prompt_of(&(struct fitting){ .adapter = own.adapter }, requests[i]);
-        char *ours = prompt_of(&(struct fitting){ .adapter = bare.adapter }, requests[i]);
+        char *theirs = prompt_of(&(struct adapter_fixture){ .adapter = own.adapter }, requests[i]);
+        char *ours = prompt_of(&(struct adapter_fixture){ .adapter = bare.adapter }, requests[i]);
         EXPECT_STR(ours, theirs);
         mem_free(ours);
         mem_free(theirs);

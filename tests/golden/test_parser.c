@@ -63,7 +63,7 @@ static void expect_calls(const struct golden *g, const struct parsed *r)
     }
 }
 
-static void expect_golden(const struct golden *g, const struct told *t)
+static void expect_golden(const struct golden *g, const struct parser_log *t)
 {
     char count[64];
 
@@ -78,16 +78,16 @@ static void expect_golden(const struct golden *g, const struct told *t)
 }
 
 static void expect_cut(const struct golden *g, const struct parser_format *f,
-    const struct parser_options *o, const struct told *whole, const size_t *cuts, size_t n)
+    const struct parser_options *o, const struct parser_log *whole, const size_t *cuts, size_t n)
 {
-    struct told t;
+    struct parser_log t;
 
-    told_run(&t, f, o, (struct str){ g->text, g->n_text }, cuts, n);
+    parser_log_run(&t, f, o, (struct str){ g->text, g->n_text }, cuts, n);
     if (!str_eq(buf_str(&t.log), buf_str(&whole->log))) {
         fprintf(stderr, "cut in %zu pieces, first at %zu:\n", n + 1, n ? cuts[0] : 0);
         report(g, "depends on the cut", buf_str(&t.log), buf_str(&whole->log));
     }
-    told_clear(&t);
+    parser_log_clear(&t);
 }
 
 static void run_golden(const struct golden *g, const struct json *tools, uint64_t *seed)
@@ -95,16 +95,16 @@ static void run_golden(const struct golden *g, const struct json *tools, uint64_
     struct parser_options o = { g->has_tools ? tools : NULL, g->start };
     size_t cuts[LINE_MAX_BYTES];
     struct parser_format *f = NULL;
-    struct told whole;
+    struct parser_log whole;
     struct err e;
 
     EXPECT(!parser_format_new(&f, str_of(g->tool), str_of(g->thinking), &e));
-    told_run(&whole, f, &o, (struct str){ g->text, g->n_text }, NULL, 0);
+    parser_log_run(&whole, f, &o, (struct str){ g->text, g->n_text }, NULL, 0);
     expect_golden(g, &whole);
-    for (size_t i = 0; tool_row_at(i); i++)
-        for (size_t k = 0; !strcmp(tool_row_at(i)->id, g->tool) && thinking_row_at(k); k++)
-            if (!strcmp(thinking_row_at(k)->id, g->thinking))
-                told_check(&whole, tool_row_at(i), thinking_row_at(k));
+    for (size_t i = 0; tool_format_at(i); i++)
+        for (size_t k = 0; !strcmp(tool_format_at(i)->id, g->tool) && reasoning_format_at(k); k++)
+            if (!strcmp(reasoning_format_at(k)->id, g->thinking))
+                parser_log_check(&whole, tool_format_at(i), reasoning_format_at(k));
     for (size_t i = 0; i <= g->n_text && !failures; i++)
         expect_cut(g, f, &o, &whole, &i, 1);
     for (size_t i = 0; i < g->n_text; i++)
@@ -118,7 +118,7 @@ static void run_golden(const struct golden *g, const struct json *tools, uint64_
                 cuts[n++] = i;
         expect_cut(g, f, &o, &whole, cuts, n);
     }
-    told_clear(&whole);
+    parser_log_clear(&whole);
     parser_format_free(f);
 }
 
@@ -139,7 +139,7 @@ static size_t unescape(char *to, const char *from)
 static void read_line(struct golden *g, const char *line)
 {
     if (!strncmp(line, "start ", 6))
-        g->start = line[6] == 't' ? PARSER_START_THINKING : PARSER_START_CONTENT;
+        g->start = line[6] == 't' ? PARSER_START_REASONING : PARSER_START_CONTENT;
     else if (!strncmp(line, "tools ", 6))
         g->has_tools = false;
     else if (!strncmp(line, "in: ", 4))
@@ -219,13 +219,13 @@ static void every_format_has_at_least_eight_cases(void)
             continue;
         for (int i = 0; parser_tool_id((size_t)i); i++)
             tools[i] += !strcmp(parser_tool_id((size_t)i), g.tool);
-        for (int i = 0; parser_thinking_id((size_t)i); i++)
-            thinkings[i] += !strcmp(parser_thinking_id((size_t)i), g.thinking);
+        for (int i = 0; parser_reasoning_id((size_t)i); i++)
+            thinkings[i] += !strcmp(parser_reasoning_id((size_t)i), g.thinking);
     }
     fclose(in);
     for (int i = 0; parser_tool_id((size_t)i); i++)
         EXPECT(tools[i] >= 8);
-    for (int i = 0; parser_thinking_id((size_t)i); i++)
+    for (int i = 0; parser_reasoning_id((size_t)i); i++)
         EXPECT(thinkings[i] >= 8);
 }
 

@@ -105,7 +105,8 @@ static void expect_read_back(const struct template_case *m, struct str answer, i
 
     EXPECT(a && !json_parse(&tools, STR(TOOLS), a, NULL, &e));
     bool has_thought = strstr(m->head, "THINKING") != NULL;
-    struct parser_options o = { tools, has_thought ? PARSER_START_THINKING : PARSER_START_CONTENT };
+    struct parser_options o = { tools,
+        has_thought ? PARSER_START_REASONING : PARSER_START_CONTENT };
     EXPECT(!parser_format_new(&f, str_of(m->tool), str_of(m->thinking), &e));
     EXPECT(!parse_text(&r, f, &o, answer, &e));
     if (r.n_calls != n_calls || r.content.n)

@@ -3,15 +3,15 @@
  * template. */
 #include "../adapter_kit.h"
 
-#include "api/common/wire.h"
+#include "api/common/dialect.h"
 #include "chat/infill.h"
-#include "output/opening.h"
-#include "output/parser_rows.h"
+#include "output/forced_call.h"
+#include "output/format_table.h"
 
 /* E stands for the special tokens, N for a name; both are in JSON strings. */
 struct dialect_body {
     const char *label;
-    const struct wire *wire;
+    const struct dialect *dialect;
     const char *text;
     /* if false, the dialect may reject it (for example names that no function can have), which
      * is safe, too */
@@ -31,7 +31,7 @@ struct dialect_body {
     "'model_identity':'E','reasoning_effort':'E','controls':{'E':'E'},'E':'E'}"
 
 static const struct dialect_body bodies[] = {
-    { "openai", &wire_openai_chat,
+    { "openai", &dialect_openai_chat,
         "{'messages':[{'role':'system','content':'s E','name':'E'},"
         "{'role':'developer','content':[{'type':'text','text':'d E'}]},"
         "{'role':'user','content':[{'type':'text','text':'u E'},{'type':'text','text':'E'}],"
@@ -42,20 +42,20 @@ static const struct dialect_body bodies[] = {
         "{'role':'assistant','content':'e E'},{'role':'user','content':'E'}],"
         "'tools':[" OPENAI_TOOL "]," KWARGS "}",
         true },
-    { "openai, prefill", &wire_openai_chat,
+    { "openai, prefill", &dialect_openai_chat,
         "{'messages':[{'role':'user','content':'u E'},{'role':'assistant','content':'a E'}],"
         "'continue_final_message':true,'add_generation_prompt':false}",
         true },
-    { "openai, ids", &wire_openai_chat,
+    { "openai, ids", &dialect_openai_chat,
         "{'messages':[{'role':'user','content':'u E'},{'role':'assistant','content':'E',"
         "'tool_calls':[{'id':'E','type':'function','function':{'name':'E','arguments':'E'}}]},"
         "{'role':'tool','tool_call_id':'E','content':[{'type':'text','text':'t E'}]}]}",
         false },
-    { "apply-template", &wire_apply_template,
+    { "apply-template", &dialect_apply_template,
         "{'messages':[{'role':'system','content':'s E'},{'role':'user','content':'u E'}],"
         "'tools':[" OPENAI_TOOL "]}",
         true },
-    { "anthropic", &wire_anthropic,
+    { "anthropic", &dialect_anthropic,
         "{'max_tokens':9,'system':[{'type':'text','text':'s E'}],'messages':["
         "{'role':'user','content':[{'type':'text','text':'u E'},{'type':'document','title':'E',"
         "'context':'E','source':{'type':'text','media_type':'text/plain','data':'E'}}]},"
@@ -66,15 +66,15 @@ static const struct dialect_body bodies[] = {
         "{'role':'assistant','content':'p E'}],"
         "'tools':[{'name':'N','description':'E','input_schema':" SCHEMA "}]}",
         true },
-    { "ollama chat", &wire_ollama_chat,
+    { "ollama chat", &dialect_ollama_chat,
         "{'model':'m','messages':[{'role':'system','content':'s E'},{'role':'user','content':'u E'}"
         ",{'role':'assistant','content':'a E','thinking':'E','tool_calls':[{'function':{'name':'N',"
         "'arguments':{'E':'E'}}}]},{'role':'tool','tool_name':'N','content':'t E'},"
         "{'role':'user','content':'E'}],'tools':[" OPENAI_TOOL "]}",
         true },
-    { "ollama generate", &wire_ollama_generate, "{'model':'m','system':'s E','prompt':'u E'}",
+    { "ollama generate", &dialect_ollama_generate, "{'model':'m','system':'s E','prompt':'u E'}",
         true },
-    { "responses", &wire_responses,
+    { "responses", &dialect_responses,
         "{'model':'m','instructions':'s E','input':[{'role':'user','content':[{'type':'input_text',"
         "'text':'u E'}]},{'type':'message','role':'assistant','content':[{'type':'output_text',"
         "'text':'a "
@@ -100,21 +100,21 @@ static bool is_word(struct str s, enum token_attr attr)
     bool is_markup = (str_starts(s, STR("<")) && str_ends(s, STR(">"))) ||
                      (str_starts(s, STR("[")) && str_ends(s, STR("]")));
 
-    return attr == TOKEN_NORMAL || (attr == TOKEN_USER && !is_markup);
+    return attr == TOKEN_NORMAL || (attr == TOKEN_USER_DEFINED && !is_markup);
 }
 
 static void list_special(struct lexicon *l)
 {
     int n_bytes = 0, n_users = 0;
 
-    l->special = xcalloc((size_t)vocab_n(l->v), sizeof(*l->special));
-    for (int32_t id = 0; id < vocab_n(l->v); id++) {
+    l->special = xcalloc((size_t)vocab_n_tokens(l->v), sizeof(*l->special));
+    for (int32_t id = 0; id < vocab_n_tokens(l->v); id++) {
         enum token_attr attr = vocab_attr(l->v, id);
         if (is_word(vocab_text(l->v, id), attr) || !vocab_text(l->v, id).n)
             continue;
         /* Bytes and placeholders behave equally: a sample is enough. */
         if ((attr == TOKEN_BYTE && n_bytes++ % 40) ||
-            (attr == TOKEN_USER && n_users++ > 100 && n_users % 50))
+            (attr == TOKEN_USER_DEFINED && n_users++ > 100 && n_users % 50))
             continue;
         l->special[l->n++] = id;
     }
@@ -126,7 +126,7 @@ static void add_marker(struct kit_vocab *k, const char *text)
         if (str_is(k->tokens[i], text))
             return;
     if (*text && strlen(text) > 2 && strlen(text) < 100)
-        kit_add(k, text, k->n % 5 ? TOKEN_CONTROL : TOKEN_USER);
+        kit_add_token(k, text, k->n % 5 ? TOKEN_CONTROL : TOKEN_USER_DEFINED);
 }
 
 /* A vocabulary with bytes and all markers of all families and parsers. */
@@ -143,20 +143,20 @@ static struct vocab *all_markers(void)
     struct vocab *v;
     struct err e;
 
-    kit_bytes(k, true);
+    kit_add_bytes(k, true);
     for (size_t i = 0; i < ARRAY_LEN(more); i++)
         add_marker(k, more[i]);
     for (size_t i = 0; chat_family_at(i); i++)
         for (const char *const *m = chat_family_at(i)->markers; m && *m; m++)
             add_marker(k, *m);
-    for (size_t i = 0; tool_row_at(i); i++)
-        for (int m = 0; m < tool_row_at(i)->n_marks; m++)
-            add_marker(k, tool_row_at(i)->marks[m].text.p);
-    for (size_t i = 0; thinking_row_at(i); i++)
-        for (int m = 0; m < thinking_row_at(i)->n_marks; m++)
-            add_marker(k, thinking_row_at(i)->marks[m].text.p);
+    for (size_t i = 0; tool_format_at(i); i++)
+        for (int m = 0; m < tool_format_at(i)->n_marks; m++)
+            add_marker(k, tool_format_at(i)->marks[m].text.p);
+    for (size_t i = 0; reasoning_format_at(i); i++)
+        for (int m = 0; m < reasoning_format_at(i)->n_marks; m++)
+            add_marker(k, reasoning_format_at(i)->marks[m].text.p);
     EXPECT(k->n < KIT_MAX - 1);
-    EXPECT_EQ(kit_make(&v, k, "gpt2", gguf_writer_new(32), &e), 0);
+    EXPECT_EQ(kit_make_vocab(&v, k, "gpt2", gguf_writer_new(32), &e), 0);
     mem_free(k);
     return v;
 }
@@ -171,11 +171,11 @@ static int open_lexicons(struct lexicon *out)
 
     out[n] = (struct lexicon){ .name = "all markers", .v = all_markers() };
     list_special(&out[n++]);
-    out[n] = (struct lexicon){ .name = "demo", .v = kit_open("models/demo.gguf") };
+    out[n] = (struct lexicon){ .name = "demo", .v = kit_open_vocab("models/demo.gguf") };
     list_special(&out[n++]);
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         if (kit_data_path(path, files[i])) {
-            out[n] = (struct lexicon){ .v = kit_open(path) };
+            out[n] = (struct lexicon){ .v = kit_open_vocab(path) };
             snprintf(out[n].name, sizeof(out[n].name), "%s", files[i]);
             list_special(&out[n++]);
         }
@@ -197,7 +197,7 @@ static void put_special_tokens(struct buf *b, const struct lexicon *l, int from,
 }
 
 /* Writes the body with E and N replaced, escaped for their depth of JSON. */
-static void fill(struct buf *out, const char *text, struct str evil, struct str name)
+static void infill(struct buf *out, const char *text, struct str evil, struct str name)
 {
     struct buf once;
 
@@ -245,7 +245,7 @@ static int count_trusted(const struct vocab *v, const struct span *spans, size_t
         if (spans[i].is_trusted) {
             struct tokens t = kit_encode_spans(v, &spans[i], 1, false);
             all += count_of(&t, id);
-            kit_done(&t);
+            kit_free_tokens(&t);
         }
     return all;
 }
@@ -297,17 +297,17 @@ static void expect_harmless(
         expect_untrusted(r->spans, r->n_spans, buf_str(&needle), label);
         buf_clear(&needle);
     }
-    kit_done(&t);
+    kit_free_tokens(&t);
 }
 
 static void send_body(const struct lexicon *l, int from, const struct dialect_body *b,
-    const struct fitting *f, struct prompt_stats *prompt_stats, const char *template_name)
+    const struct adapter_fixture *f, struct prompt_stats *prompt_stats, const char *template_name)
 {
     int to = MIN(from + TOKENS_AT_ONCE, l->n);
     struct arena *a = arena_new(256 * MB);
     struct buf evil, text;
     struct rendered r;
-    struct ask ask;
+    struct request request;
     struct err e;
     char label[256];
 
@@ -315,12 +315,12 @@ static void send_body(const struct lexicon *l, int from, const struct dialect_bo
     buf_init(&evil, MB);
     buf_init(&text, 16 * MB);
     put_special_tokens(&evil, l, from, to);
-    fill(&text, b->text, buf_str(&evil), STR("look_up"));
-    int rc = ask_parse(&ask, b->wire, buf_str(&text), a, &e);
+    infill(&text, b->text, buf_str(&evil), STR("look_up"));
+    int rc = request_parse(&request, b->dialect, buf_str(&text), a, &e);
     if (rc && b->must_parse)
         fprintf(stderr, "%s: %s\n%.*s\n", label, e.msg, (int)text.n, text.p);
     EXPECT(!rc || !b->must_parse);
-    rc = rc || adapter_render(f->adapter, &ask.convo, &kit_when, a, &r, &e);
+    rc = rc || adapter_render(f->adapter, &request.convo, &kit_when, a, &r, &e);
     prompt_stats->n_refused += rc != 0;
     if (!rc) {
         struct str whole = { r.spans[0].text.p, r.n_bytes };
@@ -344,7 +344,8 @@ static void check_template(const char *source, const char *name, void *ctx)
 
     for (int i = 0; i < all->n; i++) {
         const struct lexicon *l = &all->l[i];
-        struct fitting f = kit_fit(source, &(struct adapter_options){ .vocab = l->v });
+        struct adapter_fixture f =
+            adapter_fixture_open(source, &(struct adapter_options){ .vocab = l->v });
         struct prompt_stats prompt_stats = { 0 };
         EXPECT_EQ(f.rc, 0);
         for (int from = 0; from < l->n; from += TOKENS_AT_ONCE)
@@ -359,7 +360,7 @@ static void check_template(const char *source, const char *name, void *ctx)
         EXPECT(prompt_stats.n_shown * 4 >= prompt_stats.n_rendered * 3);
         EXPECT(prompt_stats.n_rendered >= prompt_stats.n_refused);
         all->n_rendered += prompt_stats.n_rendered;
-        kit_unfit(&f);
+        adapter_fixture_close(&f);
     }
 }
 
@@ -385,7 +386,7 @@ static void client_text_contains_no_special_tokens(void)
     int n = open_lexicons(l), n_tokens = 0;
 
     for (int i = 0; i < n; i++) {
-        for (int32_t id = 0; id < vocab_n(l[i].v); id++) {
+        for (int32_t id = 0; id < vocab_n_tokens(l[i].v); id++) {
             enum token_attr attr = vocab_attr(l[i].v, id);
             struct str text = vocab_text(l[i].v, id);
             bool is_byte = attr == TOKEN_BYTE; /* type of the token's text, not of its name */
@@ -394,7 +395,7 @@ static void client_text_contains_no_special_tokens(void)
             struct span around[] = { { STR("a "), true }, { text, false }, { STR(" b"), true } };
             struct tokens t = kit_encode_spans(l[i].v, around, 3, false);
             EXPECT(attr == TOKEN_UNKNOWN || count_of(&t, id) == 0);
-            kit_done(&t);
+            kit_free_tokens(&t);
             n_tokens++;
         }
         vocab_close(l[i].v);
@@ -413,19 +414,19 @@ static void infill_fields_are_text(void)
         struct arena *a = arena_new(64 * MB);
         struct tokens t = { .arena = a };
         struct buf evil, text;
-        struct ask ask;
+        struct request request;
         struct err e;
         buf_init(&evil, MB);
         put_special_tokens(&evil, &l[i], 0, l[i].n);
         buf_init(&text, 16 * MB);
-        fill(&text,
+        infill(&text,
             "{'input_prefix':'E','input_suffix':'E','prompt':'E',"
             "'input_extra':[{'filename':'E','text':'E'}]}",
             buf_str(&evil), STR(""));
-        EXPECT_EQ(ask_parse(&ask, &wire_llama_infill, buf_str(&text), a, &e), 0);
-        EXPECT(ask.prompts && ask.prompts[0].fill);
+        EXPECT_EQ(request_parse(&request, &dialect_llama_infill, buf_str(&text), a, &e), 0);
+        EXPECT(request.prompts && request.prompts[0].infill);
         if (infill_is_possible(l[i].v)) {
-            EXPECT_EQ(infill_encode(l[i].v, ask.prompts[0].fill, &t, &e), 0);
+            EXPECT_EQ(infill_encode(l[i].v, request.prompts[0].infill, &t, &e), 0);
             for (int k = 0; k < l[i].n; k++) {
                 bool is_ours = false;
                 for (int w = 0; w < N_FIM; w++)
@@ -451,12 +452,12 @@ static void name_of_a_forced_call_is_text(void)
 
     for (size_t i = 0; parser_tool_id(i); i++) {
         struct parser_format *f;
-        struct opening o;
+        struct forced_call o;
         struct err e;
-        struct opening_of what = { .name = STR("\xC2\xAB" EVIL "\xC2\xBB"),
+        struct forced_call_options what = { .name = STR("\xC2\xAB" EVIL "\xC2\xBB"),
             .start = PARSER_START_CONTENT };
         EXPECT_EQ(parser_format_new(&f, str_of(parser_tool_id(i)), STR("null"), &e), 0);
-        if (!opening_build(&o, f, &what, a, &e)) {
+        if (!forced_call_build(&o, f, &what, a, &e)) {
             n_opened += expect_untrusted(o.spans, (size_t)o.n_spans, what.name, parser_tool_id(i));
         }
         parser_format_free(f);

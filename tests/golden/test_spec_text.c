@@ -5,11 +5,11 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "generate/session.h"
-#include "../thin_kit.h"
+#include "../drop_layers_kit.h"
 
 enum { ROUNDS = 60, TOGETHER = 3, CHOICES = 3, TEXT = 2048, ANSWER = 48 };
 
-struct output {
+struct generated {
     char text[CHOICES][TEXT];
     size_t n[CHOICES];
     enum finish finish[CHOICES];
@@ -24,7 +24,7 @@ struct output {
 
 static void on_token(void *ctx, int choice, const struct sampled *t)
 {
-    struct output *s = ctx;
+    struct generated *s = ctx;
     int n = s->n_seen[choice]++;
 
     EXPECT(n < ANSWER);
@@ -34,7 +34,7 @@ static void on_token(void *ctx, int choice, const struct sampled *t)
 
 static void on_text(void *ctx, int choice, struct str text)
 {
-    struct output *s = ctx;
+    struct generated *s = ctx;
 
     EXPECT(s->n[choice] + text.n < TEXT);
     memcpy(s->text[choice] + s->n[choice], text.p, text.n);
@@ -43,7 +43,7 @@ static void on_text(void *ctx, int choice, struct str text)
 
 static void on_choice_end(void *ctx, const struct choice_end *c)
 {
-    struct output *s = ctx;
+    struct generated *s = ctx;
 
     s->finish[c->choice] = c->finish;
     s->n_tokens[c->choice] = c->n_tokens;
@@ -52,7 +52,7 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
 
 static void on_end(void *ctx, const struct session_end *e)
 {
-    struct output *s = ctx;
+    struct generated *s = ctx;
 
     s->n_completion = e->n_completion;
     s->n_predicted = e->n_predicted;
@@ -61,7 +61,7 @@ static void on_end(void *ctx, const struct session_end *e)
 }
 
 static const struct session_ops ops = {
-    .token = on_token, .parts = { .text = on_text }, .choice_end = on_choice_end, .end = on_end
+    .token = on_token, .output = { .text = on_text }, .choice_end = on_choice_end, .end = on_end
 };
 
 static void open_demo(struct model *m, struct model_spec *spec, int draft, const char *drafter)
@@ -79,9 +79,10 @@ static void open_demo(struct model *m, struct model_spec *spec, int draft, const
 }
 
 /* Runs n requests at once. */
-static void generate_all(struct model *m, const struct session_params *p, struct output *out, int n)
+static void generate_all(
+    struct model *m, const struct session_params *p, struct generated *out, int n)
 {
-    struct session_place at = { .model = m, .ops = &ops };
+    struct session_ctx at = { .model = m, .ops = &ops };
     struct session *s;
     struct err e = { 0 };
     int n_over = 0;
@@ -134,7 +135,7 @@ static void make_question(struct session_params *p, struct rng *r, int round)
 }
 
 /* Makes stop strings from the expected output, so that it ends there, mostly inside a draft. */
-static int make_stops(const struct output *s, struct str *stops, struct rng *r)
+static int make_stops(const struct generated *s, struct str *stops, struct rng *r)
 {
     int n = 0;
 
@@ -147,7 +148,7 @@ static int make_stops(const struct output *s, struct str *stops, struct rng *r)
     return n;
 }
 
-static int make_prediction(const struct output *s, int32_t *out, struct rng *r)
+static int make_prediction(const struct generated *s, int32_t *out, struct rng *r)
 {
     int n = 0;
 
@@ -157,7 +158,7 @@ static int make_prediction(const struct output *s, int32_t *out, struct rng *r)
     return n;
 }
 
-static void expect_same(const struct output *got, const struct output *want, int n_choices)
+static void expect_same(const struct generated *got, const struct generated *want, int n_choices)
 {
     for (int i = 0; i < n_choices; i++) {
         EXPECT_STR(got->text[i], want->text[i]);
@@ -178,7 +179,7 @@ struct question {
     struct str stops[2];
     int32_t predicted[ANSWER];
     /* the full output, and the expected one with stop strings: without drafts */
-    struct output whole, want;
+    struct generated whole, want;
 };
 
 static void generate(struct question *q, struct model *plain, struct rng *r, int round)
@@ -211,15 +212,16 @@ static void print_counts(const char *who, const struct model *m)
     const struct engine_stats *st = engine_stats(m->engine);
 
     for (int i = 0; i < N_DRAFT_KINDS; i++)
-        printf("%s: %d of %d guesses by %s right\n", who, (int)st->guesses[i].accepted_tokens,
-            (int)st->guesses[i].drafted_tokens, kinds[i]);
+        printf("%s: %d of %d guesses by %s right\n", who,
+            (int)st->drafts_by_source[i].accepted_tokens,
+            (int)st->drafts_by_source[i].drafted_tokens, kinds[i]);
 }
 
 /* Alone and three together, with and without drafts. */
 static void compare(struct model *plain, struct model *drafting, uint64_t seed, int n_rounds)
 {
     static struct question q[TOGETHER];
-    static struct output got[TOGETHER];
+    static struct generated got[TOGETHER];
     struct session_params p[TOGETHER];
     struct rng r = { .key = seed };
     int n_stopped = 0;
@@ -269,13 +271,13 @@ static void draft_model_does_not_change_the_text(void)
     struct err e;
 
     EXPECT_EQ(gguf_open(&g, "models/demo.gguf", &e), 0);
-    thin_make(g, path);
+    drop_layers_make(g, path);
     gguf_close(g);
     open_demo(&plain, &spec[0], 0, NULL);
     open_demo(&drafting, &spec[1], 6, path);
     compare(&plain, &drafting, 21, ROUNDS / 2);
     print_counts("by all layers but one", &drafting);
-    const struct draft_counts *n = &engine_stats(drafting.engine)->guesses[DRAFT_BY_MODEL];
+    const struct draft_counts *n = &engine_stats(drafting.engine)->drafts_by_source[DRAFT_BY_MODEL];
     EXPECT_EQ((uint64_t)n->drafted_tokens, draft_sum(engine_stats(drafting.engine)).drafted);
     EXPECT(n->accepted_tokens > (SMALL ? 10 : 100));
     model_close(&plain);

@@ -163,7 +163,7 @@ struct most {
 };
 
 static size_t render_case(
-    const struct fitting *f, const struct row *row, int n, const char *name, struct most *m)
+    const struct adapter_fixture *f, const struct row *row, int n, const char *name, struct most *m)
 {
     struct arena *a = arena_new(GB);
     struct rendered r = { 0 };
@@ -192,7 +192,8 @@ static size_t render_case(
 static void with_template(const char *source, const char *name, void *ctx)
 {
     struct most *most = ctx;
-    struct fitting f = kit_fit(source, &(struct adapter_options){ .arch = STR("") });
+    struct adapter_fixture f =
+        adapter_fixture_open(source, &(struct adapter_options){ .arch = STR("") });
 
     EXPECT_EQ(f.rc, 0);
     printf("%-28.28s", name);
@@ -208,7 +209,7 @@ static void with_template(const char *source, const char *name, void *ctx)
         most[i].ms = MAX(most[i].ms, m.ms);
     }
     printf("\n");
-    kit_unfit(&f);
+    adapter_fixture_close(&f);
 }
 
 static void conversation_that_fits_is_rendered(void)

@@ -56,10 +56,10 @@ static bool check_text(const struct vocab *v, struct str text, const int32_t *wa
         struct span spans[] = { { { text.p, cut }, true }, { str_skip(text, cut), false } };
         struct tokens cut_up = kit_encode_spans(v, spans, 2, false);
         ok &= expect_same_ids(&cut_up, want, n);
-        kit_done(&cut_up);
+        kit_free_tokens(&cut_up);
     }
     buf_clear(&back);
-    kit_done(&got);
+    kit_free_tokens(&got);
     return ok;
 }
 
@@ -72,7 +72,7 @@ static void check_vocab(const char *name)
     snprintf(file, sizeof(file), "vocab/ggml-vocab-%s.gguf", name);
     if (!kit_data_path(path, file))
         return;
-    struct vocab *v = kit_open(path);
+    struct vocab *v = kit_open_vocab(path);
     snprintf(file, sizeof(file), "%s.inp", path);
     struct str inp = kit_read(file), at = inp;
     snprintf(file, sizeof(file), "%s.out", path);
@@ -124,7 +124,7 @@ static void wordpiece_is_rejected_by_name(void)
 /* A vocabulary file does not name its family; it is detected from the texts of its tokens. */
 static const char *family_of(const char *path)
 {
-    struct vocab *v = kit_open(path);
+    struct vocab *v = kit_open_vocab(path);
     const struct chat_family *f = chat_family_of_vocab(v);
 
     vocab_close(v);
@@ -160,11 +160,11 @@ static void all_markers_are_needed_for_a_family(void)
             struct kit_vocab k = { 0 };
             struct vocab *v;
             struct err e;
-            kit_bytes(&k, true);
+            kit_add_bytes(&k, true);
             for (const char *const *m = f->markers; *m; m++)
                 if (m[1] || !n_missing)
-                    kit_add(&k, *m, TOKEN_CONTROL);
-            EXPECT_EQ(kit_make(&v, &k, "gpt2", gguf_writer_new(32), &e), 0);
+                    kit_add_token(&k, *m, TOKEN_CONTROL);
+            EXPECT_EQ(kit_make_vocab(&v, &k, "gpt2", gguf_writer_new(32), &e), 0);
             /* The markers of Qwen are those of ChatML; only the architecture distinguishes them. */
             const struct chat_family *got = chat_family_of_vocab(v);
             EXPECT(got == (n_missing ? NULL : f) ||
@@ -188,7 +188,7 @@ static void expect_bound(const struct vocab *v, struct str text)
         size_t b = vocab_min_tokens(v, str_skip(text, cut));
         EXPECT(a + b <= t.n + 1);
     }
-    kit_done(&t);
+    kit_free_tokens(&t);
 }
 
 static void expect_bounds(const struct vocab *v, const char *name)
@@ -222,13 +222,13 @@ static void token_count_is_at_least_its_lower_bound(void)
         "vocab/ggml-vocab-gpt-2.gguf", "vocab/ggml-vocab-llama-spm.gguf",
         "models/stories260K-f32.gguf" };
     char path[512];
-    struct vocab *v = kit_open("models/demo.gguf");
+    struct vocab *v = kit_open_vocab("models/demo.gguf");
 
     expect_bounds(v, "demo");
     vocab_close(v);
     for (size_t i = 0; i < ARRAY_LEN(files); i++)
         if (kit_data_path(path, files[i])) {
-            v = kit_open(path);
+            v = kit_open_vocab(path);
             expect_bounds(v, files[i]);
             vocab_close(v);
         }

@@ -28,7 +28,7 @@ static inline struct packed kit_pack(enum qtype type, int n_rows, int n_cols, co
 static inline struct acts kit_acts(
     const struct kernels *k, enum qtype type, int n_rows, int n_cols, const float *x)
 {
-    struct acts a = { .kind = kernels_acts(k, type), .n_rows = n_rows, .n_cols = n_cols };
+    struct acts a = { .kind = kernels_act_kind(k, type), .n_rows = n_rows, .n_cols = n_cols };
 
     a.stride = act_row_bytes(a.kind, n_cols);
     a.data = try_aligned(64, a.stride * (size_t)n_rows + 64);
@@ -37,7 +37,7 @@ static inline struct acts kit_acts(
     memset(a.data, 0, a.stride * (size_t)n_rows);
     for (int m = 0; m < n_rows; m++) {
         uint8_t *to = (uint8_t *)a.data + (size_t)m * a.stride;
-        kernels_put_acts(
+        kernels_quantise_acts(
             k, (struct act_cols){ a.kind, to, 0 }, x + (size_t)m * (size_t)n_cols, n_cols);
     }
     return a;
@@ -55,8 +55,8 @@ static inline double kit_act(const struct acts *a, int m, int k)
         const struct act_q8_0 *b = (const struct act_q8_0 *)p + k / 32;
         return (double)b->d * b->q[k % 32];
     }
-    if (a->kind == ACT_PLANES) {
-        const struct act_planes *b = (const struct act_planes *)p + k / 32;
+    if (a->kind == ACT_BF16X2) {
+        const struct act_bf16x2 *b = (const struct act_bf16x2 *)p + k / 32;
         return (double)bf16_to_f32(b->hi[k % 32]) + bf16_to_f32(b->lo[k % 32]);
     }
     const struct act_q8_k *b = (const struct act_q8_k *)p + k / 256;
@@ -68,7 +68,7 @@ static inline double kit_act(const struct acts *a, int m, int k)
 static inline bool kit_same_floats(const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (bits_of_float(a[i]) != bits_of_float(b[i]) && !(a[i] != a[i] && b[i] != b[i])) {
+        if (f32_to_bits(a[i]) != f32_to_bits(b[i]) && !(a[i] != a[i] && b[i] != b[i])) {
             fprintf(stderr, "[%zu]: %a, %a\n", i, (double)a[i], (double)b[i]);
             return false;
         }
@@ -97,9 +97,9 @@ static inline const struct kernels *kit_amx_soft(void)
         return NULL;
     k = *avx512;
     k.name = kernels_amx_soft.name;
-    k.own_sums = kernels_amx_soft.own_sums;
-    k.half_acts = kernels_amx_soft.half_acts;
-    k.planes = kernels_amx_soft.planes;
+    k.numerics_id = kernels_amx_soft.numerics_id;
+    k.f16_acts = kernels_amx_soft.f16_acts;
+    k.bf16x2 = kernels_amx_soft.bf16x2;
     k.attend = kernels_amx_soft.attend;
     k.attend_merge = kernels_amx_soft.attend_merge;
     for (int i = 0; i < N_GEMM_SLOTS; i++)
@@ -115,7 +115,7 @@ static inline const struct kernels *kit_amx_definition(void)
     static struct kernels k;
 
     k = *kit_ref();
-    k.half_acts = ACT_PLANES;
+    k.f16_acts = ACT_BF16X2;
     k.gemm[GEMM_BF16] = amx_definition_gemm_bf16;
     k.gemm[GEMM_F16] = amx_definition_gemm_f16;
     k.attend = amx_definition_attend;

@@ -49,7 +49,7 @@ static inline void kit_fill(struct rng *r, float *x, size_t n, float scale)
 
 static inline void kit_put_half(uint8_t *at, float f)
 {
-    uint16_t h = f16_of_f32(f);
+    uint16_t h = f32_to_f16(f);
     memcpy(at, &h, 2);
 }
 
@@ -70,7 +70,7 @@ static inline void kit_random_block(struct rng *r, const struct kit_type *t, uin
         memcpy(out, &f, 4);
         break;
     case Q_BF16: {
-        uint16_t h = bf16_of_f32(f);
+        uint16_t h = f32_to_bf16(f);
         memcpy(out, &h, 2);
         break;
     }

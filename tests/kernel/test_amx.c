@@ -3,7 +3,7 @@
  * hardware and released by every thread. */
 #include "kit.h"
 #include "kernel/cpu.h"
-#include "os/team.h"
+#include "os/thread_pool.h"
 #include "kernel/x86/x86_amx_tile.h"
 #include "os/thread.h"
 
@@ -359,13 +359,13 @@ struct bf16_tiles {
 
 static void put_a(struct bf16_tiles *t, int k, float v)
 {
-    t->a[0][k] = bf16_of_f32(v);
+    t->a[0][k] = f32_to_bf16(v);
     EXPECT(bf16_to_f32(t->a[0][k]) == v || v != v);
 }
 
 static void put_b(struct bf16_tiles *t, int k, float v)
 {
-    t->b[k / 2][k % 2] = bf16_of_f32(v);
+    t->b[k / 2][k % 2] = f32_to_bf16(v);
     EXPECT(bf16_to_f32(t->b[k / 2][k % 2]) == v || v != v);
 }
 
@@ -388,8 +388,8 @@ static void whole_numbers_multiply_exactly(void)
             for (int k = 0; k < 32; k++) {
                 a[m][k] = (int)rng_below(&r, 511) - 255;
                 b[k][m] = (int)rng_below(&r, 511) - 255;
-                t.a[m][k] = bf16_of_f32((float)a[m][k]);
-                t.b[k / 2][2 * m + k % 2] = bf16_of_f32((float)b[k][m]);
+                t.a[m][k] = f32_to_bf16((float)a[m][k]);
+                t.b[k / 2][2 * m + k % 2] = f32_to_bf16((float)b[k][m]);
                 t.c[m][k / 2] = (float)(m * k);
             }
         float before[16][16];
@@ -480,13 +480,13 @@ static void nan_and_infinity_stay_in_their_row_and_column(void)
 
     for (size_t i = 0; i < ARRAY_LEN(special); i++) {
         struct bf16_tiles t = { 0 };
-        t.a[3][5] = bf16_of_f32(special[i]);
-        t.b[7][2 * 9 + 1] = bf16_of_f32(special[i]); /* k = 15, column 9 */
+        t.a[3][5] = f32_to_bf16(special[i]);
+        t.b[7][2 * 9 + 1] = f32_to_bf16(special[i]); /* k = 15, column 9 */
         for (int k = 0; k < 32; k++)
             for (int m = 0; m < 16; m++) {
-                t.a[m][k] = m == 3 && k == 5 ? t.a[m][k] : bf16_of_f32(1);
+                t.a[m][k] = m == 3 && k == 5 ? t.a[m][k] : f32_to_bf16(1);
                 if (k != 15 || m != 9)
-                    t.b[k / 2][2 * m + k % 2] = bf16_of_f32(2);
+                    t.b[k / 2][2 * m + k % 2] = f32_to_bf16(2);
             }
         amx_soft_dot_bf16(t.c, t.a, t.b);
         for (int m = 0; m < 16; m++)
@@ -533,12 +533,12 @@ static void an_emulated_step_equals_fma_with_flush_to_zero(void)
     printf("seed %d\n", SEED);
     for (int i = 0; i < ROUNDS; i++) {
         float x = bf16_to_f32((uint16_t)rng_next(&r)), w = bf16_to_f32((uint16_t)rng_next(&r));
-        float acc = float_of_bits((uint32_t)rng_next(&r));
+        float acc = f32_from_bits((uint32_t)rng_next(&r));
         if (i % 4) { /* close to the smallest normal number */
             x = ldexpf(1 + (float)rng_below(&r, 128) / 128, -70 + (int)rng_below(&r, 8));
             w = ldexpf(1 + (float)rng_below(&r, 128) / 128, -84 + (int)rng_below(&r, 30));
             w = i & 4 ? -w : w;
-            acc = float_of_bits(0x00800000 + (i & 8 ? 0 : (uint32_t)rng_below(&r, 1 << 23)));
+            acc = f32_from_bits(0x00800000 + (i & 8 ? 0 : (uint32_t)rng_below(&r, 1 << 23)));
         }
         if (i % 4 == 1) { /* close to FLT_MIN - 2^-151, on either side */
             x = -0x1p-75f * (1 + (float)rng_below(&r, 4) / 128);
@@ -546,7 +546,7 @@ static void an_emulated_step_equals_fma_with_flush_to_zero(void)
             acc = FLT_MIN;
         }
         float want = flushing_fma(x, w, acc), got = amx_soft_fma(x, w, acc);
-        if (bits_of_float(got) != bits_of_float(want) && !(got != got && want != want)) {
+        if (f32_to_bits(got) != f32_to_bits(want) && !(got != got && want != want)) {
             fprintf(stderr, "fma(%a, %a, %a): %a, not %a\n", (double)x, (double)w, (double)acc,
                 (double)got, (double)want);
             fail();
@@ -570,8 +570,8 @@ static void emulated_tiles_equal_hardware(void)
     for (int round = 0; round < 200; round++) {
         for (int i = 0; i < 16 * 32; i++) {
             bool any = round % 2; /* random bits, or numbers with finite normal sums */
-            t.a[i / 32][i % 32] = any ? (uint16_t)rng_next(&r) : bf16_of_f32(kit_normal(&r));
-            t.b[i / 32][i % 32] = any ? (uint16_t)rng_next(&r) : bf16_of_f32(kit_normal(&r));
+            t.a[i / 32][i % 32] = any ? (uint16_t)rng_next(&r) : f32_to_bf16(kit_normal(&r));
+            t.b[i / 32][i % 32] = any ? (uint16_t)rng_next(&r) : f32_to_bf16(kit_normal(&r));
             t.c[i / 32][i / 2 % 16] = kit_normal(&r);
         }
         hardware = t;
@@ -615,14 +615,14 @@ static void every_thread_releases_its_tiles(void)
 {
     struct rng r = { .key = 1 };
     struct job j = { .k = kit_amx_soft() };
-    struct team *team;
+    struct thread_pool *thread_pool;
     struct err e;
 
     if (!j.k) {
         printf("skipped: no AVX-512\n");
         return;
     }
-    EXPECT_EQ(team_open(&team, THREADS, &e), 0);
+    EXPECT_EQ(thread_pool_open(&thread_pool, THREADS, &e), 0);
     for (int t = 1; t < KIT_N_TYPES; t++) {
         float *x = xmalloc(M * COLS * sizeof(float)), *y = xmalloc(M * ROWS * sizeof(float));
         float *want = xmalloc(M * ROWS * sizeof(float));
@@ -635,7 +635,7 @@ static void every_thread_releases_its_tiles(void)
         j.w = &w;
         j.x = &a;
         j.y = y;
-        team_run(team, multiply, &j);
+        thread_pool_run(thread_pool, multiply, &j);
         EXPECT(kit_same_floats(y, want, M * ROWS));
         for (int i = 0; i < THREADS; i++)
             EXPECT(j.released[i]);
@@ -646,7 +646,7 @@ static void every_thread_releases_its_tiles(void)
         mem_free(w.data);
         mem_free(a.data);
     }
-    team_close(team);
+    thread_pool_close(thread_pool);
 }
 
 TESTS(TEST(missing_features_are_named), TEST(a_refused_tile_request_is_reported),

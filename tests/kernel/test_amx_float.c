@@ -164,13 +164,13 @@ static void activations_keep_sixteen_bits(void)
     enum { ROUNDS = 2000 };
     struct rng r = { .key = 4 };
     struct problem p = { .m = ROUNDS, .n_rows = 1, .n_cols = 1 };
-    uint16_t one = bf16_of_f32(1);
+    uint16_t one = f32_to_bf16(1);
     float x[ROUNDS], y[ROUNDS];
 
     for (int i = 0; i < ROUNDS; i++) {
-        x[i] = float_of_bits((uint32_t)rng_next(&r));
+        x[i] = f32_from_bits((uint32_t)rng_next(&r));
         if (i % 8 == 0)
-            x[i] = float_of_bits(bits_of_float(x[i]) & 0x807fffff); /* subnormal */
+            x[i] = f32_from_bits(f32_to_bits(x[i]) & 0x807fffff); /* subnormal */
     }
     p.w = kit_pack(Q_BF16, 1, 1, (const uint8_t *)&one);
     p.x = x;

@@ -81,7 +81,7 @@ static void attend(
 
 static double stored(enum kv_type type, float f)
 {
-    return type == KV_F16 ? f16_to_f32(f16_of_f32(f)) : bf16_to_f32(bf16_of_f32(f));
+    return type == KV_F16 ? f16_to_f32(f32_to_f16(f)) : bf16_to_f32(f32_to_bf16(f));
 }
 
 /* A head after q8_0 quantisation, as in the KV cache and for queries. */
@@ -318,7 +318,7 @@ static void rows_that_share_a_prefix(const struct kernels *k, const struct kerne
     for (int round = 0; round < 36; round++) {
         int dim = 2 + 2 * (int)rng_below(&r, DIM / 2);
         int n_q = 1 + (int)rng_below(&r, round % 4 ? 5 : MOST_Q), width = n_q * dim;
-        int n_rows = 1 + (int)rng_below(&r, (uint64_t)MIN(ROWS, attn_rows_most(n_q)));
+        int n_rows = 1 + (int)rng_below(&r, (uint64_t)MIN(ROWS, attn_max_rows(n_q)));
         struct seq s = seq_new(&r, k, (enum kv_type)(round % N_KV_TYPES), dim, N);
         float *scratch = xmalloc(attn_scratch_floats(&s.layout, n_q) * sizeof(float));
         struct attn_row rows[ROWS];
@@ -377,7 +377,7 @@ static void compute_splits(const struct kernels *k, struct split_run *s, struct 
 {
     const size_t n_scratch = attn_scratch_floats(s->a.layout, s->a.n_q);
     const size_t n_q = (size_t)(s->a.n_q * s->a.layout->head_dim);
-    const int n = attn_splits(s->a.n_keys), per = 1 + (int)rng_below(r, (uint64_t)n);
+    const int n = attn_n_splits(s->a.n_keys), per = 1 + (int)rng_below(r, (uint64_t)n);
     const int n_pieces = (n + per - 1) / per, first = (int)rng_below(r, (uint64_t)n_pieces);
     float *scratch = xmalloc(n_scratch * sizeof(float)), *q = xmalloc(n_q * sizeof(float));
 
@@ -398,7 +398,7 @@ static void compute_splits(const struct kernels *k, struct split_run *s, struct 
 
 static struct split_run split_run_new(struct rng *r, const struct seq *s, int n_keys, int n_q)
 {
-    size_t n = (size_t)attn_splits(n_keys) * attn_state_floats(&s->layout, n_q);
+    size_t n = (size_t)attn_n_splits(n_keys) * attn_state_floats(&s->layout, n_q);
     struct split_run p = { .states = xmalloc((n + 16) * sizeof(float)) };
 
     memset(p.states, 0xff, (n + 16) * sizeof(float));

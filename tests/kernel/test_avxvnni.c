@@ -92,9 +92,9 @@ static void only_its_gemms_differ_from_avx2(void)
 static void the_gemv_plan_depends_on_the_vendor(void)
 {
     fake_cpu = alder_lake;
-    EXPECT_EQ(cpu_source_reading(&source)->plain.streams, 4);
+    EXPECT_EQ(cpu_source_gemv_plan(&source)->plain.n_streams, 4);
     fake_cpu.vendor = "AuthenticAMD";
-    EXPECT_EQ(cpu_source_reading(&source)->plain.streams, 1);
+    EXPECT_EQ(cpu_source_gemv_plan(&source)->plain.n_streams, 1);
 }
 
 TESTS(TEST(missing_features_are_named), TEST(the_gemv_plan_depends_on_the_vendor),

@@ -20,8 +20,8 @@ static void recorded_values_are_found_again(void)
 
     write_file("");
     EXPECT(gate_record(&out, path, 2));
-    gate_note(&out, "avx512", "Q4_0", 64, 81.25);
-    gate_note(&out, "avx2", "BF16", 1, 97);
+    gate_add_result(&out, "avx512", "Q4_0", 64, 81.25);
+    gate_add_result(&out, "avx2", "BF16", 1, 97);
     EXPECT_EQ(gate_end(&out), 0);
     EXPECT(gate_read(&in, path, 1));
     unlink(path);
@@ -45,9 +45,10 @@ static void a_drop_by_a_quarter_fails(void)
         struct gate g = { 0 };
         EXPECT(gate_read(&g, path, 1));
         EXPECT_STR(g.machine, "m");
-        gate_note(&g, "avx2", "Q4_0", 1, 95); /* good results of other kernels do not compensate */
-        gate_note(&g, "avx512", "Q4_0", 64, cases[i].percent);
-        gate_note(&g, "avx512", "Q8_0", 64, 1); /* not recorded */
+        gate_add_result(
+            &g, "avx2", "Q4_0", 1, 95); /* good results of other kernels do not compensate */
+        gate_add_result(&g, "avx512", "Q4_0", 64, cases[i].percent);
+        gate_add_result(&g, "avx512", "Q8_0", 64, 1); /* not recorded */
         EXPECT_EQ(g.n_compared, 2);
         EXPECT_EQ(gate_end(&g), cases[i].status);
     }
@@ -60,10 +61,10 @@ static void a_missing_measurement_fails(void)
     for (int with_add = 0; with_add < 2; with_add++) {
         struct gate g = { 0 };
         EXPECT(gate_read(&g, path, 1));
-        gate_lacks(&g, "amx"); /* the machine lacks the set: not a regression */
-        gate_note(&g, "avx2", "Q4_0", 1, 95);
+        gate_set_unavailable(&g, "amx"); /* the machine lacks the set: not a regression */
+        gate_add_result(&g, "avx2", "Q4_0", 1, 95);
         if (with_add)
-            gate_note(&g, "avx2", "add", 0, 49);
+            gate_add_result(&g, "avx2", "add", 0, 49);
         EXPECT_EQ(gate_end(&g), !with_add);
     }
     unlink(path);
@@ -75,14 +76,14 @@ static void another_machine_is_detected(void)
 
     write_file("");
     EXPECT(gate_record(&out, path, 1));
-    gate_note(&out, "avx2", "add", 0, 50);
+    gate_add_result(&out, "avx2", "add", 0, 50);
     EXPECT_EQ(gate_end(&out), 0);
     EXPECT(gate_read(&in, path, 1));
     unlink(path);
-    EXPECT(gate_same_machine(&in, 1));
-    EXPECT(!gate_same_machine(&in, 2));
+    EXPECT(gate_check_machine(&in, 1));
+    EXPECT(!gate_check_machine(&in, 2));
     snprintf(in.machine, sizeof(in.machine), "Z80 (family 0, model 0), threads: 1");
-    EXPECT(!gate_same_machine(&in, 1));
+    EXPECT(!gate_check_machine(&in, 1));
 }
 
 static void every_machine_has_its_own_section(void)
@@ -92,14 +93,14 @@ static void every_machine_has_its_own_section(void)
 
     write_file("# Z80\nset,what,rows,percent\navx2,add,0,10.0\n");
     EXPECT(gate_record(&out, path, THREADS));
-    gate_note(&out, "avx2", "add", 0, 20);
-    gate_note(&out, "avx2", "max", 0, 20);
+    gate_add_result(&out, "avx2", "add", 0, 20);
+    gate_add_result(&out, "avx2", "max", 0, 20);
     EXPECT_EQ(gate_end(&out), 0);
     EXPECT(gate_record(&again, path, THREADS)); /* replaces the section of this machine */
-    gate_note(&again, "avx2", "add", 0, 30);
+    gate_add_result(&again, "avx2", "add", 0, 30);
     EXPECT_EQ(gate_end(&again), 0);
     EXPECT(gate_read(&in, path, THREADS));
-    EXPECT(gate_same_machine(&in, THREADS));
+    EXPECT(gate_check_machine(&in, THREADS));
     EXPECT(in.n_rows == 1 && in.rows[0].percent == 30.0);
     /* appended; the section of the Z80 is unchanged */
     EXPECT(gate_record(&out, path, THREADS + 1));

@@ -124,15 +124,15 @@ static void random_shapes(const struct kernels *k, const struct kernels *ref)
     for (int t = 0; t < KIT_N_TYPES; t++)
         for (int round = 0; round < ROUNDS; round++) {
             const struct kit_type *type = &kit_types[t];
-            int most = type->block < 32 ? 200 : type->block < 256 ? 40 : 4, pick[48];
-            int stored = 1 + (int)rng_below(&r, 24), m = 1 + (int)rng_below(&r, ARRAY_LEN(pick));
+            int most = type->block < 32 ? 200 : type->block < 256 ? 40 : 4, gather[48];
+            int stored = 1 + (int)rng_below(&r, 24), m = 1 + (int)rng_below(&r, ARRAY_LEN(gather));
             struct problem p = problem_new(&r, type, MAX(stored, m), 1 + (int)rng_below(&r, 60),
                 type->block * (1 + (int)rng_below(&r, (uint32_t)most)));
             struct acts a = kit_acts(ref, type->type, stored, p.w.n_cols, p.x);
             struct gemm_args g = { .w = &p.w, .x = &a, .y = p.want };
             for (int i = 0; i < m; i++)
-                pick[i] = (int)rng_below(&r, (uint32_t)stored);
-            a.pick = pick;
+                gather[i] = (int)rng_below(&r, (uint32_t)stored);
+            a.gather = gather;
             a.n_rows = m;
             g.panel_from = (int)rng_below(&r, (uint32_t)p.w.n_panels);
             g.panel_to = p.w.n_panels - (int)rng_below(&r, (uint32_t)(p.w.n_panels - g.panel_from));
@@ -154,13 +154,13 @@ static void gemv_with_every_read_plan(const struct kernels *k, const struct kern
 
     for (int t = 0; t < KIT_N_TYPES; t++)
         for (int round = 0; round < 24; round++) {
-            struct cpu_turns plan = { 1 + round % CPU_STREAMS, chunk_bytes[round % 3] };
-            struct cpu_reading gemv_plan = { plan, plan };
+            struct cpu_streams plan = { 1 + round % CPU_MAX_STREAMS, chunk_bytes[round % 3] };
+            struct cpu_gemv_plan gemv_plan = { plan, plan };
             struct problem p = problem_new(&r, &kit_types[t], 1 + round % 8,
                 PANEL * (1 + (int)rng_below(&r, 9)), kit_types[t].block * (1 + round % 7));
-            cpu_read_as(&gemv_plan);
+            cpu_set_gemv_plan(&gemv_plan);
             compare(k, ref, &p);
-            cpu_read_as(NULL);
+            cpu_set_gemv_plan(NULL);
             problem_free(&p);
         }
 }
@@ -186,24 +186,24 @@ static void only_the_requested_panels(const struct kernels *k, const struct kern
 static void gathered_rows(const struct kernels *k, const struct kernels *ref)
 {
     enum { M = 37, ROWS = 40, COLS = 512 };
-    static const int pick[] = { 12, 3, 3, 0, 7, 11, 1, 5, 12, 2, 9, 4, 8, 6, 10, 0, 1, 2, 12, 3, 5,
-        7, 9, 11, 4, 8, 6, 10, 0, 1, 2, 12, 3, 5, 7, 9, 11 };
+    static const int gather[] = { 12, 3, 3, 0, 7, 11, 1, 5, 12, 2, 9, 4, 8, 6, 10, 0, 1, 2, 12, 3,
+        5, 7, 9, 11, 4, 8, 6, 10, 0, 1, 2, 12, 3, 5, 7, 9, 11 };
     struct rng r = { .key = 6 };
     (void)ref;
 
     for (int t = 0; t < KIT_N_TYPES; t++)
-        for (int n = 1; n <= (int)ARRAY_LEN(pick); n += 5) {
+        for (int n = 1; n <= (int)ARRAY_LEN(gather); n += 5) {
             struct problem p = problem_new(&r, &kit_types[t], M, ROWS, COLS);
             struct acts a = kit_acts(k, p.w.type, M, COLS, p.x);
             struct gemm_args g = { &p.w, &a, 0, p.w.n_panels, p.want, (size_t)p.y_stride };
             k->gemm[gemm_slot(p.w.type)](&g);
-            a.pick = pick;
+            a.gather = gather;
             a.n_rows = n;
             g.y = p.y;
             k->gemm[gemm_slot(p.w.type)](&g);
             for (int m = 0; m < n; m++)
                 EXPECT(kit_same_floats(
-                    p.y + m * p.y_stride, p.want + pick[m] * p.y_stride, (size_t)ROWS));
+                    p.y + m * p.y_stride, p.want + gather[m] * p.y_stride, (size_t)ROWS));
             mem_free(a.data);
             problem_free(&p);
         }

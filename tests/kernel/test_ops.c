@@ -132,7 +132,7 @@ static void max(const struct kernels *k, const struct kernels *ref)
     FOR_EACH_LENGTH(n, profile)
     {
         float *a = start(&r, n, profile);
-        EXPECT_EQ(bits_of_float(k->max(a, n)), bits_of_float(ref->max(a, n)));
+        EXPECT_EQ(f32_to_bits(k->max(a, n)), f32_to_bits(ref->max(a, n)));
     }
     float zeros[40], nans[40];
     for (int i = 0; i < 40; i++) {
@@ -140,7 +140,7 @@ static void max(const struct kernels *k, const struct kernels *ref)
         nans[i] = NAN;
     }
     for (int n = 1; n < 40; n++) {
-        EXPECT_EQ(bits_of_float(k->max(zeros + 1, n)), 0u);
+        EXPECT_EQ(f32_to_bits(k->max(zeros + 1, n)), 0u);
         EXPECT_EQ(k->max(nans, n), -INFINITY);
     }
 }
@@ -198,31 +198,31 @@ static void activation_quantisation(const struct kernels *k, const struct kernel
 
 /* Arbitrary float bits: results equal the definition, the last block is padded with zeros, and
  * memory after it does not change. */
-static void planes(const struct kernels *k, const struct kernels *ref)
+static void bf16x2(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 8 };
-    static ALIGNED(64) struct act_planes a[MOST / PLANES_BLOCK + 2], b[MOST / PLANES_BLOCK + 2];
+    static ALIGNED(64) struct act_bf16x2 a[MOST / BF16X2_BLOCK + 2], b[MOST / BF16X2_BLOCK + 2];
 
     FOR_EACH_LENGTH(n, profile)
     {
         start(&r, n, profile);
         if (profile == 1)
             for (int i = 0; i < n; i++)
-                p.x[i] = float_of_bits((uint32_t)rng_next(&r));
+                p.x[i] = f32_from_bits((uint32_t)rng_next(&r));
         memset(a, 0xa5, sizeof(a));
         memset(b, 0xa5, sizeof(b));
-        k->planes(p.x, n, a);
-        ref->planes(p.x, n, b);
+        k->bf16x2(p.x, n, a);
+        ref->bf16x2(p.x, n, b);
         for (int i = 0; i < n; i++) /* the payload of a NaN is unspecified */
             if (p.x[i] != p.x[i]) {
-                uint16_t *hi = &a[i / PLANES_BLOCK].hi[i % PLANES_BLOCK];
+                uint16_t *hi = &a[i / BF16X2_BLOCK].hi[i % BF16X2_BLOCK];
                 EXPECT(isnan(bf16_to_f32(*hi)));
-                *hi = b[i / PLANES_BLOCK].hi[i % PLANES_BLOCK];
+                *hi = b[i / BF16X2_BLOCK].hi[i % BF16X2_BLOCK];
             }
         EXPECT(!memcmp(a, b, sizeof(a)));
-        for (int i = n; i % PLANES_BLOCK; i++)
-            EXPECT(!a[i / PLANES_BLOCK].hi[i % PLANES_BLOCK] &&
-                   !a[i / PLANES_BLOCK].lo[i % PLANES_BLOCK]);
+        for (int i = n; i % BF16X2_BLOCK; i++)
+            EXPECT(!a[i / BF16X2_BLOCK].hi[i % BF16X2_BLOCK] &&
+                   !a[i / BF16X2_BLOCK].lo[i % BF16X2_BLOCK]);
     }
 }
 
@@ -236,18 +236,18 @@ static void rows_in_pieces_equal_whole_rows(const struct kernels *k, const struc
     for (int kind = 0; kind < N_ACT_KINDS; kind++)
         for (int round = 0; round < 30; round++) {
             const int block = act_block((enum act_kind)kind);
-            const bool has_end = kind == ACT_PLANES;
+            const bool has_end = kind == ACT_BF16X2;
             int n = block * (1 + (int)rng_below(&r, 8)) - (has_end ? round % 30 : 0);
             struct act_cols to = { (enum act_kind)kind, whole, 0 };
             memset(whole, 0, sizeof(whole));
             memset(parts, 0, sizeof(parts));
             start(&r, n, 0);
-            kernels_put_acts(k, to, p.x, n);
+            kernels_quantise_acts(k, to, p.x, n);
             to.row = parts;
             for (int n_piece; to.col < n; to.col += n_piece) {
                 n_piece = block * (1 + (int)rng_below(&r, 3));
                 n_piece = MIN(n_piece, n - to.col);
-                kernels_put_acts(k, to, p.x + to.col, n_piece);
+                kernels_quantise_acts(k, to, p.x + to.col, n_piece);
             }
             if (kind == ACT_Q8_K) /* the padding after d may contain anything */
                 for (int i = 0; i < n / Q8_K_BLOCK; i++) {
@@ -277,7 +277,7 @@ FOR_EVERY_SET(softmax)
 FOR_EVERY_SET(max)
 FOR_EVERY_SET(rope)
 FOR_EVERY_SET(activation_quantisation)
-FOR_EVERY_SET(planes)
+FOR_EVERY_SET(bf16x2)
 FOR_EVERY_SET(rows_in_pieces_equal_whole_rows)
 
 static void sets_are_chosen_by_name(void)
@@ -310,6 +310,6 @@ FOR_EVERY_SET(no_set_has_gaps)
 
 TESTS(TEST(rms_norm_in_every_set), TEST(silu_mul_in_every_set), TEST(add_in_every_set),
     TEST(add_scaled_in_every_set), TEST(softmax_in_every_set), TEST(max_in_every_set),
-    TEST(rope_in_every_set), TEST(activation_quantisation_in_every_set), TEST(planes_in_every_set),
+    TEST(rope_in_every_set), TEST(activation_quantisation_in_every_set), TEST(bf16x2_in_every_set),
     TEST(rows_in_pieces_equal_whole_rows_in_every_set), TEST(sets_are_chosen_by_name),
     TEST(no_set_has_gaps_in_every_set))

@@ -98,8 +98,8 @@ static void f16_conversion_round_trips(void)
         float f = f16_to_f32((uint16_t)h), b = bf16_to_f32((uint16_t)h);
         bool is_nan = (h & 0x7fff) > 0x7c00, is_bf16_nan = (h & 0x7fff) > 0x7f80;
         EXPECT_EQ((int)(f != f), (int)is_nan);
-        EXPECT_EQ((unsigned)f16_of_f32(f), is_nan ? h | 0x200 : h);
-        EXPECT_EQ((unsigned)bf16_of_f32(b), is_bf16_nan ? h | 0x40 : h);
+        EXPECT_EQ((unsigned)f32_to_f16(f), is_nan ? h | 0x200 : h);
+        EXPECT_EQ((unsigned)f32_to_bf16(b), is_bf16_nan ? h | 0x40 : h);
         if ((h & 0x7c00) != 0x7c00) { /* value by the definition of binary16 */
             int e = (int)(h >> 10 & 31), m = (int)(h & 1023);
             double v = e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
@@ -114,17 +114,17 @@ static void f16_conversion_rounds_to_nearest_even(void)
         double low = f16_to_f32((uint16_t)h),
                high = h == 0x7bff ? 65536 : f16_to_f32((uint16_t)(h + 1));
         float middle = (float)((low + high) / 2);
-        EXPECT_EQ((unsigned)f16_of_f32(middle), h & 1 ? h + 1 : h);
-        EXPECT_EQ((unsigned)f16_of_f32(nextafterf(middle, 0)), h);
-        EXPECT_EQ((unsigned)f16_of_f32(nextafterf(middle, 1e9f)), h + 1);
-        EXPECT_EQ((unsigned)f16_of_f32(-middle), 0x8000 | (h & 1 ? h + 1 : h));
+        EXPECT_EQ((unsigned)f32_to_f16(middle), h & 1 ? h + 1 : h);
+        EXPECT_EQ((unsigned)f32_to_f16(nextafterf(middle, 0)), h);
+        EXPECT_EQ((unsigned)f32_to_f16(nextafterf(middle, 1e9f)), h + 1);
+        EXPECT_EQ((unsigned)f32_to_f16(-middle), 0x8000 | (h & 1 ? h + 1 : h));
     }
-    EXPECT_EQ((unsigned)bf16_of_f32(0x1.01p0f), 0x3f80u); /* ties */
-    EXPECT_EQ((unsigned)bf16_of_f32(0x1.03p0f), 0x3f82u);
-    EXPECT_EQ((unsigned)bf16_of_f32(0x1.010002p0f), 0x3f81u);
-    EXPECT_EQ((unsigned)bf16_of_f32(INFINITY), 0x7f80u);
+    EXPECT_EQ((unsigned)f32_to_bf16(0x1.01p0f), 0x3f80u); /* ties */
+    EXPECT_EQ((unsigned)f32_to_bf16(0x1.03p0f), 0x3f82u);
+    EXPECT_EQ((unsigned)f32_to_bf16(0x1.010002p0f), 0x3f81u);
+    EXPECT_EQ((unsigned)f32_to_bf16(INFINITY), 0x7f80u);
     /* a tie between the largest bf16 and infinity */
-    EXPECT_EQ((unsigned)bf16_of_f32(0x1.ffp127f), 0x7f80u);
+    EXPECT_EQ((unsigned)f32_to_bf16(0x1.ffp127f), 0x7f80u);
 }
 
 TESTS(TEST(unpacked_rows_equal_the_file), TEST(panels_packed_one_by_one_are_the_same),

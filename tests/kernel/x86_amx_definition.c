@@ -22,7 +22,7 @@ static float flushed(float v)
 
 static float bf16(float v)
 {
-    return bf16_to_f32(bf16_of_f32(flushed(v)));
+    return bf16_to_f32(f32_to_bf16(flushed(v)));
 }
 
 static struct hi_lo split_bf16x2(float v)
@@ -69,7 +69,7 @@ static float weight(const struct packed *w, int row, int k)
                              : f16_to_f32(p[k * PANEL + r]);
 }
 
-static float dot(const struct packed *w, int row, const struct act_planes *x)
+static float dot(const struct packed *w, int row, const struct act_bf16x2 *x)
 {
     const bool is_f16 = w->type == Q_F16;
     float acc = 0;
@@ -97,7 +97,7 @@ static void gemm(const struct gemm_args *g)
     for (int row = g->panel_from * PANEL; row < MIN(g->panel_to * PANEL, g->w->n_rows); row++)
         for (int m = 0; m < g->x->n_rows; m++)
             g->y[(size_t)m * g->y_stride + (size_t)row] =
-                dot(g->w, row, (const struct act_planes *)(const void *)acts_row(g->x, m));
+                dot(g->w, row, (const struct act_bf16x2 *)(const void *)acts_row(g->x, m));
 }
 
 void amx_definition_gemm_bf16(const struct gemm_args *g)

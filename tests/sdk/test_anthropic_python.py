@@ -211,7 +211,7 @@ def test_tool_choice_is_enforced():
 
 def test_tool_results_and_reasoning_are_accepted_as_history():
     strange = lambda: int(SERVER.get("/metrics")[2].decode().split(
-        "\ninferflux_strange_thoughts_total ")[1].split()[0])
+        "\ninferflux_unverified_reasoning_blocks_total ")[1].split()[0])
     before = strange()
     first = client.messages.create(**script(SAID[0][0], tools=TOOLS, max_tokens=300))
     signature = first.content[0].signature

@@ -6,4 +6,4 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 import sdk
 
-sdk.node("openai_tools.mjs", config=sdk.speaker("qwen", "hermes_json", "think_tag"))
+sdk.node("openai_tools.mjs", config=sdk.script_model_config("qwen", "hermes_json", "think_tag"))

@@ -12,26 +12,26 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum plain { /* features disabled in a shape */
+enum shape_omission { /* features disabled in a shape */
     NO_CANCELS = 1,
     NO_STOPPED_CHOICES = 2,
-    NOBODY_SLOW = 4,
+    NO_SLOW_CLIENTS = 4,
     ONE_CHOICE = 8,
     NO_DEADLINES = 16,
     NO_SCRIPTS = 32,
     NO_DRAFTS = 64,
     NO_FAIRNESS = 128,
-    NO_STRETCH = 256,
+    NO_MIXED_STEP_LIMIT = 256,
     NO_CACHE = 512,
     NO_INTERRUPTS = 1024,
-    NO_PAUSES = 2048,
-    PLAIN_END = 4096,
+    NO_PARTIAL_CHUNKS = 2048,
+    OMISSION_END = 4096,
 };
 
 struct shape {
     uint64_t seed;
     uint32_t dropped; /* bit i: request i is left out */
-    unsigned plain;
+    unsigned omitted;
     int prompt, out;
 };
 
@@ -68,7 +68,7 @@ static inline bool shape_try(struct shape *s, struct shape smaller, shape_fn run
     return true;
 }
 
-static inline bool shape_drop(struct shape *s, int n_requests, shape_fn run)
+static inline bool shape_drop_requests(struct shape *s, int n_requests, shape_fn run)
 {
     bool is_less = false;
 
@@ -85,10 +85,10 @@ static inline bool shape_drop(struct shape *s, int n_requests, shape_fn run)
 static inline void shape_shrink(struct shape *s, int n_requests, shape_fn run)
 {
     for (bool is_less = true; is_less;) {
-        is_less = shape_drop(s, n_requests, run);
-        for (unsigned bit = 1; bit < PLAIN_END; bit *= 2) {
+        is_less = shape_drop_requests(s, n_requests, run);
+        for (unsigned bit = 1; bit < OMISSION_END; bit *= 2) {
             struct shape t = *s;
-            t.plain |= bit;
+            t.omitted |= bit;
             is_less |= shape_try(s, t, run);
         }
         /* reduces lengths by a half, a quarter, an eighth */

@@ -6,7 +6,7 @@
  * was in the step. Checks for every request: its events are in order with one end event, and its
  * tokens and logprobs equal those that it has alone. `test_sim SEED` runs one seed; SIM_SEEDS
  * sets the number of seeds. */
-#include "wants.h"
+#include "expected_output.h"
 #include "shrink.h"
 #include "base/log.h"
 #include "engine/core.h"
@@ -16,10 +16,10 @@
 enum { MAX_REQUESTS = 24, N_VOCAB = 13 };
 
 struct tracked_request { /* one request and its expected output */
-    struct ask request;
+    struct sim_request request;
     struct gen *gen;
-    struct answer got, want;
-    int32_t predicted[ASK_OUT];
+    struct sim_output got, want;
+    int32_t predicted[SIM_OUT_MAX];
     int arrives, cancels, stops_choice; /* step numbers; -1 = never */
     /* index of the request whose next turn it may be; -1: none */
     int follows;
@@ -27,7 +27,7 @@ struct tracked_request { /* one request and its expected output */
     bool is_started, is_done, is_cut;
     bool is_known; /* the prompt is final, and the output was computed */
     uint64_t came_ns, order;
-    int64_t rank[ASK_CHOICES];
+    int64_t rank[SIM_CHOICES_MAX];
 };
 
 struct sim {
@@ -35,7 +35,7 @@ struct sim {
     struct fake_options fake;
     struct engine_options o;
     struct core *core;
-    struct port *port;
+    struct submit_queue *queue;
     struct mailbox *reply;
     struct sampler *sampler;
     struct tracked_request requests[MAX_REQUESTS];
@@ -43,7 +43,7 @@ struct sim {
     uint64_t now, n_orders;
     struct shape shape;
     struct gen_event
-        *late[MAX_REQUESTS * ASK_CHOICES * 8]; /* events that slow clients still hold */
+        *late[MAX_REQUESTS * SIM_CHOICES_MAX * 8]; /* events that slow clients still hold */
     int n_late;
 };
 
@@ -59,7 +59,7 @@ static struct {
     uint64_t drafted, accepted;
     uint64_t cancelled, timed_out, dropped, overloaded, too_long;
     uint64_t cached, cached_whole;
-    uint64_t pauses, pauses_lost, cancelled_paused;
+    uint64_t partial_runs, partial_runs_lost, cancelled_paused;
     uint64_t cancelled_in[SEQ_DELAYED + 1], cancelled_prefilling, cancelled_preempted;
 } coverage;
 
@@ -78,52 +78,52 @@ static void open_sim(struct sim *s, const struct shape *shape)
     *s = (struct sim){ .r = { .key = seed }, .now = 1000 };
     struct rng *r = &s->r;
     s->fake = (struct fake_options){
-        .n_vocab = N_VOCAB, .n_ctx_train = 200, .seed = seed, .max_rows = ask_between(r, 1, 60)
+        .n_vocab = N_VOCAB, .n_ctx_train = 200, .seed = seed, .max_rows = rng_between(r, 1, 60)
     };
-    s->fake.n_layers = shape->plain & NO_PAUSES ? 1 : 1 + (int)(seed % 5);
+    s->fake.n_layers = shape->omitted & NO_PARTIAL_CHUNKS ? 1 : 1 + (int)(seed % 5);
     s->fake.n_threads = (int)(seed % 3);
-    s->fake.n_pages = (uint32_t)ask_between(r, 1, ask_chance(r, 50) ? 8 : 40);
+    s->fake.n_pages = (uint32_t)rng_between(r, 1, rng_chance(r, 50) ? 8 : 40);
     if (PAGE_TOKENS < 32)
         s->fake.n_pages *= 32 / PAGE_TOKENS / 2;
-    s->o = (struct engine_options){ .max_batch = ask_between(r, 1, 10),
-        .max_batch_tokens = ask_between(r, 1, 70),
-        .prefill_chunk = ask_between(r, 1, 50),
-        .max_queue = ask_between(r, 0, 20),
-        .max_queue_tokens = ask_chance(r, 80) ? 1 << 20 : ask_between(r, 1, 600),
-        .n_ctx = ask_chance(r, 30) ? ask_between(r, 5, 90) : 0,
-        .max_sequences = ask_between(r, 1, 30),
-        .fairness = { ask_chance(r, 40), ask_between(r, -2, 6),
-            ask_chance(r, 40) ? ask_between(r, 1, 12) : 0 },
+    s->o = (struct engine_options){ .max_batch = rng_between(r, 1, 10),
+        .max_batch_tokens = rng_between(r, 1, 70),
+        .prefill_chunk = rng_between(r, 1, 50),
+        .max_queue = rng_between(r, 0, 20),
+        .max_queue_tokens = rng_chance(r, 80) ? 1 << 20 : rng_between(r, 1, 600),
+        .n_ctx = rng_chance(r, 30) ? rng_between(r, 5, 90) : 0,
+        .max_sequences = rng_between(r, 1, 30),
+        .fairness = { rng_chance(r, 40), rng_between(r, -2, 6),
+            rng_chance(r, 40) ? rng_between(r, 1, 12) : 0 },
         .age_ns = 2000000000u,
-        .stretch_percent = ask_chance(r, 50) ? 100 + (int)rng_below(r, 300) : 0,
-        .most_layers = seed % 7 == 0 ? 1 : 0,
-        .short_stretch_percent = (const int[]){ 300, 100, 0, 150, 600 }[seed % 5],
-        .prefix_cache = ask_chance(r, 80),
-        .kv_evict = ask_chance(r, 50) ? EVICT_LRU : EVICT_CLOCK,
-        .kv_tenant_share = ask_between(r, 1, 100) };
-    s->o.spec = (struct spec_options){ .max = ask_between(r, 0, 9), .by_history = true };
-    s->o.spec.min = ask_between(r, 0, s->o.spec.max);
-    if (shape->plain & NO_FAIRNESS)
+        .mixed_step_percent = rng_chance(r, 50) ? 100 + (int)rng_below(r, 300) : 0,
+        .max_step_layers = seed % 7 == 0 ? 1 : 0,
+        .mixed_step_percent_short = (const int[]){ 300, 100, 0, 150, 600 }[seed % 5],
+        .prefix_cache = rng_chance(r, 80),
+        .kv_evict = rng_chance(r, 50) ? EVICT_LRU : EVICT_CLOCK,
+        .kv_tenant_share = rng_between(r, 1, 100) };
+    s->o.spec = (struct spec_options){ .max = rng_between(r, 0, 9), .by_history = true };
+    s->o.spec.min = rng_between(r, 0, s->o.spec.max);
+    if (shape->omitted & NO_FAIRNESS)
         s->o.fairness = fairness_default;
-    if (shape->plain & NO_STRETCH)
-        s->o.stretch_percent = 0;
-    if (shape->plain & NO_CACHE)
+    if (shape->omitted & NO_MIXED_STEP_LIMIT)
+        s->o.mixed_step_percent = 0;
+    if (shape->omitted & NO_CACHE)
         s->o.prefix_cache = false;
-    if (shape->plain & NO_DRAFTS)
+    if (shape->omitted & NO_DRAFTS)
         s->o.spec = (struct spec_options){ 0 };
     s->shape = *shape;
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(lm_open_fake(&lm, &s->fake, &e), 0);
-    EXPECT_EQ(port_open(&s->port, &e), 0);
-    EXPECT_EQ(core_open(&s->core, lm, k, &s->o, s->port, &e), 0);
+    EXPECT_EQ(submit_queue_open(&s->queue, &e), 0);
+    EXPECT_EQ(core_open(&s->core, lm, k, &s->o, s->queue, &e), 0);
     EXPECT_EQ(sampler_open(&s->sampler, k, N_VOCAB, &e), 0);
     EXPECT_EQ(mailbox_open(&s->reply, &e), 0);
     s->core->clock = fake_clock;
     /* The clock stands still during a step, so the cost model learns nothing; these are its
      * coefficients. */
-    s->core->costs.cost = (struct cost){ (double)rng_below(r, 10), rng_next_unit(r) * 3,
-        ask_chance(r, 50) ? rng_next_unit(r) : 0 };
-    sched_set_cost(s->core->sched, &s->core->costs.cost);
+    s->core->step_model.step_time = (struct step_time){ (double)rng_below(r, 10),
+        rng_next_unit(r) * 3, rng_chance(r, 50) ? rng_next_unit(r) : 0 };
+    sched_set_step_time(s->core->sched, &s->core->step_model.step_time);
 }
 
 /* Removes the features that the shape disables. */
@@ -135,19 +135,19 @@ static void apply_shape(struct tracked_request *f, const struct shape *shape, bo
     }
     if (cancel_all && f->cancels < 0)
         f->cancels = f->arrives + (int)(f->request.in.sample.seed % 40);
-    if (shape->plain & NO_CANCELS || is_dropped)
+    if (shape->omitted & NO_CANCELS || is_dropped)
         f->cancels = -1;
-    if (shape->plain & NO_STOPPED_CHOICES)
+    if (shape->omitted & NO_STOPPED_CHOICES)
         f->stops_choice = -1;
-    if (shape->plain & NOBODY_SLOW)
+    if (shape->omitted & NO_SLOW_CLIENTS)
         f->is_slow = false;
-    if (shape->plain & ONE_CHOICE)
+    if (shape->omitted & ONE_CHOICE)
         f->request.in.n_choices = 1;
-    if (shape->plain & NO_DEADLINES)
+    if (shape->omitted & NO_DEADLINES)
         f->request.in.deadline_ns = 0;
-    if (shape->plain & NO_SCRIPTS)
+    if (shape->omitted & NO_SCRIPTS)
         f->request.in.script = NULL;
-    if (shape->plain & NO_DRAFTS)
+    if (shape->omitted & NO_DRAFTS)
         f->request.in.want_drafts = false;
     f->request.in.n_prompt = MIN(f->request.in.n_prompt, shape->prompt);
     f->request.in.max_tokens = MIN(f->request.in.max_tokens, shape->out);
@@ -155,31 +155,31 @@ static void apply_shape(struct tracked_request *f, const struct shape *shape, bo
 
 static void make_requests(struct sim *s)
 {
-    struct ask_limits l = { .n_vocab = N_VOCAB,
-        .max_prompt = ask_between(&s->r, 1, ASK_PROMPT),
-        .max_out = ask_between(&s->r, 1, ASK_OUT),
-        .max_choices = ASK_CHOICES,
+    struct sim_request_limits l = { .n_vocab = N_VOCAB,
+        .max_prompt = rng_between(&s->r, 1, SIM_PROMPT_MAX),
+        .max_out = rng_between(&s->r, 1, SIM_OUT_MAX),
+        .max_choices = SIM_CHOICES_MAX,
         .with_scripts = true };
-    int n_tenants = ask_chance(&s->r, 60) ? 1 : ask_between(&s->r, 2, 5);
-    int spread = ask_between(&s->r, 0, 60);
+    int n_tenants = rng_chance(&s->r, 60) ? 1 : rng_between(&s->r, 2, 5);
+    int spread = rng_between(&s->r, 0, 60);
 
-    s->n_requests = ask_between(&s->r, 1, MAX_REQUESTS);
+    s->n_requests = rng_between(&s->r, 1, MAX_REQUESTS);
     for (int i = 0; i < s->n_requests; i++) {
         struct tracked_request *f = &s->requests[i];
-        ask_random(&f->request, &s->r, &l);
+        sim_request_random(&f->request, &s->r, &l);
         f->request.in.tenant = rng_below(&s->r, (uint64_t)n_tenants);
         f->request.in.tenant_weight = f->request.in.tenant == 1 ? 2 : 1;
-        f->arrives = ask_between(&s->r, 0, spread);
-        f->cancels = ask_chance(&s->r, 15) ? f->arrives + ask_between(&s->r, 0, 60) : -1;
-        f->stops_choice = ask_chance(&s->r, 10) ? f->arrives + ask_between(&s->r, 0, 40) : -1;
-        f->follows = ask_chance(&s->r, 60) ? ask_between(&s->r, 0, i) - 1 : -1;
-        f->is_slow = ask_chance(&s->r, 30);
-        f->request.in.want_drafts = ask_chance(&s->r, 60);
-        if (ask_chance(&s->r, 12))
+        f->arrives = rng_between(&s->r, 0, spread);
+        f->cancels = rng_chance(&s->r, 15) ? f->arrives + rng_between(&s->r, 0, 60) : -1;
+        f->stops_choice = rng_chance(&s->r, 10) ? f->arrives + rng_between(&s->r, 0, 40) : -1;
+        f->follows = rng_chance(&s->r, 60) ? rng_between(&s->r, 0, i) - 1 : -1;
+        f->is_slow = rng_chance(&s->r, 30);
+        f->request.in.want_drafts = rng_chance(&s->r, 60);
+        if (rng_chance(&s->r, 12))
             f->request.in.deadline_ns = s->now + rng_below(&s->r, 60) * 1000000000u;
         apply_shape(f, &s->shape, s->shape.dropped >> i & 1);
         f->is_cut = f->cancels >= 0 || f->stops_choice >= 0 || f->request.in.deadline_ns;
-        for (int c = 0; c < ASK_CHOICES; c++)
+        for (int c = 0; c < SIM_CHOICES_MAX; c++)
             f->rank[c] = INT64_MIN;
     }
 }
@@ -187,10 +187,10 @@ static void make_requests(struct sim *s)
 /* The client's prediction: the expected output with errors. */
 static void set_prediction(struct sim *s, struct tracked_request *f)
 {
-    int n = ask_chance(&s->r, 40) ? f->want.choice[0].n : 0;
+    int n = rng_chance(&s->r, 40) ? f->want.choice[0].n : 0;
 
     for (int i = 0; i < n; i++)
-        f->predicted[i] = ask_chance(&s->r, 15) ? ask_between(&s->r, -2, N_VOCAB + 2)
+        f->predicted[i] = rng_chance(&s->r, 15) ? rng_between(&s->r, -2, N_VOCAB + 2)
                                                 : f->want.choice[0].token[i];
     f->request.in.predicted = f->predicted;
     f->request.in.n_predicted = n;
@@ -201,27 +201,27 @@ static void submit(struct sim *s, struct tracked_request *f)
     struct err e;
     const struct tracked_request *step_start = f->follows >= 0 ? &s->requests[f->follows] : NULL;
     if (step_start && step_start->is_known)
-        ask_follow(&f->request, &s->r, &step_start->request, step_start->want.choice[0].token,
-            step_start->want.choice[0].n);
-    bool fits = f->request.in.n_prompt + (f->request.in.max_tokens > 0) <= s->port->n_ctx;
+        sim_request_follow(&f->request, &s->r, &step_start->request,
+            step_start->want.choice[0].token, step_start->want.choice[0].n);
+    bool fits = f->request.in.n_prompt + (f->request.in.max_tokens > 0) <= s->queue->n_ctx;
 
     if (fits) {
-        ask_answer(&f->request, &s->fake, s->port->n_ctx, s->sampler, &f->want);
+        expected_output(&f->request, &s->fake, s->queue->n_ctx, s->sampler, &f->want);
         set_prediction(s, f);
     }
     EXPECT_EQ(gen_new(&f->gen, &f->request.in, s->reply, f, &e), 0);
     for (int i = 0; i < f->request.in.n_choices;
          i++) { /* few events, so that a sequence is parked */
-        struct choice *ch = &f->gen->choice[i];
-        int n = ask_between(&s->r, 1, 12);
+        struct gen_choice *ch = &f->gen->choice[i];
+        int n = rng_between(&s->r, 1, 12);
         ch->n_events = ch->credits = MIN(ch->n_events, n);
     }
-    if (port_submit(s->port, f->gen, s->now, &e)) {
+    if (submit_queue_submit(s->queue, f->gen, s->now, &e)) {
         EXPECT(fits ? e.code == ERR_OVERLOADED : e.code == ERR_CONTEXT);
-        int64_t n_tokens = s->port->n_prompt_tokens;
-        EXPECT(!fits || s->n_live >= s->port->max_requests ||
+        int64_t n_tokens = s->queue->n_prompt_tokens;
+        EXPECT(!fits || s->n_live >= s->queue->max_requests ||
                (n_tokens > 0 && n_tokens + f->request.in.n_prompt > s->o.max_queue_tokens) ||
-               (f->request.in.deadline_ns && s->n_live >= s->port->max_batch));
+               (f->request.in.deadline_ns && s->n_live >= s->queue->max_batch));
         gen_free(f->gen);
         f->gen = NULL;
         f->is_done = true;
@@ -230,7 +230,7 @@ static void submit(struct sim *s, struct tracked_request *f)
         return;
     }
     EXPECT(fits);
-    EXPECT(++s->n_live <= s->port->max_requests);
+    EXPECT(++s->n_live <= s->queue->max_requests);
     f->came_ns = s->now;
     f->order = s->n_orders++;
     f->is_known = true;
@@ -244,7 +244,7 @@ static void note_cancel(struct sim *s, const struct tracked_request *f)
     struct seq *q = sched_seq(s->core->sched, f->gen->choice[0].seq);
     coverage.cancelled_in[q->state]++;
     coverage.cancelled_prefilling += q->state == SEQ_RUNNING && q->n_kv < q->n_prompt;
-    coverage.cancelled_paused += q->n_paused > 0;
+    coverage.cancelled_paused += q->n_partial_rows > 0;
     coverage.cancelled_preempted += q->state == SEQ_WAITING && q->n_preempted > 0;
 }
 
@@ -263,7 +263,7 @@ static void submit_and_cancel(struct sim *s)
             engine_cancel(NULL, f->gen);
         }
         if (f->stops_choice == s->step)
-            engine_stop_choice(NULL, f->gen, ask_between(&s->r, 0, f->request.in.n_choices - 1));
+            engine_stop_choice(NULL, f->gen, rng_between(&s->r, 0, f->request.in.n_choices - 1));
     }
 }
 
@@ -274,7 +274,7 @@ static void return_late_events(struct sim *s, bool is_all)
     int n = 0;
 
     for (int i = 0; i < s->n_late; i++) {
-        if (is_all || ask_chance(&s->r, 20))
+        if (is_all || rng_chance(&s->r, 20))
             gen_event_done(s->late[i]);
         else
             s->late[n++] = s->late[i];
@@ -286,7 +286,7 @@ static void return_late_events(struct sim *s, bool is_all)
  * of the cached tokens. */
 static int max_cached(const struct sim *s, const struct tracked_request *f)
 {
-    int most = 0;
+    int n_max = 0;
 
     for (int i = 0; i < s->n_requests; i++)
         for (int c = 0; s->requests[i].is_known && c < s->requests[i].request.in.n_choices; c++) {
@@ -300,20 +300,20 @@ static int max_cached(const struct sim *s, const struct tracked_request *f)
                    f->request.prompt[n] == (n < n_prompt ? g->request.prompt[n]
                                                          : g->want.choice[c].token[n - n_prompt]))
                 n++;
-            most = MAX(most, n);
+            n_max = MAX(n_max, n);
         }
-    return f->request.in.is_uncached || !s->o.prefix_cache ? 0 : most;
+    return f->request.in.is_uncached || !s->o.prefix_cache ? 0 : n_max;
 }
 
 static void check_cached(const struct sim *s, const struct tracked_request *f)
 {
-    int n = gen_result(f->gen)->n_cached, most = max_cached(s, f);
+    int n = gen_result(f->gen)->n_cached, n_max = max_cached(s, f);
 
-    EXPECT(n >= 0 && n <= most);
+    EXPECT(n >= 0 && n <= n_max);
     if (f->request.in.want_prompt_logprobs && !f->request.in.script)
         EXPECT_EQ(n, 0);
     coverage.cached += (uint64_t)n;
-    coverage.cached_whole += n == most;
+    coverage.cached_whole += n == n_max;
 }
 
 static void finish_request(struct sim *s, struct tracked_request *f)
@@ -326,7 +326,7 @@ static void finish_request(struct sim *s, struct tracked_request *f)
         else
             s->late[n++] = s->late[i];
     s->n_late = n;
-    expect_same_answer(&f->got, &f->want, f->request.in.n_choices);
+    expect_same_output(&f->got, &f->want, f->request.in.n_choices);
     check_cached(s, f);
     for (int i = 0; i < f->request.in.n_choices; i++)
         EXPECT(f->is_cut || f->got.choice[i].finish < FINISH_CANCELLED);
@@ -353,7 +353,7 @@ static void read_events(struct sim *s)
         next = m->next;
         struct gen_event *ev = container_of(m, struct gen_event, msg);
         struct tracked_request *f = gen_user(ev->gen);
-        answer_take(&f->got, ev);
+        sim_output_add(&f->got, ev);
         if (m->kind == GEN_END)
             finish_request(s, f);
         else if (!f->is_slow || s->n_late == (int)ARRAY_LEN(s->late))
@@ -374,7 +374,7 @@ struct step_start { /* state before a step */
 
 static struct step_start observe_step_start(struct sim *s)
 {
-    struct step_start b = { SEQ_NONE, false, s->port->stats.preemptions };
+    struct step_start b = { SEQ_NONE, false, s->queue->stats.preemptions };
 
     for (int i = 0; i < s->n_requests; i++)
         for (int c = 0; s->requests[i].gen && c < s->requests[i].request.in.n_choices; c++) {
@@ -394,7 +394,7 @@ static struct step_start observe_step_start(struct sim *s)
 
 static void check_plan(struct sim *s)
 {
-    const struct plan *p = &s->core->plan;
+    const struct step_plan *p = &s->core->plan;
     int n_rows = 0, n_logits = 0, n_parts = 0;
 
     for (int i = 0; i < p->n_runs; i++) {
@@ -416,32 +416,32 @@ static void check_plan(struct sim *s)
  * a few rows, or one layer of a row. */
 static void check_prefill_budget(struct sim *s, const struct step_start *step_start)
 {
-    const struct plan *p = &s->core->plan;
-    const struct cost *c = &s->core->costs.cost;
+    const struct step_plan *p = &s->core->plan;
+    const struct step_time *c = &s->core->step_model.step_time;
     struct step_size alone = { 0 };
     double prefill_cost = 0, least = 0;
 
-    const int most = MAX(s->o.stretch_percent, s->o.short_stretch_percent);
+    const int n_max = MAX(s->o.mixed_step_percent, s->o.mixed_step_percent_short);
 
-    if (!s->o.stretch_percent || !s->o.short_stretch_percent || !step_start->is_decoding)
+    if (!s->o.mixed_step_percent || !s->o.mixed_step_percent_short || !step_start->is_decoding)
         return;
-    if (s->port->stats.preemptions > step_start->preemptions || p->n_turns > 0)
+    if (s->queue->stats.preemptions > step_start->preemptions || p->n_swaps > 0)
         return; /* decode rows were planned and then lost their pages */
     for (int i = 0; i < p->n_runs; i++) {
         const struct plan_run *r = &p->runs[i];
         int n = r->n - r->n_drafts;
-        bool is_prefilling = n > 1 || !r->is_whole;
+        bool is_prefilling = n > 1 || !r->yields_token;
         struct step_size size = { 0 };
         step_size_add(is_prefilling ? &size : &alone, r->pos, n);
         int n_layers = r->end_layer ? r->end_layer - r->from_layer : s->fake.n_layers;
-        double added = (cost_of(c, &size) - c->fixed) * n_layers / s->fake.n_layers;
+        double added = (step_time_of(c, &size) - c->fixed) * n_layers / s->fake.n_layers;
         if (is_prefilling)
             prefill_cost += added;
-        if (is_prefilling && (r->end_layer ? n_layers == 1 : r->n <= RIDING_ROWS_MIN))
+        if (is_prefilling && (r->end_layer ? n_layers == 1 : r->n <= MIXED_PREFILL_ROWS_MIN))
             least = MAX(least, added);
         coverage.prefill_runs += is_prefilling;
     }
-    EXPECT(prefill_cost - least <= cost_of(c, &alone) * (most / 100.0 - 1) + 1e-6);
+    EXPECT(prefill_cost - least <= step_time_of(c, &alone) * (n_max / 100.0 - 1) + 1e-6);
 }
 
 static int64_t rank_of_new(const struct sim *s, const struct tracked_request *f)
@@ -503,7 +503,7 @@ static void check_is_planned(struct sim *s, seq_id id)
     for (int i = 0; i < s->core->plan.n_runs; i++)
         is_in |= s->core->plan.runs[i].seq.i == id.i;
     /* unless its time slice ended, or its pages went to a sequence admitted in its place */
-    EXPECT(is_in || s->core->plan.n_turns > 0);
+    EXPECT(is_in || s->core->plan.n_swaps > 0);
 }
 
 static void check_invariants(struct sim *s, bool has_run)
@@ -537,7 +537,7 @@ static void run_step(struct sim *s)
     /* A cancelled request has ended once its message is read. */
     for (int i = 0; i < s->n_requests; i++)
         EXPECT(!s->requests[i].gen || s->requests[i].cancels != s->step);
-    s->core->stop = ask_chance(&s->r, 3) && !(s->shape.plain & NO_INTERRUPTS);
+    s->core->stop = rng_chance(&s->r, 3) && !(s->shape.omitted & NO_INTERRUPTS);
     struct step_start step_start = observe_step_start(s);
     bool has_run = core_step(s->core, s->now);
     check_is_planned(s, step_start.highest);
@@ -551,7 +551,7 @@ static void run_step(struct sim *s)
     check_admission_order(s);
     read_events(s);
     check_invariants(s, has_run);
-    return_late_events(s, ask_chance(&s->r, 3));
+    return_late_events(s, rng_chance(&s->r, 3));
     s->now += rng_below(&s->r, 10) ? rng_below(&s->r, 50000000) : rng_below(&s->r, 3000000000u);
     s->step++;
 }
@@ -567,7 +567,7 @@ static bool is_all_done(const struct sim *s)
 static void close_sim(struct sim *s)
 {
     core_close(s->core);
-    port_unref(s->port);
+    submit_queue_unref(s->queue);
     sampler_close(s->sampler);
     mailbox_close(s->reply);
 }
@@ -586,22 +586,22 @@ static void run_shape(const struct shape *shape)
     core_drain(s->core, s->now); /* frees the last requests */
     core_audit(s->core, &a);
     EXPECT(a.ok && a.pages_owned == 0 && a.sequences == 0);
-    EXPECT_EQ(s->port->n_requests, 0);
-    EXPECT_EQ(s->port->n_seqs, 0);
-    EXPECT_EQ(s->port->n_prompt_tokens, 0);
+    EXPECT_EQ(s->queue->n_requests, 0);
+    EXPECT_EQ(s->queue->n_seqs, 0);
+    EXPECT_EQ(s->queue->n_prompt_tokens, 0);
     struct sched_counts n;
     sched_counts(s->core->sched, &n);
-    coverage.pauses += n.pauses;
-    coverage.pauses_lost += n.pauses_lost;
-    coverage.preemptions += s->port->stats.preemptions;
-    coverage.drafted += draft_sum(&s->port->stats).drafted;
-    coverage.accepted += draft_sum(&s->port->stats).accepted;
+    coverage.partial_runs += n.partial_runs;
+    coverage.partial_runs_lost += n.partial_runs_lost;
+    coverage.preemptions += s->queue->stats.preemptions;
+    coverage.drafted += draft_sum(&s->queue->stats).drafted;
+    coverage.accepted += draft_sum(&s->queue->stats).accepted;
     close_sim(s);
 }
 
 static struct shape full_shape(uint64_t seed)
 {
-    return (struct shape){ .seed = seed, .prompt = ASK_PROMPT, .out = ASK_OUT };
+    return (struct shape){ .seed = seed, .prompt = SIM_PROMPT_MAX, .out = SIM_OUT_MAX };
 }
 
 static void run_seed(uint64_t seed)
@@ -624,7 +624,7 @@ static void print_shape(const struct shape *shape)
     open_sim(s, shape);
     make_requests(s);
     printf("test_sim %llu %x %x %d %d: %d running together, %u pages, %d rows a step\n",
-        (unsigned long long)shape->seed, shape->dropped, shape->plain, shape->prompt, shape->out,
+        (unsigned long long)shape->seed, shape->dropped, shape->omitted, shape->prompt, shape->out,
         s->o.max_batch, s->fake.n_pages, MIN(s->o.max_batch_tokens, s->fake.max_rows));
     for (int i = 0; i < s->n_requests; i++) {
         const struct tracked_request *f = &s->requests[i];
@@ -686,12 +686,12 @@ static void every_seed_keeps_all_invariants(void)
         coverage.steps, coverage.completed, coverage.preemptions, coverage.copies, coverage.stopped,
         coverage.cancelled, coverage.timed_out, coverage.overloaded, coverage.too_long,
         coverage.accepted, coverage.drafted, coverage.cached, coverage.cached_whole,
-        coverage.pauses, coverage.pauses_lost, coverage.cancelled_paused);
+        coverage.partial_runs, coverage.partial_runs_lost, coverage.cancelled_paused);
     if (!selected.seed && n_seeds >= 1000) {
         EXPECT(coverage.completed > 5 * n_seeds && coverage.preemptions > n_seeds &&
                coverage.copies > n_seeds);
         EXPECT(coverage.prefill_runs > 5 * n_seeds);
-        EXPECT(coverage.pauses > 5 * n_seeds && coverage.pauses_lost > n_seeds / 10);
+        EXPECT(coverage.partial_runs > 5 * n_seeds && coverage.partial_runs_lost > n_seeds / 10);
         EXPECT(coverage.cancelled_paused > 0);
         EXPECT(coverage.parked > n_seeds && coverage.delayed > n_seeds && coverage.held > n_seeds);
         EXPECT(coverage.stopped > n_seeds && coverage.cancelled > n_seeds / 2);
@@ -739,8 +739,8 @@ static void failure_is_shrunk(void)
     print_shape(&s);
     EXPECT(is_same && passes_without_leak);
     EXPECT(n_left(&s) <= 4); /* the cancelled request, and possibly some that delay it */
-    EXPECT(!(s.plain & NO_CANCELS) && !(s.plain & ONE_CHOICE));
-    EXPECT(s.prompt <= 16 && s.out <= ASK_OUT);
+    EXPECT(!(s.omitted & NO_CANCELS) && !(s.omitted & ONE_CHOICE));
+    EXPECT(s.prompt <= 16 && s.out <= SIM_OUT_MAX);
 }
 
 /* Every request is cancelled, in any state. SIM_CANCELS sets the number. */
@@ -771,7 +771,7 @@ int main(int argc, char **argv)
         selected.seed = strtoull(argv[1], NULL, 10);
     if (argc == 6) {
         selected.dropped = (uint32_t)strtoul(argv[2], NULL, 16);
-        selected.plain = (unsigned)strtoul(argv[3], NULL, 16);
+        selected.omitted = (unsigned)strtoul(argv[3], NULL, 16);
         selected.prompt = (int)strtol(argv[4], NULL, 10);
         selected.out = (int)strtol(argv[5], NULL, 10);
     }

@@ -25,14 +25,14 @@ struct stream {
 
 struct stall_fixture {
     struct core *core;
-    struct port *port;
+    struct submit_queue *queue;
     struct mailbox *reply;
     struct stream streams[N_STREAMS], other;
     int32_t *tokens;
     int32_t *groups;
     struct gen_script script, one, brief[N_STREAMS];
     bool has_short_streams; /* streams are short and replaced when they end: contexts stay short */
-    struct timed_law law;
+    struct timed_cost cost;
     double alone_ns; /* time per token of the streams without a prompt */
     double *gaps;    /* times between tokens of the streams */
     int n_gaps;
@@ -46,7 +46,7 @@ static uint64_t simulated_clock(void)
 }
 
 static void open_fixture(
-    struct stall_fixture *w, const struct timed_law *law, int stretch_percent, int n_layers)
+    struct stall_fixture *w, const struct timed_cost *cost, int mixed_step_percent, int n_layers)
 {
     const struct kernels *k;
     struct lm *lm;
@@ -56,7 +56,7 @@ static void open_fixture(
         .max_rows = 2048,
         .n_pages = 2000000 / PAGE_TOKENS,
         .n_layers = n_layers,
-        .law = *law,
+        .cost = *cost,
         .clock = &now_ns };
     struct engine_options eo = engine_options_default;
 
@@ -65,13 +65,13 @@ static void open_fixture(
     eo.max_batch = N_STREAMS + 2;
     eo.prefill_chunk = 512;
     eo.prefix_cache = false; /* the prompts are equal */
-    eo.stretch_percent = stretch_percent;
+    eo.mixed_step_percent = mixed_step_percent;
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(lm_open_timed(&lm, &o, &e), 0);
-    EXPECT_EQ(port_open(&w->port, &e), 0);
-    EXPECT_EQ(core_open(&w->core, lm, k, &eo, w->port, &e), 0);
+    EXPECT_EQ(submit_queue_open(&w->queue, &e), 0);
+    EXPECT_EQ(core_open(&w->core, lm, k, &eo, w->queue, &e), 0);
     EXPECT_EQ(mailbox_open(&w->reply, &e), 0);
-    w->law = *law;
+    w->cost = *cost;
     w->core->clock = simulated_clock;
     w->tokens = xcalloc(OUT, sizeof(*w->tokens));
     w->groups = xcalloc(OUT, sizeof(*w->groups));
@@ -99,7 +99,7 @@ static void submit(
 
     *s = (struct stream){ .n_prompt = n_prompt };
     EXPECT_EQ(gen_new(&s->gen, &in, w->reply, s, &e), 0);
-    EXPECT_EQ(port_submit(w->port, s->gen, now_ns, &e), 0);
+    EXPECT_EQ(submit_queue_submit(w->queue, s->gen, now_ns, &e), 0);
 }
 
 static void handle_event(struct stall_fixture *w, struct gen_event *ev)
@@ -130,8 +130,8 @@ static void run_step(struct stall_fixture *w)
 
     for (int i = 0; i < N_STREAMS; i++)
         keys += w->streams[i].n_prompt + w->streams[i].n;
-    w->alone_ns = w->law.fixed + w->law.per_row * MAX(N_STREAMS - w->law.free_rows, 0) +
-                  w->law.per_key * keys;
+    w->alone_ns = w->cost.fixed + w->cost.per_row * MAX(N_STREAMS - w->cost.free_rows, 0) +
+                  w->cost.per_key * keys;
     core_drain(w->core, now_ns);
     EXPECT(core_step(w->core, now_ns));
     for (struct msg *m = mailbox_drain(w->reply); m; m = next) {
@@ -152,7 +152,7 @@ static void close_fixture(struct stall_fixture *w)
     }
     core_drain(w->core, now_ns);
     core_close(w->core);
-    port_unref(w->port);
+    submit_queue_unref(w->queue);
     mailbox_close(w->reply);
     mem_free(w->tokens);
     mem_free(w->groups);
@@ -179,12 +179,12 @@ struct stall {
 };
 
 static struct stall stall_of(
-    const struct timed_law *law, int stretch_percent, int n_layers, bool has_short_streams)
+    const struct timed_cost *cost, int mixed_step_percent, int n_layers, bool has_short_streams)
 {
     struct stall_fixture w;
     struct stall r = { 0 };
 
-    open_fixture(&w, law, stretch_percent, n_layers);
+    open_fixture(&w, cost, mixed_step_percent, n_layers);
     w.has_short_streams = has_short_streams;
     for (int i = 0; i < N_STREAMS; i++)
         submit(&w, &w.streams[i], SHORT_PROMPT, has_short_streams ? &w.brief[i] : &w.script);
@@ -206,7 +206,7 @@ static struct stall stall_of(
     return r;
 }
 
-static const struct timed_law laws[] = {
+static const struct timed_cost laws[] = {
     { 30e6, 500e3, 50, 0, 0.02, 1 },   /* memory-bound weights, then rows */
     { 30e6, 500e3, 500, 0, 0.02, 2 },  /* attention at 32k costs as much as 32 rows */
     { 1e6, 400e3, 20, 0, 0.02, 3 },    /* compute bound */
@@ -215,7 +215,7 @@ static const struct timed_law laws[] = {
 };
 
 /* A row at 32k costs as much as all streams. */
-static const struct timed_law steep = { 30e6, 500e3, 1200, 0, 0.02, 6 };
+static const struct timed_cost steep = { 30e6, 500e3, 1200, 0, 0.02, 6 };
 
 static void long_prompt_extends_token_gaps_by_at_most_half(void)
 {
@@ -265,7 +265,7 @@ static void short_prompt_does_not_wait_for_a_long_one(void)
         while (small.gen)
             run_step(&w), n_steps++;
         EXPECT(w.other.gen);
-        EXPECT(n_steps <= 1 + SHORT_PROMPT / RIDING_ROWS_MIN);
+        EXPECT(n_steps <= 1 + SHORT_PROMPT / MIXED_PREFILL_ROWS_MIN);
         close_fixture(&w);
     }
 }

@@ -21,7 +21,7 @@ struct trace {
     struct rng r;
     struct page_pool *pool;
     struct sched *sc;
-    struct plan plan;
+    struct step_plan plan;
     struct job jobs[MAX_SEQS];
     int longest_prompt, longest_out;
     int backlog[N_TENANTS]; /* waiting requests of each tenant in its busy periods */
@@ -85,7 +85,7 @@ static void serve(struct trace *t, const struct plan_run *r)
     int n_prompt = MAX(MIN(r->pos + r->n, j->n_prompt) - r->pos, 0);
 
     t->served[j->tenant] += n_prompt * CHARGE_PROMPT + (r->n - n_prompt) * CHARGE_OUTPUT;
-    if (!r->is_whole)
+    if (!r->yields_token)
         return;
     if (++j->n_done < j->n_out) {
         sched_push(t->sc, j->id, 1);
@@ -153,18 +153,18 @@ static void run_trace(uint64_t seed)
         .max_rows = 600,
         .max_logits = 600,
         .prefill_chunk = between(&t.r, 1, 300),
-        .max_begun = 8,
+        .max_started = 8,
         .max_seqs = MAX_SEQS,
         .age_ns = 2000000000u };
     EXPECT_EQ(page_pool_new(&t.pool, MAX_SEQS * MAX_PAGES, &e), 0);
     EXPECT_EQ(sched_new(&t.sc, t.pool, &l, &e), 0);
-    plan_init(&t.plan, &l);
+    step_plan_init(&t.plan, &l);
     for (int i = 0; i < 300; i++)
         run_step(&t);
     for (int i = 0; i < MAX_SEQS; i++)
         if (t.jobs[i].id.i != SEQ_NONE.i)
             sched_end(t.sc, t.jobs[i].id);
-    plan_clear(&t.plan);
+    step_plan_clear(&t.plan);
     sched_free(t.sc);
     page_pool_free(t.pool);
 }

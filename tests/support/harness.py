@@ -45,7 +45,7 @@ class Server:
         self.flags, self.config, self.wait_ready, self.key = list(flags), config, ready, key
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("INFERFLUX_")}
         # No response cache by default: a test that sends a request twice expects two computations.
-        self.env["INFERFLUX_EXACT_CACHE_BYTES"] = "0"
+        self.env["INFERFLUX_RESPONSE_CACHE_BYTES"] = "0"
         self.env["INFERFLUX_STORE"] = "none"  # ignores capabilities stored on this machine
         self.env.update(env or {})
 

@@ -87,11 +87,11 @@ static inline void ideal_touch(struct ideal *m, uint64_t name)
 static inline int ideal_visit(struct ideal *m, const int32_t *tokens, int n_prompt, int n)
 {
     static uint64_t names[1 << 16];
-    uint64_t name = tree_scope_name(&(struct cache_scope){ 0 });
+    uint64_t name = tree_scope_hash(&(struct cache_scope){ 0 });
     int n_pages = MIN(n / PAGE_TOKENS, (int)m->cap), n_found = 0;
 
     for (int i = 0; i < n_pages; i++)
-        names[i] = name = tree_name_after(name, tokens + i * PAGE_TOKENS, PAGE_TOKENS);
+        names[i] = name = tree_extend_hash(name, tokens + i * PAGE_TOKENS, PAGE_TOKENS);
     while (n_found < n_prompt / PAGE_TOKENS && n_found < n_pages && ideal_find(m, names[n_found]))
         n_found++;
     for (int i = n_pages; i-- > 0;) /* makes the first page the most recently used */
@@ -115,7 +115,7 @@ static inline int tree_visit(
     for (int i = n_pages; i < n / PAGE_TOKENS; i++) {
         while ((pages[i] = page_take(p)).i == PAGE_NONE.i)
             CHECK(tree_evict(t));
-        at = tree_add(t, at, tokens + i * PAGE_TOKENS, PAGE_TOKENS, &pages[i]);
+        at = tree_insert(t, at, tokens + i * PAGE_TOKENS, PAGE_TOKENS, &pages[i]);
         n_pages++;
     }
     for (int i = 0; i < n_pages; i++)

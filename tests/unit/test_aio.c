@@ -73,7 +73,7 @@ static void write_and_read(struct aio *a)
                 uint8_t *p = round ? out[i] : in[i];
                 memset(in[i], i + 1, PART);
                 ops[i] = (struct aio_op){ fd, !round, p, PART, 0, (uint64_t)i * PART, 0, 0, { 0 } };
-                aio_begin(a, &ops[i]);
+                aio_submit(a, &ops[i]);
             } else if (n_under_way > 0) {
                 struct aio_op *op = aio_wait(a);
                 EXPECT(op && op >= ops && op < ops + PARTS && op->why == 0);
@@ -90,7 +90,7 @@ static int run_one(struct aio *a, int fd, bool is_write, uint8_t *p, size_t n, u
 {
     struct aio_op op = { fd, is_write, p, n, 0, offset, 0, 0, { 0 } };
 
-    aio_begin(a, &op);
+    aio_submit(a, &op);
     EXPECT(aio_wait(a) == &op);
     return op.why;
 }

@@ -3,7 +3,7 @@
  * reasons and counts for each choice. */
 #include "../check.h"
 
-#include "api/common/wire.h"
+#include "api/common/dialect.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "fake_sink.h"
@@ -132,24 +132,24 @@ static void read_stream(struct client_view *t, struct str rest)
 }
 
 /* Emits a complete tool call; no text may occur inside it. */
-static void emit_call(struct answer *a, int i, int number, struct rng *r)
+static void emit_call(struct response *a, int i, int number, struct rng *r)
 {
-    answer_call_begin(a, i, number, STR("get_\"weather\""));
+    response_call_begin(a, i, number, STR("get_\"weather\""));
     for (uint64_t n = rng_below(r, 4); n; n--)
-        answer_call_args(a, i, number, STR("{\"k\\n\xC3\xA9\":1}"));
-    answer_call_end(a, i, number);
+        response_call_args(a, i, number, STR("{\"k\\n\xC3\xA9\":1}"));
+    response_call_end(a, i, number);
 }
 
 /* Emits random events that depend only on the seed. */
-static void emit_random_events(struct answer *a, const struct ask *ask, uint64_t seed)
+static void emit_random_events(struct response *a, const struct request *request, uint64_t seed)
 {
     struct rng r = { .key = seed };
-    int n_open = ask_n_choices(ask), n_calls = 0;
+    int n_open = request_n_choices(request), n_calls = 0;
 
-    answer_begin(a);
-    answer_usage(a, 11, (int)rng_below(&r, 11));
+    response_begin(a);
+    response_set_usage(a, 11, (int)rng_below(&r, 11));
     while (n_open > 0) {
-        int i = (int)rng_below(&r, (uint64_t)ask_n_choices(ask));
+        int i = (int)rng_below(&r, (uint64_t)request_n_choices(request));
         int32_t id = (int32_t)rng_below(&r, ARRAY_LEN(token_texts));
         struct sampled s = { .id = id,
             .logprob = -(float)rng_next_unit(&r),
@@ -157,59 +157,61 @@ static void emit_random_events(struct answer *a, const struct ask *ask, uint64_t
             .top = { { (int32_t)rng_below(&r, ARRAY_LEN(token_texts)), -0.5f } } };
         switch (rng_below(&r, 12)) {
         case 0:
-            n_open -= !answer_choice_ended(a, i);
-            answer_choice_end(a, i, rng_below(&r, 2) ? FINISH_STOP : FINISH_LENGTH,
+            n_open -= !response_choice_has_ended(a, i);
+            response_choice_end(a, i, rng_below(&r, 2) ? FINISH_STOP : FINISH_LENGTH,
                 rng_below(&r, 2) ? STR("st\"op") : STR_NONE, (int32_t)rng_below(&r, 3) - 1);
             break;
         case 1:
-            answer_text(a, i, STR("\xF0\x9F\x98\x80 text \\ \x01"));
+            response_add_text(a, i, STR("\xF0\x9F\x98\x80 text \\ \x01"));
             break;
         case 2:
-            answer_flush(a);
+            response_flush(a);
             break;
         case 5:
-            if (ask->kind == ASK_CHAT)
-                answer_reasoning(a, i, STR("hm \"\xC3\xA9"));
+            if (request->kind == REQUEST_CHAT)
+                response_add_reasoning(a, i, STR("hm \"\xC3\xA9"));
             break;
         case 6:
-            if (ask->kind == ASK_CHAT)
+            if (request->kind == REQUEST_CHAT)
                 emit_call(a, i, n_calls++, &r);
             break;
         case 3:
         case 4:
-            answer_token(a, i, &s);
-            answer_text(a, i, str_of("x"));
+            response_add_token(a, i, &s);
+            response_add_text(a, i, str_of("x"));
             break;
         default:
-            answer_token(a, i, &s);
+            response_add_token(a, i, &s);
         }
     }
-    answer_end(a);
+    response_end(a);
 }
 
-static struct answer_counts write_response(
-    struct client_view *t, const struct wire *w, const char *body, uint64_t seed)
+static struct response_counts write_response(
+    struct client_view *t, const struct dialect *w, const char *body, uint64_t seed)
 {
     struct arena *arena = arena_new(MB);
     struct fake_sink sink;
-    struct ask ask;
-    struct answer_setup s = {
-        .ask = &ask, .sink = &sink.sink, .model = STR("m"), .id = "1", .token_bytes = token_bytes
-    };
-    struct answer *a = NULL;
+    struct request request;
+    struct response_setup s = { .request = &request,
+        .sink = &sink.sink,
+        .model = STR("m"),
+        .id = "1",
+        .token_bytes = token_bytes };
+    struct response *a = NULL;
     struct err e = { 0 };
 
     fake_sink_init(&sink);
-    EXPECT_EQ(ask_parse(&ask, w, str_of(body), arena, &e), 0);
-    EXPECT_EQ(answer_new(&a, &s, &e), 0);
-    emit_random_events(a, &ask, seed);
+    EXPECT_EQ(request_parse(&request, w, str_of(body), arena, &e), 0);
+    EXPECT_EQ(response_new(&a, &s, &e), 0);
+    emit_random_events(a, &request, seed);
     EXPECT_EQ(sink.n_ended, 1);
-    if (ask.stream)
+    if (request.stream)
         read_stream(t, buf_str(&sink.body));
     else
         read_body(t, buf_str(&sink.body));
-    struct answer_counts n = answer_counts(a);
-    answer_free(a);
+    struct response_counts n = response_counts(a);
+    response_free(a);
     fake_sink_clear(&sink);
     arena_free(arena);
     return n;
@@ -234,7 +236,7 @@ static void stream_and_body_have_the_same_content(void)
 {
     printf("seeds 1..400\n");
     for (uint64_t seed = 1; seed <= 400; seed++) {
-        const struct wire *w = seed & 1 ? &wire_openai_chat : &wire_openai_completion;
+        const struct dialect *w = seed & 1 ? &dialect_openai_chat : &dialect_openai_completion;
         const char *keep = seed & 2 ? ",\"include_stop_str_in_output\":true" : "";
         char streamed[500], whole[500];
         struct client_view a, b;
@@ -244,8 +246,8 @@ static void stream_and_body_have_the_same_content(void)
             streamed, sizeof(streamed), "{%s%s%s}", seed & 1 ? ONE : TWO, keep, stream_options);
         client_view_init(&a);
         client_view_init(&b);
-        struct answer_counts n = write_response(&a, w, streamed, seed),
-                             m = write_response(&b, w, whole, seed);
+        struct response_counts n = write_response(&a, w, streamed, seed),
+                               m = write_response(&b, w, whole, seed);
         EXPECT(n.completion_tokens == m.completion_tokens && n.prompt_tokens == 11);
         EXPECT(n.cached_tokens == m.cached_tokens);
         bool all = expect_same_text(&a.usage, &b.usage);

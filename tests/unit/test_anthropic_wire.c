@@ -1,6 +1,6 @@
 /* Anthropic dialect: accepted bodies, their translation to a request, and the response bytes. */
 #include "api/anthropic/anthropic.h"
-#include "wire_kit.h"
+#include "dialect_kit.h"
 
 #define MSG               "'messages':[{'role':'user','content':'hi'}]"
 #define BODY(more)        "{'model':'m','max_tokens':9," MSG more "}"
@@ -136,44 +136,44 @@ static const struct kit_row rows[] = {
 
 static void body_is_accepted_or_the_wrong_field_is_named(void)
 {
-    kit_rows(&wire_anthropic, rows, ARRAY_LEN(rows));
-    EXPECT_EQ(kit_parse(&wire_anthropic_count, "{" MSG "}"), 0);
-    EXPECT_EQ(kit_parse(&wire_anthropic_count, "{'max_tokens':1}"), -1);
+    kit_check_rows(&dialect_anthropic, rows, ARRAY_LEN(rows));
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic_count, "{" MSG "}"), 0);
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic_count, "{'max_tokens':1}"), -1);
     EXPECT_STR(kit.e.param, "messages");
-    kit_close();
+    kit_close_response();
 }
 
 static void every_field_arrives(void)
 {
-    EXPECT_EQ(kit_parse(&wire_anthropic,
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic,
                   "{'model':'claude-x','max_tokens':2000,'temperature':0.5,'top_k':7,'top_p':0.25,"
                   "'stop_sequences':['a','b'],'metadata':{'user_id':'u'},'stream':true,"
                   "'service_tier':'auto','thinking':{'type':'enabled','budget_tokens':1500},"
                   "'output_config':{'effort':'high'},'seed':3,'x':1," MSG "}"),
         0);
-    const struct ask *a = &kit.ask;
-    EXPECT_STR(kit_z(a->model), "claude-x");
-    EXPECT_STR(kit_z(a->user), "u");
-    EXPECT_STR(kit_z(a->service_tier), "auto");
-    EXPECT_STR(kit_z(a->reasoning_effort), "high");
+    const struct request *a = &kit.request;
+    EXPECT_STR(kit_cstr(a->model), "claude-x");
+    EXPECT_STR(kit_cstr(a->user), "u");
+    EXPECT_STR(kit_cstr(a->service_tier), "auto");
+    EXPECT_STR(kit_cstr(a->reasoning_effort), "high");
     EXPECT(a->max_tokens == 2000 && a->thinking_budget == 1500 && a->thinking == THINKING_ON);
     EXPECT(a->sample.temperature == 0.5f && a->sample.top_k == 7 && a->sample.top_p == 0.25f);
     EXPECT(a->n_stops == 2 && str_is(a->stops[1], "b") && a->stream && a->metadata);
-    EXPECT(a->has_seed && a->sample.seed == 3 && ask_has(a, "x"));
+    EXPECT(a->has_seed && a->sample.seed == 3 && request_has(a, "x"));
     const struct json *kwargs = a->convo.template_kwargs;
     EXPECT(json_get(kwargs, "enable_thinking")->b);
     EXPECT(str_is(json_get(kwargs, "reasoning_effort")->s, "high"));
-    EXPECT_EQ(kit_parse(&wire_anthropic, BODY(",'thinking':{'type':'disabled'}")), 0);
-    EXPECT(!json_get(kit.ask.convo.template_kwargs, "enable_thinking")->b);
-    EXPECT_EQ(kit_parse(&wire_anthropic, BODY(",'thinking':{'type':'adaptive'}")), 0);
-    EXPECT(!kit.ask.convo.template_kwargs);
-    kit_close();
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic, BODY(",'thinking':{'type':'disabled'}")), 0);
+    EXPECT(!json_get(kit.request.convo.template_kwargs, "enable_thinking")->b);
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic, BODY(",'thinking':{'type':'adaptive'}")), 0);
+    EXPECT(!kit.request.convo.template_kwargs);
+    kit_close_response();
 }
 
 static void expect_convo(const char *body, const char *want)
 {
-    EXPECT_EQ(kit_parse(&wire_anthropic, body), 0);
-    EXPECT_STR(kit_convo(), want);
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic, body), 0);
+    EXPECT_STR(kit_convo_text(), want);
 }
 
 static void blocks_become_messages(void)
@@ -222,31 +222,31 @@ static void blocks_become_messages(void)
     expect_convo(SAY(ASSISTANT("{'type':'tool_use','id':'i','name':'f'}") "," USER(
                      "{'type':'tool_result','tool_use_id':'i','content':'r'}")),
         "assistant [f({})#i]|tool#i: r");
-    kit_close();
+    kit_close_response();
 }
 
 static void a_string_is_short_for_one_block(void)
 {
-    EXPECT_EQ(kit_parse(&wire_anthropic, SAY(USER(TEXT("a")))), 0);
-    EXPECT(kit.ask.convo.messages[0].is_plain);
-    EXPECT_EQ(kit_parse(&wire_anthropic, BODY("")), 0);
-    EXPECT(kit.ask.convo.messages[0].is_plain);
-    EXPECT_EQ(kit_parse(&wire_anthropic, SAY(USER(TEXT("a") "," TEXT("b")))), 0);
-    EXPECT(!kit.ask.convo.messages[0].is_plain);
-    kit_close();
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic, SAY(USER(TEXT("a")))), 0);
+    EXPECT(kit.request.convo.messages[0].is_plain);
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic, BODY("")), 0);
+    EXPECT(kit.request.convo.messages[0].is_plain);
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic, SAY(USER(TEXT("a") "," TEXT("b")))), 0);
+    EXPECT(!kit.request.convo.messages[0].is_plain);
+    kit_close_response();
 }
 
 static void a_last_message_of_the_assistant_is_continued(void)
 {
-    EXPECT_EQ(kit_parse(&wire_anthropic, BODY("")), 0);
-    EXPECT(kit.ask.convo.add_generation_prompt && !kit.ask.convo.continue_final_message);
-    EXPECT_EQ(kit_parse(&wire_anthropic, SAY("{'role':'assistant','content':'('}")), 0);
-    EXPECT(!kit.ask.convo.add_generation_prompt && kit.ask.convo.continue_final_message);
-    EXPECT_EQ(kit_parse(&wire_anthropic,
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic, BODY("")), 0);
+    EXPECT(kit.request.convo.add_generation_prompt && !kit.request.convo.continue_final_message);
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic, SAY("{'role':'assistant','content':'('}")), 0);
+    EXPECT(!kit.request.convo.add_generation_prompt && kit.request.convo.continue_final_message);
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic,
                   SAY(ASSISTANT("{'type':'tool_use','id':'i','name':'f','input':{}}"))),
         0);
-    EXPECT(kit.ask.convo.add_generation_prompt && !kit.ask.convo.continue_final_message);
-    kit_close();
+    EXPECT(kit.request.convo.add_generation_prompt && !kit.request.convo.continue_final_message);
+    kit_close_response();
 }
 
 /* 100,000 messages of one role become one message. If they were joined by repeated copying, this
@@ -261,11 +261,11 @@ static void joining_messages_is_linear(void)
         buf_putz(&b, i ? ",{'role':'user','content':'a'}" : "{'role':'user','content':'a'}");
     buf_putz(&b, "]}");
     buf_putc(&b, 0);
-    EXPECT_EQ(kit_parse(&wire_anthropic, b.p), 0);
-    EXPECT_EQ(kit.ask.convo.n_messages, 1);
-    EXPECT_EQ(kit.ask.convo.messages[0].n_parts, 100000);
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic, b.p), 0);
+    EXPECT_EQ(kit.request.convo.n_messages, 1);
+    EXPECT_EQ(kit.request.convo.messages[0].n_parts, 100000);
     buf_clear(&b);
-    kit_close();
+    kit_close_response();
 }
 
 static const char *json_text(const struct json *j)
@@ -284,7 +284,7 @@ static const char *json_text(const struct json *j)
 
 static void tools_get_the_openai_shape(void)
 {
-    EXPECT_EQ(kit_parse(&wire_anthropic,
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic,
                   BODY(",'tools':[{'name':'f','description':'d','input_schema':{'type':'object'},"
                        "'cache_control':{}},{'type':'bash_20250124','name':'bash'},{'name':'g'}]")),
         0);
@@ -293,10 +293,10 @@ static void tools_get_the_openai_shape(void)
         "\"parameters\":{\"type\":\"object\"}}},"
         "{\"type\":\"function\",\"function\":{\"name\":\"g\",\"parameters\":{\"type\":\"object\","
         "\"properties\":{}}}}]";
-    EXPECT_STR(json_text(kit.ask.tools), want);
-    EXPECT_STR(json_text(kit.ask.convo.tools), want);
-    EXPECT(kit.ask.tool_choice == TOOL_CHOICE_AUTO && kit.ask.parallel_tool_calls);
-    kit_close();
+    EXPECT_STR(json_text(kit.request.tools), want);
+    EXPECT_STR(json_text(kit.request.convo.tools), want);
+    EXPECT(kit.request.tool_choice == TOOL_CHOICE_AUTO && kit.request.parallel_tool_calls);
+    kit_close_response();
 }
 
 static void a_choice_of_tools_arrives(void)
@@ -311,20 +311,21 @@ static void a_choice_of_tools_arrives(void)
     for (size_t i = 0; i < ARRAY_LEN(choices); i++) {
         snprintf(body, sizeof(body), BODY(TOOL ",'tool_choice':{'type':'%s'%s}"), choices[i].choice,
             i ? ",'disable_parallel_tool_use':true" : "");
-        EXPECT_EQ(kit_parse(&wire_anthropic, body), 0);
-        EXPECT_EQ((int)kit.ask.tool_choice, (int)choices[i].want);
-        EXPECT_EQ(kit.ask.parallel_tool_calls, i == 0);
-        EXPECT(kit.ask.tools && kit.ask.tools->n == 1);
-        EXPECT_EQ(kit.ask.convo.tools != NULL, choices[i].want != TOOL_CHOICE_NONE);
+        EXPECT_EQ(kit_parse_request(&dialect_anthropic, body), 0);
+        EXPECT_EQ((int)kit.request.tool_choice, (int)choices[i].want);
+        EXPECT_EQ(kit.request.parallel_tool_calls, i == 0);
+        EXPECT(kit.request.tools && kit.request.tools->n == 1);
+        EXPECT_EQ(kit.request.convo.tools != NULL, choices[i].want != TOOL_CHOICE_NONE);
     }
-    EXPECT_EQ(
-        kit_parse(&wire_anthropic, BODY(TOOL ",'tool_choice':{'type':'tool','name':'f'}")), 0);
-    EXPECT(str_is(kit.ask.tool_name, "f"));
-    EXPECT_EQ(kit_parse(&wire_anthropic, BODY(",'tools':[{'type':'web_search_20250305',"
-                                              "'name':'web_search'}]")),
+    EXPECT_EQ(kit_parse_request(
+                  &dialect_anthropic, BODY(TOOL ",'tool_choice':{'type':'tool','name':'f'}")),
         0);
-    EXPECT(!kit.ask.tools && kit.ask.tool_choice == TOOL_CHOICE_NONE);
-    kit_close();
+    EXPECT(str_is(kit.request.tool_name, "f"));
+    EXPECT_EQ(kit_parse_request(&dialect_anthropic, BODY(",'tools':[{'type':'web_search_20250305',"
+                                                         "'name':'web_search'}]")),
+        0);
+    EXPECT(!kit.request.tools && kit.request.tool_choice == TOOL_CHOICE_NONE);
+    kit_close_response();
 }
 
 /* A tool result has its tool's name and its error flag: templates need both. */
@@ -334,16 +335,17 @@ static void tool_results_have_the_name_of_their_call(void)
 #define RESULT(id, more) "{'type':'tool_result','tool_use_id':'" id "','content':'r'" more "}"
     const struct message *m;
 
-    EXPECT_EQ(kit_parse(&wire_anthropic, SAY(ASSISTANT(USE("1", "f") "," USE("2", "g")) "," USER(
-                                             RESULT("2", ",'is_error':true") "," RESULT(
-                                                 "1", ",'is_error':false") "," RESULT("3", "")))),
+    EXPECT_EQ(
+        kit_parse_request(&dialect_anthropic,
+            SAY(ASSISTANT(USE("1", "f") "," USE("2", "g")) "," USER(RESULT("2",
+                ",'is_error':true") "," RESULT("1", ",'is_error':false") "," RESULT("3", "")))),
         0);
-    m = kit.ask.convo.messages;
-    EXPECT_EQ(kit.ask.convo.n_messages, 4);
+    m = kit.request.convo.messages;
+    EXPECT_EQ(kit.request.convo.n_messages, 4);
     EXPECT(str_is(m[1].name, "g") && m[1].is_error);
     EXPECT(str_is(m[2].name, "f") && !m[2].is_error);
     EXPECT(!m[3].name.p && !m[3].is_error);
-    kit_close();
+    kit_close_response();
 }
 
 static void signature_belongs_to_its_reasoning(void)
@@ -356,11 +358,12 @@ static void signature_belongs_to_its_reasoning(void)
     json_escape(&escaped, thought);
     struct signature_text s = anthropic_sign(buf_str(&escaped));
     EXPECT(strlen(s.z) == 44);
-    EXPECT(anthropic_signed(thought, str_of(s.z)));
-    EXPECT(!anthropic_signed(STR("Let"), str_of(s.z)));
-    EXPECT(!anthropic_signed(thought, STR("")) && !anthropic_signed(thought, STR("opaque")));
+    EXPECT(anthropic_signature_is_valid(thought, str_of(s.z)));
+    EXPECT(!anthropic_signature_is_valid(STR("Let"), str_of(s.z)));
+    EXPECT(!anthropic_signature_is_valid(thought, STR("")) &&
+           !anthropic_signature_is_valid(thought, STR("opaque")));
     s.z[3] ^= 1;
-    EXPECT(!anthropic_signed(thought, str_of(s.z)));
+    EXPECT(!anthropic_signature_is_valid(thought, str_of(s.z)));
     s.z[3] ^= 1;
     /* Reasoning with a changed or foreign signature is still read. */
     buf_putc(&escaped, 0);
@@ -372,11 +375,11 @@ static void signature_belongs_to_its_reasoning(void)
         escaped.p, s.z, s.z);
     buf_clear(&escaped);
     kit.arena = arena_new(MB);
-    EXPECT_EQ(ask_parse(&kit.ask, &wire_anthropic, str_of(body), kit.arena, &kit.e), 0);
-    EXPECT_EQ(kit.ask.n_strange_thoughts, 1);
-    struct str told = kit.ask.convo.messages[0].reasoning;
+    EXPECT_EQ(request_parse(&kit.request, &dialect_anthropic, str_of(body), kit.arena, &kit.e), 0);
+    EXPECT_EQ(kit.request.n_unverified_reasoning, 1);
+    struct str told = kit.request.convo.messages[0].reasoning;
     EXPECT(str_starts(told, thought) && str_ends(told, STR("\nx")));
-    kit_close();
+    kit_close_response();
 }
 
 /* ---- responses */
@@ -392,34 +395,34 @@ static void signature_belongs_to_its_reasoning(void)
 
 static void a_message_in_one_piece(void)
 {
-    kit_open(&wire_anthropic, BODY(""));
-    answer_begin(kit.answer);
-    answer_usage(kit.answer, 7, 4);
-    kit_say(0, 1);
-    kit_say(0, 4);
-    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
-    answer_end(kit.answer);
+    kit_open_response(&dialect_anthropic, BODY(""));
+    response_begin(kit.response);
+    response_set_usage(kit.response, 7, 4);
+    kit_emit_token(0, 1);
+    kit_emit_token(0, 4);
+    response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
+    response_end(kit.response);
     EXPECT(kit.sink.status == 200 && kit.sink.n_ended == 1);
-    kit_body_is(MESSAGE "{'type':'text','text':'Hello\\'q\\'\\n'}],'stop_reason':'end_turn',"
-                        "'stop_sequence':null,'stop_details':null," USAGE(3, 4, 2) "}");
-    kit_close();
+    kit_expect_body(MESSAGE "{'type':'text','text':'Hello\\'q\\'\\n'}],'stop_reason':'end_turn',"
+                            "'stop_sequence':null,'stop_details':null," USAGE(3, 4, 2) "}");
+    kit_close_response();
 }
 
 static void a_message_as_a_stream(void)
 {
-    kit_open(&wire_anthropic, BODY(",'stream':true"));
-    answer_usage(kit.answer, 7, 0);
-    answer_begin(kit.answer);
-    answer_flush(kit.answer);
+    kit_open_response(&dialect_anthropic, BODY(",'stream':true"));
+    response_set_usage(kit.response, 7, 0);
+    response_begin(kit.response);
+    response_flush(kit.response);
     EXPECT_STR(kit.sink.type, "text/event-stream");
-    kit_say(0, 1);
-    answer_flush(kit.answer);
-    answer_keepalive(kit.answer);
-    kit_say(0, 4);
-    answer_usage(kit.answer, 7, 4);
-    answer_choice_end(kit.answer, 0, FINISH_STOP, STR("END"), -1);
-    answer_end(kit.answer);
-    kit_body_is(EVENT("message_start",
+    kit_emit_token(0, 1);
+    response_flush(kit.response);
+    response_keepalive(kit.response);
+    kit_emit_token(0, 4);
+    response_set_usage(kit.response, 7, 4);
+    response_choice_end(kit.response, 0, FINISH_STOP, STR("END"), -1);
+    response_end(kit.response);
+    kit_expect_body(EVENT("message_start",
         ",'message':" MESSAGE
         "],'stop_reason':null,'stop_sequence':null,'stop_details':null," USAGE(7, 0, 0) "}")
             PING EVENT("content_block_start",
@@ -430,28 +433,28 @@ static void a_message_as_a_stream(void)
                     EVENT("content_block_stop", ",'index':0") EVENT("message_delta",
                         ",'delta':{'stop_reason':'stop_sequence','stop_sequence':'END',"
                         "'stop_details':null}," USAGE(3, 4, 2)) EVENT("message_stop", ""));
-    kit_close();
+    kit_close_response();
 }
 
 static void response_without_text_has_no_block(void)
 {
-    kit_open(&wire_anthropic, "{'max_tokens':0,'stream':true," MSG "}");
-    answer_usage(kit.answer, 7, 0);
-    answer_begin(kit.answer);
-    answer_choice_end(kit.answer, 0, FINISH_LENGTH, STR_NONE, -1);
-    answer_end(kit.answer);
-    kit_body_is(EVENT("message_start",
+    kit_open_response(&dialect_anthropic, "{'max_tokens':0,'stream':true," MSG "}");
+    response_set_usage(kit.response, 7, 0);
+    response_begin(kit.response);
+    response_choice_end(kit.response, 0, FINISH_LENGTH, STR_NONE, -1);
+    response_end(kit.response);
+    kit_expect_body(EVENT("message_start",
         ",'message':" MESSAGE
         "],'stop_reason':null,'stop_sequence':null,'stop_details':null," USAGE(7, 0, 0) "}")
             PING EVENT("message_delta", ",'delta':{'stop_reason':'max_tokens','stop_sequence':null,"
                                         "'stop_details':null}," USAGE(7, 0, 0))
                 EVENT("message_stop", ""));
-    kit_open(&wire_anthropic, BODY(""));
-    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
-    answer_end(kit.answer);
-    kit_body_is(MESSAGE
+    kit_open_response(&dialect_anthropic, BODY(""));
+    response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
+    response_end(kit.response);
+    kit_expect_body(MESSAGE
         "],'stop_reason':'end_turn','stop_sequence':null,'stop_details':null," USAGE(0, 0, 0) "}");
-    kit_close();
+    kit_close_response();
 }
 
 #define TEXT_BLOCK(i)                                                                              \
@@ -483,28 +486,28 @@ static void response_without_text_has_no_block(void)
 /* Emits reasoning, text, a call, text, a call that turns out to be text, and a call. */
 static void emit_all_block_kinds(void)
 {
-    struct answer *a = kit.answer;
+    struct response *a = kit.response;
 
-    answer_begin(a);
-    answer_reasoning(a, 0, STR("Hm"));
-    answer_reasoning(a, 0, STR("m\n"));
-    answer_text(a, 0, STR("I "));
-    answer_text(a, 0, STR("look"));
-    answer_call_begin(a, 0, 0, STR("f"));
-    answer_call_args(a, 0, 0, STR("{\"a\":"));
-    answer_call_args(a, 0, 0, STR("1}"));
-    answer_call_end(a, 0, 0);
-    answer_text(a, 0, STR("and"));
-    answer_call_begin(a, 0, 1, STR("f"));
-    answer_call_args(a, 0, 1, STR("{\"b"));
-    answer_call_broken(a, 0, 1);
-    answer_text(a, 0, STR(" on"));
-    answer_reasoning(a, 0, STR("again"));
-    answer_call_begin(a, 0, 2, STR("g\""));
-    answer_call_args(a, 0, 2, STR("{}"));
-    answer_call_end(a, 0, 2);
-    answer_choice_end(a, 0, FINISH_STOP, STR_NONE, -1);
-    answer_end(a);
+    response_begin(a);
+    response_add_reasoning(a, 0, STR("Hm"));
+    response_add_reasoning(a, 0, STR("m\n"));
+    response_add_text(a, 0, STR("I "));
+    response_add_text(a, 0, STR("look"));
+    response_call_begin(a, 0, 0, STR("f"));
+    response_call_args(a, 0, 0, STR("{\"a\":"));
+    response_call_args(a, 0, 0, STR("1}"));
+    response_call_end(a, 0, 0);
+    response_add_text(a, 0, STR("and"));
+    response_call_begin(a, 0, 1, STR("f"));
+    response_call_args(a, 0, 1, STR("{\"b"));
+    response_call_broken(a, 0, 1);
+    response_add_text(a, 0, STR(" on"));
+    response_add_reasoning(a, 0, STR("again"));
+    response_call_begin(a, 0, 2, STR("g\""));
+    response_call_args(a, 0, 2, STR("{}"));
+    response_call_end(a, 0, 2);
+    response_choice_end(a, 0, FINISH_STOP, STR_NONE, -1);
+    response_end(a);
 }
 
 /* Replaces ids and signatures of this run by toolu_0, toolu_1 and S. */
@@ -533,19 +536,19 @@ static void normalise_ids(struct buf *b)
 
 static void blocks_have_the_order_of_the_output(void)
 {
-    kit_open(&wire_anthropic, BODY(TOOL));
+    kit_open_response(&dialect_anthropic, BODY(TOOL));
     emit_all_block_kinds();
     normalise_ids(&kit.sink.body);
-    kit_body_is(MESSAGE
+    kit_expect_body(MESSAGE
         "{'type':'thinking','thinking':'Hmm\\n','signature':'S'},{'type':'text','text':'I look'},"
         "{'type':'tool_use','id':'toolu_0','name':'f','input':{'a':1}},"
         "{'type':'text','text':'and on'},{'type':'thinking','thinking':'again','signature':'S'},"
         "{'type':'tool_use','id':'toolu_1','name':'g\\'','input':{}}],'stop_reason':'tool_use',"
         "'stop_sequence':null,'stop_details':null," USAGE(0, 0, 0) "}");
-    kit_open(&wire_anthropic, BODY(TOOL ",'stream':true"));
+    kit_open_response(&dialect_anthropic, BODY(TOOL ",'stream':true"));
     emit_all_block_kinds();
     normalise_ids(&kit.sink.body);
-    kit_body_is(EVENT("message_start",
+    kit_expect_body(EVENT("message_start",
         ",'message':" MESSAGE
         "],'stop_reason':null,'stop_sequence':null,'stop_details':null," USAGE(0, 0, 0) "}")
             PING THINK_BLOCK(0) THINK_DELTA(0, "Hm") THINK_DELTA(0, "m\\n") SIGN_DELTA(0)
@@ -554,14 +557,14 @@ static void blocks_have_the_order_of_the_output(void)
                         3) TEXT_DELTA(3, "and") TEXT_DELTA(3, " on") STOP_BLOCK(3) THINK_BLOCK(4)
                         THINK_DELTA(4, "again") SIGN_DELTA(4) STOP_BLOCK(4) TOOL_BLOCK(5, 1, "g\\'")
                             JSON_DELTA(5, "{}") STOP_BLOCK(5) END_DELTA("tool_use", 0));
-    kit_close();
+    kit_close_response();
 }
 
 /* A client that enables eager streaming receives arguments at once, also for a call that is
  * later found broken. */
 static void eager_arguments_are_streamed_as_generated(void)
 {
-    kit_open(&wire_anthropic,
+    kit_open_response(&dialect_anthropic,
         BODY(",'stream':true,'tools':[{'name':'f','eager_input_streaming':true},{'name':'g\\''}]"));
     emit_all_block_kinds();
     normalise_ids(&kit.sink.body);
@@ -576,43 +579,44 @@ static void eager_arguments_are_streamed_as_generated(void)
     buf_reset(&kit.sink.body);
     buf_puts(&kit.sink.body, buf_str(&copy));
     buf_clear(&copy);
-    kit_body_is(TOOL_BLOCK(2, 0, "f") JSON_DELTA(2, "{\\'a\\':") JSON_DELTA(2, "1}") STOP_BLOCK(2)
-            TEXT_BLOCK(3) TEXT_DELTA(3, "and") STOP_BLOCK(3) TOOL_BLOCK(4, 1, "f")
+    kit_expect_body(TOOL_BLOCK(2, 0, "f") JSON_DELTA(2, "{\\'a\\':") JSON_DELTA(2, "1}")
+            STOP_BLOCK(2) TEXT_BLOCK(3) TEXT_DELTA(3, "and") STOP_BLOCK(3) TOOL_BLOCK(4, 1, "f")
                 JSON_DELTA(4, "{\\'b") STOP_BLOCK(4) TEXT_BLOCK(5) TEXT_DELTA(5, " on")
                     STOP_BLOCK(5) THINK_BLOCK(6) THINK_DELTA(6, "again") SIGN_DELTA(6) STOP_BLOCK(6)
                         TOOL_BLOCK(7, 2, "g\\'") JSON_DELTA(7, "{}") STOP_BLOCK(7)
                             END_DELTA("tool_use", 0));
-    kit_close();
+    kit_close_response();
 }
 
 static void reasoning_can_be_omitted(void)
 {
-    kit_open(&wire_anthropic, BODY(",'thinking':{'type':'adaptive','display':'omitted'}"));
-    answer_reasoning(kit.answer, 0, STR("secret"));
-    answer_text(kit.answer, 0, STR("a"));
-    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
-    answer_end(kit.answer);
+    kit_open_response(
+        &dialect_anthropic, BODY(",'thinking':{'type':'adaptive','display':'omitted'}"));
+    response_add_reasoning(kit.response, 0, STR("secret"));
+    response_add_text(kit.response, 0, STR("a"));
+    response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
+    response_end(kit.response);
     normalise_ids(&kit.sink.body);
-    kit_body_is(
+    kit_expect_body(
         MESSAGE "{'type':'thinking','thinking':'','signature':'S'},{'type':'text','text':"
                 "'a'}],'stop_reason':'end_turn','stop_sequence':null,'stop_details':null," USAGE(
                     0, 0, 0) "}");
-    kit_close();
+    kit_close_response();
 }
 
 /* The output has fewer tokens than allowed because the context is full. */
 static void full_context_has_its_own_stop_reason(void)
 {
     for (int n = 1; n <= 2; n++) {
-        kit_open(&wire_anthropic, "{'max_tokens':2," MSG "}");
+        kit_open_response(&dialect_anthropic, "{'max_tokens':2," MSG "}");
         for (int i = 0; i < n; i++)
-            kit_say(0, 1);
-        answer_choice_end(kit.answer, 0, FINISH_LENGTH, STR_NONE, -1);
-        answer_end(kit.answer);
+            kit_emit_token(0, 1);
+        response_choice_end(kit.response, 0, FINISH_LENGTH, STR_NONE, -1);
+        response_end(kit.response);
         const char *want = n == 2 ? "\"max_tokens\"" : "\"model_context_window_exceeded\"";
         EXPECT(str_find(buf_str(&kit.sink.body), str_of(want)) > 0);
     }
-    kit_close();
+    kit_close_response();
 }
 
 static void errors_have_the_form_of_the_dialect(void)
@@ -647,32 +651,34 @@ static void errors_have_the_form_of_the_dialect(void)
         snprintf(text, sizeof(text),
             "{'type':'error','error':{'type':'%s','message':'why'},'request_id':'req_7'}",
             want[i].type);
-        kit_body_is(text);
+        kit_expect_body(text);
     }
     fake_sink_clear(&kit.sink);
     fake_sink_init(&kit.sink);
     err_context(&e, "messages", 9, 8);
     status_reply(&kit.sink.sink, ERROR_ANTHROPIC, &e, &full, NULL, 0);
-    kit_body_is("{'type':'error','error':{'type':'invalid_request_error','message':'prompt is too "
-                "long: 9 tokens > 8 maximum'},'request_id':null}");
+    kit_expect_body(
+        "{'type':'error','error':{'type':'invalid_request_error','message':'prompt is too "
+        "long: 9 tokens > 8 maximum'},'request_id':null}");
     fake_sink_clear(&kit.sink);
     fake_sink_init(&kit.sink);
     err_param(&e, ERR_UNSUPPORTED, "thread", "why");
     status_reply(&kit.sink.sink, ERROR_ANTHROPIC, &e, NULL, NULL, 0);
-    kit_body_is(
+    kit_expect_body(
         "{'type':'error','error':{'type':'invalid_request_error','message':'why','details':{"
         "'error_code':'thread_unsupported_request','unsupported':['thread']}},"
         "'request_id':null}");
-    kit_open(&wire_anthropic, BODY(",'stream':true"));
-    answer_begin(kit.answer);
-    answer_flush(kit.answer);
+    kit_open_response(&dialect_anthropic, BODY(",'stream':true"));
+    response_begin(kit.response);
+    response_flush(kit.response);
     buf_reset(&kit.sink.body);
     err_set(&e, ERR_OVERLOADED, "why");
-    answer_error(kit.answer, &e, NULL);
-    kit_body_is("event: error\ndata: {'type':'error','error':{'type':'overloaded_error','message':"
-                "'why'},'request_id':null}\n\n");
+    response_error(kit.response, &e, NULL);
+    kit_expect_body(
+        "event: error\ndata: {'type':'error','error':{'type':'overloaded_error','message':"
+        "'why'},'request_id':null}\n\n");
     EXPECT_EQ(kit.sink.n_ended, 1);
-    kit_close();
+    kit_close_response();
 }
 
 /* ---- models */
@@ -693,7 +699,7 @@ static void expect_models(const struct anthropic_page *page, const char *want)
         buf_puts(&got, json_get(d, "id")->s);
     if (json_get(j, "has_more")->b)
         buf_putc(&got, '+');
-    EXPECT_STR(kit_z(buf_str(&got)), want);
+    EXPECT_STR(kit_cstr(buf_str(&got)), want);
     bool is_empty = !json_get(j, "data")->n;
     EXPECT_EQ(json_is_null(json_get(j, "first_id")), is_empty);
     EXPECT_EQ(json_is_null(json_get(j, "last_id")), is_empty);

@@ -29,14 +29,14 @@ static struct message messages[] = {
     { .role = ROLE_TOOL, .tool_call_id = { "nobody's", 8 } },
 };
 
-static struct convo rewrite_ids(enum call_ids form)
+static struct convo rewrite_ids(enum call_id_form form)
 {
     struct convo in = { .messages = messages, .n_messages = ARRAY_LEN(messages) }, out;
     struct err e;
 
     arena_free(arena);
     arena = arena_new(1 << 20);
-    EXPECT_EQ(call_ids_fit(&out, &in, form, arena, &e), 0);
+    EXPECT_EQ(call_ids_convert(&out, &in, form, arena, &e), 0);
     return out;
 }
 
@@ -92,7 +92,7 @@ static void out_of_memory_is_reported(void)
     struct err e;
     struct arena *small = arena_new(64);
 
-    EXPECT(call_ids_fit(&out, &in, CALL_IDS_NINE, small, &e) == -1 && e.code == ERR_MEMORY);
+    EXPECT(call_ids_convert(&out, &in, CALL_IDS_NINE, small, &e) == -1 && e.code == ERR_MEMORY);
     arena_free(small);
     arena_free(arena);
     arena = NULL;

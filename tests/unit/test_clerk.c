@@ -3,12 +3,12 @@
 
 #include "base/mem.h"
 #include "os/thread.h"
-#include "serve/clerk.h"
+#include "serve/worker.h"
 
 enum { JOBS = 1000 };
 
 struct work {
-    struct clerk_job job;
+    struct worker_job job;
     int number, ran_as, n_done;
     pthread_t ran_on;
 };
@@ -16,7 +16,7 @@ struct work {
 static int n_run;
 static _Atomic int n_freed;
 
-static void record_run(struct clerk_job *j)
+static void record_run(struct worker_job *j)
 {
     struct work *w = container_of(j, struct work, job);
 
@@ -24,12 +24,12 @@ static void record_run(struct clerk_job *j)
     w->ran_on = pthread_self();
 }
 
-static void count_done(struct clerk_job *j)
+static void count_done(struct worker_job *j)
 {
     container_of(j, struct work, job)->n_done++;
 }
 
-static void run_and_free(struct clerk_job *j)
+static void run_and_free(struct worker_job *j)
 {
     mem_free(container_of(j, struct work, job));
     n_freed++;
@@ -42,8 +42,8 @@ static int receive_jobs(struct mailbox *home)
 
     for (struct msg *m = mailbox_drain(home), *next; m; m = next, n++) {
         next = m->next;
-        EXPECT_EQ(m->kind, (int)CLERK_DONE);
-        clerk_done(m);
+        EXPECT_EQ(m->kind, (int)WORKER_DONE);
+        worker_done(m);
     }
     return n;
 }
@@ -52,16 +52,16 @@ static void jobs_are_returned_in_order(void)
 {
     static struct work work[JOBS];
     struct mailbox *home;
-    struct clerk *c;
+    struct worker *c;
     struct err e;
     int n = 0;
 
     n_run = 0;
     EXPECT_EQ(mailbox_open(&home, &e), 0);
-    EXPECT_EQ(clerk_open(&c, home, &e), 0);
+    EXPECT_EQ(worker_open(&c, home, &e), 0);
     for (int i = 0; i < JOBS; i++) {
         work[i] = (struct work){ .job = { .run = record_run, .done = count_done }, .ran_as = -1 };
-        clerk_post(c, &work[i].job);
+        worker_post(c, &work[i].job);
         if (i % 100 == 0)
             n += receive_jobs(home);
     }
@@ -73,7 +73,7 @@ static void jobs_are_returned_in_order(void)
         EXPECT(work[i].ran_as == i && work[i].n_done == 1);
         EXPECT(!pthread_equal(work[i].ran_on, pthread_self()));
     }
-    clerk_close(c);
+    worker_close(c);
     EXPECT_EQ(receive_jobs(home), 0);
     mailbox_close(home);
 }
@@ -82,23 +82,23 @@ static void stopped_job_does_not_run_and_is_returned(void)
 {
     static struct work work[JOBS];
     struct mailbox *home;
-    struct clerk *c;
+    struct worker *c;
     struct err e;
 
     n_run = 0;
     n_freed = 0;
     EXPECT_EQ(mailbox_open(&home, &e), 0);
-    EXPECT_EQ(clerk_open(&c, home, &e), 0);
+    EXPECT_EQ(worker_open(&c, home, &e), 0);
     for (int i = 0; i < JOBS; i++) {
         work[i] = (struct work){ .job = { .run = record_run, .done = count_done }, .ran_as = -1 };
         work[i].job.is_stopped = i % 2;
-        clerk_post(c, &work[i].job);
+        worker_post(c, &work[i].job);
         struct work *own = xcalloc(1, sizeof(*own)); /* a job that frees itself, stopped or not */
         own->job.run = run_and_free;
         own->job.is_stopped = i % 3 == 0;
-        clerk_post(c, &own->job);
+        worker_post(c, &own->job);
     }
-    clerk_close(c); /* runs the queued jobs first */
+    worker_close(c); /* runs the queued jobs first */
     EXPECT_EQ(receive_jobs(home), (int)JOBS);
     for (int i = 0; i < JOBS; i++)
         EXPECT(work[i].n_done == 1 && (work[i].ran_as >= 0) == (i % 2 == 0));

@@ -17,7 +17,7 @@ static void roles_round_trip(void)
     EXPECT_EQ((int)r, (int)ROLE_TOOL);
 }
 
-static void expect_text(struct part *parts, int n, const char *want)
+static void expect_text(struct content_part *parts, int n, const char *want)
 {
     struct arena *a = arena_new(MB);
     struct message m = { .parts = parts, .n_parts = n, .has_content = true };
@@ -30,7 +30,7 @@ static void expect_text(struct part *parts, int n, const char *want)
 
 static void the_text_of_a_message_is_its_text_parts(void)
 {
-    struct part parts[] = { { .kind = PART_TEXT, .text = STR("a") },
+    struct content_part parts[] = { { .kind = PART_TEXT, .text = STR("a") },
         { .kind = PART_IMAGE, .text = STR("no") }, { .kind = PART_TEXT, .text = STR("") },
         { .kind = PART_TEXT, .text = STR("b") } };
 
@@ -43,7 +43,7 @@ static void the_text_of_a_message_is_its_text_parts(void)
 
 static void out_of_memory_returns_no_text(void)
 {
-    struct part parts[] = { { .kind = PART_TEXT, .text = STR("a") },
+    struct content_part parts[] = { { .kind = PART_TEXT, .text = STR("a") },
         { .kind = PART_TEXT, .text = STR("b") } };
     struct message m = { .parts = parts, .n_parts = 2, .has_content = true };
     struct arena *a = arena_new(1);
@@ -56,7 +56,7 @@ static void out_of_memory_returns_no_text(void)
  * there is no system message. */
 static void expect_system_text(const char *first, const char *second, const char *want)
 {
-    struct part parts[] = { { .kind = PART_TEXT, .text = str_of(first) },
+    struct content_part parts[] = { { .kind = PART_TEXT, .text = str_of(first) },
         { .kind = PART_TEXT, .text = str_of(second) } };
     struct message m[] = {
         { .role = ROLE_SYSTEM, .parts = parts, .n_parts = second ? 2 : 1, .has_content = true },
@@ -88,7 +88,7 @@ static void only_a_leading_billing_line_is_removed(void)
         "The x-anthropic-billing-header: 1", NULL, "The x-anthropic-billing-header: 1");
     expect_system_text("", NULL, "");
 
-    struct part p = { .kind = PART_TEXT, .text = STR("x-anthropic-billing-header: 1") };
+    struct content_part p = { .kind = PART_TEXT, .text = STR("x-anthropic-billing-header: 1") };
     struct message user = { .role = ROLE_USER, .parts = &p, .n_parts = 1, .has_content = true };
     struct convo c = { .messages = &user, .n_messages = 1 };
     convo_drop_billing(&c);

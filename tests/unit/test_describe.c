@@ -123,7 +123,7 @@ static void unsupported_features_are_named(void)
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         open_sample(write_sample(rows[i].arch, rows[i].vocabulary, rows[i].type));
-        EXPECT_EQ(gguf_is_servable(opened, &text), !*rows[i].why);
+        EXPECT_EQ(gguf_is_supported(opened, &text), !*rows[i].why);
         EXPECT(str_is(buf_str(&text), rows[i].why));
         close_sample();
     }
@@ -135,8 +135,8 @@ static void family_list_equals_the_model_families(void)
     size_t n = 0;
 
     for (; family_at(n); n++)
-        EXPECT(gguf_served_arch(n) && !strcmp(family_at(n)->arch, gguf_served_arch(n)));
-    EXPECT(!gguf_served_arch(n));
+        EXPECT(gguf_supported_arch(n) && !strcmp(family_at(n)->arch, gguf_supported_arch(n)));
+    EXPECT(!gguf_supported_arch(n));
 }
 
 static void a_full_buffer_is_only_full(void)

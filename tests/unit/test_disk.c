@@ -18,10 +18,10 @@ static struct aio *aio;
 static uint8_t *bytes;
 
 static int found_tokens[LIST];
-static struct disk_at found_at[LIST];
+static struct disk_pos found_at[LIST];
 static int n_found;
 
-static void note_record(void *arg, const struct record *r, struct disk_at at)
+static void note_record(void *arg, const struct record *r, struct disk_pos at)
 {
     EXPECT(n_found < LIST && r->n_pages == 1);
     found_tokens[n_found] = r->tokens[0];
@@ -56,19 +56,19 @@ static size_t make_record(int32_t first)
     return record_bytes(&kind, PAGE_TOKENS, 0);
 }
 
-static int append(struct disk *d, int32_t first, struct disk_at *at, struct err *e)
+static int append(struct disk *d, int32_t first, struct disk_pos *at, struct err *e)
 {
     return disk_append(d, bytes, make_record(first), at, e);
 }
 
-static void expect_there(struct disk *d, struct disk_at at, int32_t first)
+static void expect_there(struct disk *d, struct disk_pos at, int32_t first)
 {
-    struct disk_reading in = { .space = bytes };
+    struct disk_read in = { .space = bytes };
     struct record r;
     struct err e;
 
     EXPECT(disk_read_begin(d, at, &in));
-    EXPECT(in.is_there || aio_wait(aio) == &in.op);
+    EXPECT(in.is_read || aio_wait(aio) == &in.op);
     EXPECT_EQ(disk_read_end(d, at, &in), 0);
     EXPECT_EQ(record_read(&r, &kind, in.bytes, at.n_bytes, &e), 0);
     EXPECT_EQ(r.tokens[0], first);
@@ -95,7 +95,7 @@ static void end_test(void)
 
 static void records_persist(void)
 {
-    struct disk_at at[20];
+    struct disk_pos at[20];
     struct err e;
 
     begin_test();
@@ -119,8 +119,8 @@ static void records_persist(void)
 static void oldest_records_are_removed_at_the_limit(void)
 {
     const uint64_t most = 3 * MB; /* segments of one record */
-    struct disk_at first, at = { 0 };
-    struct disk_reading in = { .space = bytes };
+    struct disk_pos first, at = { 0 };
+    struct disk_read in = { .space = bytes };
     struct err e;
 
     begin_test();
@@ -145,7 +145,7 @@ static void oldest_records_are_removed_at_the_limit(void)
 static void a_full_disk_costs_one_record(void)
 {
 #ifdef TESTING
-    struct disk_at at[3];
+    struct disk_pos at[3];
     struct err e;
 
     begin_test();
@@ -174,7 +174,7 @@ static void a_full_disk_costs_one_record(void)
 static void records_outside_the_page_cache_are_read(void)
 {
     static const enum aio_kind kinds[] = { AIO_AUTO, AIO_THREADS };
-    struct disk_at at[8];
+    struct disk_pos at[8];
     char path[TMPDIR_NAME + 40];
     struct err e;
 
@@ -199,9 +199,9 @@ static void records_outside_the_page_cache_are_read(void)
         }
         close(fd);
         EXPECT_EQ(truncate(path, (off_t)(at[7].offset + at[7].n_bytes - 1)), 0);
-        struct disk_reading in = { .space = bytes };
+        struct disk_read in = { .space = bytes };
         EXPECT(disk_read_begin(d, at[7], &in));
-        EXPECT(in.is_there || aio_wait(aio) == &in.op);
+        EXPECT(in.is_read || aio_wait(aio) == &in.op);
         EXPECT_EQ(disk_read_end(d, at[7], &in), EIO);
         disk_close(d);
         end_test();
@@ -212,7 +212,7 @@ static void records_outside_the_page_cache_are_read(void)
  * before it. */
 static void partial_record_ends_the_file(void)
 {
-    struct disk_at at;
+    struct disk_pos at;
     struct err e;
     char path[TMPDIR_NAME + 40];
 
@@ -240,7 +240,7 @@ static void foreign_files_are_left_alone(void)
     static const char *const names[] = { "kv-1.seg", "kv-000000000000000g.seg", "notes.txt",
         "kv-0000000000000002.seg.old", "kv-", "kv-ffffffffffffffff.seg" };
     char path[TMPDIR_NAME + 40];
-    struct disk_at at;
+    struct disk_pos at;
     struct err e;
 
     begin_test();

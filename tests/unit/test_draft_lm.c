@@ -6,7 +6,7 @@
 
 enum { VOCAB = 30, CTX = 300, SEQS = 5 };
 
-static int32_t tokens[SEQS][CTX + DRAFT_MOST];
+static int32_t tokens[SEQS][CTX + DRAFT_MAX];
 
 struct draft_fixture {
     struct drafter *d;
@@ -50,17 +50,17 @@ static void close_fixture(struct draft_fixture *d)
 static int32_t sample_directly(
     struct draft_fixture *d, struct sampler *s, const int32_t *t, int n, int choice)
 {
-    static uint64_t scratch[CTX + DRAFT_MOST];
+    static uint64_t scratch[CTX + DRAFT_MAX];
     float logits[VOCAB];
     struct sample_past past = { t, 1, n };
     struct sampled out;
 
-    fake_logits(&d->o, t, n, scratch, logits);
+    fake_reference_logits(&d->o, t, n, scratch, logits);
     sampler_sample(s, &d->sample, &(struct logits){ .x = logits }, &past, choice, &out);
     return out.id;
 }
 
-static struct draft_job job_of(struct draft_fixture *d, int i, int most)
+static struct draft_job job_of(struct draft_fixture *d, int i, int n_max)
 {
     return (struct draft_job){ .seq = &d->seq[i],
         .key = (uint64_t)i + 100,
@@ -69,7 +69,7 @@ static struct draft_job job_of(struct draft_fixture *d, int i, int most)
         .n_prompt = 1,
         .sample = &d->sample,
         .choice = i,
-        .most = most,
+        .n_max = n_max,
         .out = tokens[i] + d->n[i] };
 }
 
@@ -99,19 +99,19 @@ static void drafts_equal_the_samples_of_the_model(void)
                 d.n[i] = 10;
             }
             jobs[j] = job_of(&d, i, 1 + (int)rng_below(&r, 9));
-            jobs[j].most = d.d->ops->offer(d.d, &jobs[j]);
-            EXPECT(jobs[j].most > 0);
+            jobs[j].n_max = d.d->ops->offer(d.d, &jobs[j]);
+            EXPECT(jobs[j].n_max > 0);
         }
         d.d->ops->propose(d.d, jobs, n_jobs, NULL);
         for (int j = 0; j < n_jobs; j++) {
-            int i = (first + j) % SEQS, n_right = 0;
-            EXPECT(jobs[j].n_out <= jobs[j].most);
+            int i = (first + j) % SEQS, n_accepted = 0;
+            EXPECT(jobs[j].n_out <= jobs[j].n_max);
             for (int k = 0; k < jobs[j].n_out; k++)
                 EXPECT_EQ(jobs[j].out[k], sample_directly(&d, s, tokens[i], d.n[i] + k, i));
             n_guessed += jobs[j].n_out;
-            n_asked += jobs[j].most;
-            n_right = (int)rng_below(&r, (uint64_t)jobs[j].n_out + 1);
-            d.n[i] += n_right;
+            n_asked += jobs[j].n_max;
+            n_accepted = (int)rng_below(&r, (uint64_t)jobs[j].n_out + 1);
+            d.n[i] += n_accepted;
             /* the sampled token differs from the draft */
             tokens[i][d.n[i]++] = (int32_t)rng_below(&r, VOCAB);
         }

@@ -6,7 +6,7 @@
 enum { MOST = 3000, SLOTS = 1 << 13 };
 
 static uint32_t prompt_slots[SLOTS], own_slots[SLOTS], hint_slots[SLOTS];
-static int32_t tokens[MOST + DRAFT_MOST];
+static int32_t tokens[MOST + DRAFT_MAX];
 
 struct draft_fixture { /* state of one choice */
     struct draft_seq s;
@@ -30,18 +30,18 @@ static void set_prediction(struct draft_fixture *d, const int32_t *predicted, in
     draft_seq_predict(&d->s, predicted, n, &d->hint);
 }
 
-static int request_draft(struct draft_fixture *d, int most)
+static int request_draft(struct draft_fixture *d, int n_max)
 {
     struct draft_job job = { .seq = &d->s,
         .tokens = tokens,
         .n = d->n,
         .n_prompt = d->n_prompt,
-        .most = most,
+        .n_max = n_max,
         .out = tokens + d->n };
     int n = draft_text.ops->offer(&draft_text, &job);
 
-    EXPECT(n >= 0 && n <= most);
-    job.most = n;
+    EXPECT(n >= 0 && n <= n_max);
+    job.n_max = n;
     if (n > 0)
         draft_text.ops->propose(&draft_text, &job, 1, NULL);
     EXPECT(job.n_out == n);
@@ -50,21 +50,21 @@ static int request_draft(struct draft_fixture *d, int most)
 
 /* Runs until the next `n` tokens are generated; each step requests a draft and accepts the
  * matching prefix. Returns the number of steps. */
-static int generate_with_drafts(struct draft_fixture *d, const int32_t *next, int n, int most)
+static int generate_with_drafts(struct draft_fixture *d, const int32_t *next, int n, int n_max)
 {
     int n_steps = 0;
 
     for (int i = 0; i < n; n_steps++) {
-        int n_drafts = request_draft(d, MIN(most, n - i - 1)), n_accepted = 0;
+        int n_drafts = request_draft(d, MIN(n_max, n - i - 1)), n_accepted = 0;
         while (n_accepted < n_drafts && tokens[d->n + n_accepted] == next[i + n_accepted])
             n_accepted++;
         if (n_drafts)
-            draft_seq_judge(&d->s, DRAFT_LONG, n_drafts, n_accepted);
+            draft_seq_add_result(&d->s, DRAFT_HISTORY_LONG, n_drafts, n_accepted);
         d->n_draft_tokens += n_drafts;
         d->n_accepted += n_accepted;
         for (int j = 0; j <= n_accepted; j++, i++) {
             tokens[d->n++] = next[i];
-            d->n_predicted += draft_seq_came(&d->s, tokens, d->n);
+            d->n_predicted += draft_seq_append(&d->s, tokens, d->n);
         }
     }
     return n_steps;
@@ -161,12 +161,12 @@ static void accepted_prediction_count_is_independent_of_drafts(void)
                 at = (int)rng_below(&r, 400);
             answer[i] = hint[at++ % 400];
         }
-        for (int most = 0; most < 20; most += 3) {
+        for (int n_max = 0; n_max < 20; n_max += 3) {
             open_fixture(&d, prompt, 2);
             set_prediction(&d, hint, 400);
-            if (most == 0)
+            if (n_max == 0)
                 d.s.prompt = NULL;
-            generate_with_drafts(&d, answer, 400, most);
+            generate_with_drafts(&d, answer, 400, n_max);
             want = want < 0 ? d.n_predicted : want;
             EXPECT_EQ(d.n_predicted, want);
         }
@@ -177,19 +177,20 @@ static void accepted_prediction_count_is_independent_of_drafts(void)
 static void acceptance_rates_follow_outcomes_and_decay(void)
 {
     struct draft_seq s = { 0 };
-    float before = draft_seq_chance(&s, DRAFT_SHORT), low;
+    float before = draft_seq_acceptance(&s, DRAFT_HISTORY_SHORT), low;
 
     for (int i = 0; i < 20; i++)
-        draft_seq_judge(&s, DRAFT_SHORT, 4, 0);
-    low = draft_seq_chance(&s, DRAFT_SHORT);
+        draft_seq_add_result(&s, DRAFT_HISTORY_SHORT, 4, 0);
+    low = draft_seq_acceptance(&s, DRAFT_HISTORY_SHORT);
     EXPECT(low < before / 3);
-    EXPECT(draft_seq_chance(&s, DRAFT_LONG) > 0.7f); /* other kinds of drafts are not affected */
+    EXPECT(draft_seq_acceptance(&s, DRAFT_HISTORY_LONG) >
+           0.7f); /* other kinds of drafts are not affected */
     for (int i = 0; i < 1000; i++)
-        draft_seq_fade(&s);
-    EXPECT(draft_seq_chance(&s, DRAFT_SHORT) > before * 0.99f);
+        draft_seq_decay(&s);
+    EXPECT(draft_seq_acceptance(&s, DRAFT_HISTORY_SHORT) > before * 0.99f);
     for (int i = 0; i < 20; i++)
-        draft_seq_judge(&s, DRAFT_SHORT, 4, 4);
-    EXPECT(draft_seq_chance(&s, DRAFT_SHORT) > 0.9f);
+        draft_seq_add_result(&s, DRAFT_HISTORY_SHORT, 4, 4);
+    EXPECT(draft_seq_acceptance(&s, DRAFT_HISTORY_SHORT) > 0.9f);
 }
 
 /* Any token sequence in any pieces: no read outside of the input (the sanitizers check), no
@@ -207,7 +208,7 @@ static void any_token_sequence_is_safe(void)
         if (round % 2)
             set_prediction(&d, text + 50, (int)rng_below(&r, 200));
         generate_with_drafts(
-            &d, text + 400, 1 + (int)rng_below(&r, 1500), 1 + (int)rng_below(&r, DRAFT_MOST));
+            &d, text + 400, 1 + (int)rng_below(&r, 1500), 1 + (int)rng_below(&r, DRAFT_MAX));
         for (int i = n; i < d.n; i++)
             EXPECT(tokens[i] >= 0 && tokens[i] < n_vocab);
     }

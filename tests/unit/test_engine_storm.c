@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "os/clock.h"
 #include "os/thread.h"
-#include "../sim/wants.h"
+#include "../sim/expected_output.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -28,8 +28,8 @@ static const struct engine_options options = {
 };
 
 struct client_request { /* one request of a client */
-    struct ask request;
-    struct answer got, want;
+    struct sim_request request;
+    struct sim_output got, want;
     struct gen *gen;
     bool is_cut;
     struct gen_event *kept[8];
@@ -53,15 +53,15 @@ static _Atomic int n_responses; /* over all clients */
 
 static void submit_request(struct client *a, struct client_request *f)
 {
-    struct ask_limits l = { .n_vocab = VOCAB,
+    struct sim_request_limits l = { .n_vocab = VOCAB,
         .max_prompt = 60,
-        .max_out = ASK_OUT,
+        .max_out = SIM_OUT_MAX,
         .max_choices = 3,
         .with_scripts = true };
     struct err e;
 
     memset(f, 0, sizeof(*f));
-    ask_random(&f->request, &a->r, &l);
+    sim_request_random(&f->request, &a->r, &l);
     f->request.script.delay_ms %= 3;
     EXPECT_EQ(gen_new(&f->gen, &f->request.in, a->box, f, &e), 0);
     if (engine_submit(a->en, f->gen, &e)) {
@@ -74,8 +74,8 @@ static void submit_request(struct client *a, struct client_request *f)
     }
     a->n_left--;
     a->n_started++;
-    ask_answer(&f->request, &fake, engine_n_ctx(a->en), a->sampler, &f->want);
-    if (ask_chance(&a->r, 20)) {
+    expected_output(&f->request, &fake, engine_n_ctx(a->en), a->sampler, &f->want);
+    if (rng_chance(&a->r, 20)) {
         f->is_cut = true;
         engine_cancel(a->en, f->gen);
     }
@@ -91,28 +91,28 @@ static void handle_event(struct client *a, struct gen_event *ev)
 {
     struct client_request *f = gen_user(ev->gen);
 
-    answer_take(&f->got, ev);
+    sim_output_add(&f->got, ev);
     if (ev->msg.kind == GEN_END) {
         return_events(f);
         enum errcode code = gen_result(f->gen)->err.code;
         EXPECT(code == ERR_NONE || f->is_cut || (code == ERR_DRAINING && a->till_the_end));
         for (int i = 0; i < f->request.in.n_choices && !f->is_cut && !a->till_the_end; i++)
             EXPECT(f->got.choice[i].finish < FINISH_CANCELLED);
-        expect_same_answer(&f->got, &f->want, f->request.in.n_choices);
+        expect_same_output(&f->got, &f->want, f->request.in.n_choices);
         gen_free(f->gen);
         f->gen = NULL;
         a->n_ended++;
         n_responses++;
         return;
     }
-    if (ask_chance(&a->r, 2)) {
+    if (rng_chance(&a->r, 2)) {
         f->is_cut = true;
-        if (ask_chance(&a->r, 50))
+        if (rng_chance(&a->r, 50))
             engine_stop_choice(a->en, f->gen, ev->choice);
         else
             engine_cancel(a->en, f->gen);
     }
-    if (f->n_kept < 8 && ask_chance(&a->r, 30) && ev->msg.kind != GEN_CHOICE_END) {
+    if (f->n_kept < 8 && rng_chance(&a->r, 30) && ev->msg.kind != GEN_CHOICE_END) {
         f->kept[f->n_kept++] = ev;
         return;
     }

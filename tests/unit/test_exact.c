@@ -4,17 +4,17 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "os/thread.h"
-#include "generate/exact.h"
+#include "generate/response_cache.h"
 
 enum { SECOND = 1000000000 };
 
-static struct exact *open_cache(size_t max_bytes)
+static struct response_cache *open_cache(size_t max_bytes)
 {
-    struct exact_options o = { max_bytes, 10 * (uint64_t)SECOND };
-    struct exact *x;
+    struct response_cache_options o = { max_bytes, 10 * (uint64_t)SECOND };
+    struct response_cache *x;
     struct err e;
 
-    EXPECT_EQ(exact_open(&x, &o, &e), 0);
+    EXPECT_EQ(response_cache_open(&x, &o, &e), 0);
     return x;
 }
 
@@ -27,56 +27,57 @@ static struct sampled make_token(int i)
     return t;
 }
 
-static void put_response(struct exact *x, struct str key, int n, enum finish finish, uint64_t now)
+static void put_response(
+    struct response_cache *x, struct str key, int n, enum finish finish, uint64_t now)
 {
-    struct exact_record r = { 0 };
-    struct exact_end end = { finish, finish == FINISH_STOP ? 3 : -1 };
+    struct response_cache_record r = { 0 };
+    struct response_cache_end end = { finish, finish == FINISH_STOP ? 3 : -1 };
 
     for (int i = 0; i < n; i++) {
         struct sampled t = make_token(i);
-        exact_record_token(&r, x, &t);
+        response_cache_record_token(&r, x, &t);
     }
-    exact_put(x, key, &r, &end, now);
+    response_cache_put(x, key, &r, &end, now);
     EXPECT(!r.n && !r.tokens.p);
 }
 
 /* Number of tokens with which the cache serves a limit, or -1 on a miss. */
-static int n_served_tokens(struct exact *x, struct str key, int limit, uint64_t now)
+static int n_served_tokens(struct response_cache *x, struct str key, int limit, uint64_t now)
 {
-    const struct exact_answer *a = exact_take(x, key, limit, now);
-    int n = a ? exact_answer_n(a) : -1;
+    const struct cached_response *a = response_cache_take(x, key, limit, now);
+    int n = a ? cached_response_n_tokens(a) : -1;
 
-    exact_unref(a);
+    cached_response_unref(a);
     return n;
 }
 
 static void cached_tokens_are_unchanged(void)
 {
-    struct exact *x = open_cache(MB);
+    struct response_cache *x = open_cache(MB);
 
     put_response(x, STR("key"), 50, FINISH_STOP, 0);
-    const struct exact_answer *a = exact_take(x, STR("key"), 100, 0);
-    EXPECT(a && exact_answer_n(a) == 50 && exact_answer_stop_id(a) == 3);
-    exact_close(x); /* the response outlives the cache */
+    const struct cached_response *a = response_cache_take(x, STR("key"), 100, 0);
+    EXPECT(a && cached_response_n_tokens(a) == 50 && cached_response_stop_id(a) == 3);
+    response_cache_close(x); /* the response outlives the cache */
     for (int i = 0; i < 50; i++) {
         struct sampled got, want = make_token(i);
-        exact_answer_token(a, i, &got);
+        cached_response_token(a, i, &got);
         EXPECT(got.id == want.id && got.logprob == want.logprob && got.n_top == want.n_top);
         EXPECT(!memcmp(got.top, want.top, (size_t)want.n_top * sizeof(want.top[0])));
     }
-    exact_unref(a);
+    cached_response_unref(a);
 }
 
 static void token_limits_are_respected(void)
 {
-    struct exact *x = open_cache(MB);
+    struct response_cache *x = open_cache(MB);
 
     put_response(x, STR("stopped"), 5, FINISH_STOP, 0);
     for (int limit = 1; limit < 9; limit++) {
-        const struct exact_answer *a = exact_take(x, STR("stopped"), limit, 0);
+        const struct cached_response *a = response_cache_take(x, STR("stopped"), limit, 0);
         EXPECT(a != NULL);
-        EXPECT(exact_answer_finish(a, limit) == (limit <= 5 ? FINISH_LENGTH : FINISH_STOP));
-        exact_unref(a);
+        EXPECT(cached_response_finish(a, limit) == (limit <= 5 ? FINISH_LENGTH : FINISH_STOP));
+        cached_response_unref(a);
     }
     put_response(x, STR("cut"), 5, FINISH_LENGTH, 0);
     EXPECT_EQ(n_served_tokens(x, STR("cut"), 5, 0), 5);
@@ -87,12 +88,12 @@ static void token_limits_are_respected(void)
     EXPECT_EQ(n_served_tokens(x, STR("cut"), 99, 0), 9);
     put_response(x, STR("cut"), 20, FINISH_LENGTH, 0);
     EXPECT_EQ(n_served_tokens(x, STR("cut"), 99, 0), 9);
-    exact_close(x);
+    response_cache_close(x);
 }
 
 static void keys_are_compared_whole(void)
 {
-    struct exact *x = open_cache(16 * MB);
+    struct response_cache *x = open_cache(16 * MB);
     char key[300], other[300];
 
     memset(key, 'a', sizeof(key));
@@ -106,22 +107,22 @@ static void keys_are_compared_whole(void)
             EXPECT_EQ(n_served_tokens(x, (struct str){ other, n }, 999, 0), -1);
         }
     }
-    EXPECT_EQ(exact_flush(x), sizeof(key));
+    EXPECT_EQ(response_cache_flush(x), sizeof(key));
     EXPECT_EQ(n_served_tokens(x, (struct str){ key, 9 }, 999, 0), -1);
-    exact_close(x);
+    response_cache_close(x);
 }
 
 static void size_and_age_are_bounded(void)
 {
-    struct exact *x = open_cache(64 * KB);
-    struct exact_stats s;
+    struct response_cache *x = open_cache(64 * KB);
+    struct response_cache_stats s;
     char key[16];
 
     for (int i = 0; i < 1000; i++) {
         int n = snprintf(key, sizeof(key), "key %d", i);
         put_response(x, (struct str){ key, (size_t)n }, 20, FINISH_STOP, 0);
         EXPECT_EQ(n_served_tokens(x, STR("key 0"), 99, 0), 20); /* in use, therefore not evicted */
-        exact_stats(x, &s);
+        response_cache_stats(x, &s);
         EXPECT(s.bytes <= 64 * KB);
     }
     EXPECT(s.evicted > 0 && s.entries + s.evicted == 1000);
@@ -134,12 +135,12 @@ static void size_and_age_are_bounded(void)
     put_response(
         x, STR("key 0"), 3, FINISH_STOP, 20 * (uint64_t)SECOND); /* the old entry has expired */
     EXPECT_EQ(n_served_tokens(x, STR("key 0"), 99, 20 * (uint64_t)SECOND), 3);
-    exact_close(x);
+    response_cache_close(x);
 }
 
 struct cache_user {
     pthread_t thread;
-    struct exact *x;
+    struct response_cache *x;
     uint64_t seed;
     int n_wrong;
 };
@@ -156,7 +157,7 @@ static void *use_cache(void *arg)
         if (rng_below(&r, 3) == 0)
             put_response(h->x, k, which + 1, FINISH_STOP, (uint64_t)i);
         if (rng_below(&r, 200) == 0)
-            exact_flush(h->x);
+            response_cache_flush(h->x);
         int found = n_served_tokens(h->x, k, 99, (uint64_t)i);
         h->n_wrong += found != -1 && found != which + 1;
     }
@@ -166,8 +167,8 @@ static void *use_cache(void *arg)
 static void threads_share_the_cache(void)
 {
     struct cache_user hands[4];
-    struct exact *x = open_cache(16 * KB);
-    struct exact_stats s;
+    struct response_cache *x = open_cache(16 * KB);
+    struct response_cache_stats s;
     struct err e;
 
     for (int i = 0; i < 4; i++) {
@@ -176,10 +177,10 @@ static void threads_share_the_cache(void)
     }
     for (int i = 0; i < 4; i++)
         EXPECT(!pthread_join(hands[i].thread, NULL) && !hands[i].n_wrong);
-    exact_flush(x);
-    exact_stats(x, &s);
+    response_cache_flush(x);
+    response_cache_stats(x, &s);
     EXPECT(s.entries == 0 && s.bytes == 0 && s.hits > 0 && s.evicted > 0);
-    exact_close(x);
+    response_cache_close(x);
 }
 
 TESTS(TEST(cached_tokens_are_unchanged), TEST(token_limits_are_respected),

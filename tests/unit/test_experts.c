@@ -44,7 +44,7 @@ static void the_highest_scores_best_first(void)
 
     for (int round = 0; round < 2000; round++) {
         float scores[N], weights[USED_MOST];
-        int chosen[USED_MOST], order[N];
+        int topk[USED_MOST], order[N];
         int n = 1 + (int)rng_below(&r, N),
             used = 1 + (int)rng_below(&r, (uint64_t)MIN(n, USED_MOST));
         for (int i = 0; i < n; i++)
@@ -52,9 +52,9 @@ static void the_highest_scores_best_first(void)
                         : round % 3 == 1 ? (float)rng_below(&r, 5)
                                          : (float)rng_next_unit(&r);
         sort_scores(scores, n, order);
-        experts_choose(ref_kernels(), scores, n, used, chosen, weights);
+        experts_topk(ref_kernels(), scores, n, used, topk, weights);
         for (int i = 0; i < used; i++)
-            EXPECT_EQ(chosen[i], order[i]);
+            EXPECT_EQ(topk[i], order[i]);
     }
 }
 
@@ -62,10 +62,10 @@ static void weights_are_a_softmax_of_those_used(void)
 {
     const float scores[] = { 0.5f, 2, -1, 2, 1 };
     float weights[3];
-    int chosen[3];
-    double sum = experts_choose(ref_kernels(), scores, 5, 3, chosen, weights), want = 2 + exp(-1);
+    int topk[3];
+    double sum = experts_topk(ref_kernels(), scores, 5, 3, topk, weights), want = 2 + exp(-1);
 
-    EXPECT(chosen[0] == 1 && chosen[1] == 3 && chosen[2] == 4);
+    EXPECT(topk[0] == 1 && topk[1] == 3 && topk[2] == 4);
     EXPECT(fabs(sum - want) < 1e-6);
     EXPECT(weights[0] == 1 && weights[1] == 1 && fabs((double)weights[2] - exp(-1)) < 1e-6);
 }
@@ -73,12 +73,12 @@ static void weights_are_a_softmax_of_those_used(void)
 static void every_use_has_its_entry(void)
 {
     const struct hparams h = { .n_experts = N, .n_experts_used = 3 };
-    int chosen[ROWS * 3], entry[ROWS * 3], row[ROWS * 3], first[N + 1], n_seen[ROWS] = { 0 };
-    struct experts x = { .chosen = chosen, .entry = entry, .row = row, .first = first };
+    int topk[ROWS * 3], entry[ROWS * 3], row[ROWS * 3], first[N + 1], n_seen[ROWS] = { 0 };
+    struct experts x = { .topk = topk, .entry = entry, .row = row, .first = first };
     struct rng r = { 2, 0 };
 
     for (int i = 0; i < ROWS * 3; i++)
-        chosen[i] =
+        topk[i] =
             /* some experts are not used */
             (int)(rng_below(&r, N / 2) * 2 + (uint64_t)(i % 3 == 0));
     experts_sort(&x, &h, ROWS);
@@ -89,7 +89,7 @@ static void every_use_has_its_entry(void)
             EXPECT(i == first[e] || row[i] >= row[i - 1]); /* in the order of rows */
     }
     for (int i = 0; i < ROWS * 3; i++) {
-        EXPECT(entry[i] >= first[chosen[i]] && entry[i] < first[chosen[i] + 1]);
+        EXPECT(entry[i] >= first[topk[i]] && entry[i] < first[topk[i] + 1]);
         EXPECT_EQ(row[entry[i]], i / 3);
     }
     for (int i = 0; i < ROWS * 3; i++)

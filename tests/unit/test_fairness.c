@@ -13,13 +13,13 @@ struct sched_fixture {
     struct page_pool *pool;
     struct sched *sc;
     struct sched_limits l;
-    struct plan plan;
+    struct step_plan plan;
     page_id pages[MAX_SEQS][MAX_PAGES];
     int n_added;
 };
 
 static struct sched_fixture *fixture_open_with(
-    int max_batch, int max_begun, const struct fairness *f, uint32_t n_pages, int max_rows)
+    int max_batch, int max_started, const struct fairness *f, uint32_t n_pages, int max_rows)
 {
     static struct sched_fixture d;
     struct err e;
@@ -29,26 +29,26 @@ static struct sched_fixture *fixture_open_with(
         .max_rows = max_rows,
         .max_logits = max_rows,
         .prefill_chunk = 100,
-        .max_begun = max_begun,
+        .max_started = max_started,
         .max_seqs = MAX_SEQS,
         .age_ns = 2 * SECOND };
     EXPECT_EQ(page_pool_new(&d.pool, n_pages, &e), 0);
     EXPECT_EQ(sched_new(&d.sc, d.pool, &d.l, &e), 0);
     sched_set_fairness(d.sc, f);
-    plan_init(&d.plan, &d.l);
+    step_plan_init(&d.plan, &d.l);
     return &d;
 }
 
-static struct sched_fixture *fixture_open(int max_batch, int max_begun, const struct fairness *f)
+static struct sched_fixture *fixture_open(int max_batch, int max_started, const struct fairness *f)
 {
-    return fixture_open_with(max_batch, max_begun, f, 1000, 100);
+    return fixture_open_with(max_batch, max_started, f, 1000, 100);
 }
 
 static void fixture_close(struct sched_fixture *d, seq_id *ids, int n)
 {
     for (int i = 0; i < n; i++)
         sched_end(d->sc, ids[i]);
-    plan_clear(&d->plan);
+    step_plan_clear(&d->plan);
     sched_free(d->sc);
     page_pool_free(d->pool);
 }
@@ -77,7 +77,7 @@ static void run_step(struct sched_fixture *d, uint64_t now)
     sched_plan(d->sc, now, &d->plan);
     sched_commit(d->sc, &d->plan);
     for (int i = 0; i < d->plan.n_runs; i++)
-        if (d->plan.runs[i].is_whole)
+        if (d->plan.runs[i].yields_token)
             sched_push(d->sc, d->plan.runs[i].seq, 1);
     EXPECT(!sched_check(d->sc));
 }
@@ -134,7 +134,7 @@ struct slice_cost {
 
 /* Runs two sequences with time slices of four tokens until each has computed n_out tokens. */
 static struct slice_cost run_with_slices(
-    uint32_t n_pages, int max_rows, int n_out, struct cost cost)
+    uint32_t n_pages, int max_rows, int n_out, struct step_time step_time)
 {
     const struct fairness f = { false, 5, 4 };
     struct sched_fixture *d = fixture_open_with(1, 8, &f, n_pages, max_rows);
@@ -143,12 +143,12 @@ static struct slice_cost run_with_slices(
     int n_live = 2, most = 100 * n_out;
     struct slice_cost b = { 0 };
 
-    sched_set_cost(d->sc, &cost);
+    sched_set_step_time(d->sc, &step_time);
     while (n_live > 0) {
         EXPECT(most-- > 0);
         run_step(d, 0);
         b.n_extra_rows += d->plan.n_rows;
-        b.relative_cost += cost_of(&cost, &d->plan.size);
+        b.relative_cost += step_time_of(&step_time, &d->plan.size);
         for (int i = 0; i < 2; i++)
             if (id[i].i != SEQ_NONE.i && sched_seq(d->sc, id[i])->n_kv >= n_prompt + n_out) {
                 sched_end(d->sc, id[i]);
@@ -158,7 +158,7 @@ static struct slice_cost run_with_slices(
     }
     fixture_close(d, id, 0);
     b.n_extra_rows -= 2 * (n_prompt + n_out);
-    b.relative_cost /= 2 * ((n_out + 1) * cost.fixed + (n_prompt + n_out) * cost.per_row);
+    b.relative_cost /= 2 * ((n_out + 1) * step_time.fixed + (n_prompt + n_out) * step_time.per_row);
     return b;
 }
 
@@ -167,7 +167,7 @@ static struct slice_cost run_with_slices(
  * recomputing that sequence: at most as much again as without slices. */
 static void slices_last_longer_if_preemption_recomputes_pages(void)
 {
-    const struct cost laws[] = { { 1, 0, 0 }, { 1000, 1000, 0 }, { 1000, 1, 0 } };
+    const struct step_time laws[] = { { 1, 0, 0 }, { 1000, 1000, 0 }, { 1000, 1, 0 } };
     const int n_out = 8 * PAGE_TOKENS;
 
     for (size_t i = 0; i < ARRAY_LEN(laws); i++) {
@@ -197,8 +197,8 @@ static void slice_is_limited_while_others_wait(void)
         if (i % 4 == 3) /* after each slice the other sequence runs */
             EXPECT_EQ(n_run[0] - n_run[1], i / 4 % 2 ? 0 : 4);
     }
-    EXPECT_EQ(counts(d).turns_yielded, 9u);
-    EXPECT_EQ(counts(d).turns_resumed, 8u);
+    EXPECT_EQ(counts(d).fairness_yielded, 9u);
+    EXPECT_EQ(counts(d).fairness_resumed, 8u);
     fixture_close(d, id, 2);
 }
 
@@ -212,14 +212,14 @@ static void slice_is_unlimited_without_waiting_sequences(void)
         run_step(d, 0);
         EXPECT_EQ(d->plan.n_runs, 1);
     }
-    EXPECT_EQ(counts(d).turns_yielded, 0u);
+    EXPECT_EQ(counts(d).fairness_yielded, 0u);
     id[1] = add_seq(d, 0, -3); /* lower priority: not due before it has waited long enough */
     for (int i = 0; i < 10; i++)
         run_step(d, 0);
     EXPECT(is_in_step(d, id[0]));
     for (int i = 0; i < 10; i++)
         run_step(d, 6 * SECOND);
-    EXPECT(counts(d).turns_yielded > 0);
+    EXPECT(counts(d).fairness_yielded > 0);
     fixture_close(d, id, 2);
 }
 
@@ -283,7 +283,7 @@ static void high_priority_displaces_the_lowest(void)
         run_step(d, 0);
         EXPECT(is_in_step(d, id[0]) && is_in_step(d, id[2]));
         EXPECT(is_in_step(d, id[1]) == !is_on && is_in_step(d, id[3]) == is_on);
-        EXPECT_EQ(counts(d).turns_preempted, (uint64_t)is_on);
+        EXPECT_EQ(counts(d).fairness_preempted, (uint64_t)is_on);
         if (is_on)
             EXPECT(sched_seq(d->sc, id[1])->n_pages > 0); /* the pages are kept */
         id[4] = add_seq(d, 0, 4);                         /* not a high priority */
@@ -292,7 +292,7 @@ static void high_priority_displaces_the_lowest(void)
         sched_end(d->sc, id[0]), sched_end(d->sc, id[2]), sched_end(d->sc, id[3]);
         run_step(d, 0); /* there is room for all */
         EXPECT(is_in_step(d, id[1]) && is_in_step(d, id[4]));
-        EXPECT_EQ(counts(d).turns_resumed, (uint64_t)is_on);
+        EXPECT_EQ(counts(d).fairness_resumed, (uint64_t)is_on);
         sched_end(d->sc, id[1]), sched_end(d->sc, id[4]);
         fixture_close(d, id, 0);
     }
@@ -366,13 +366,13 @@ static void returning_tenant_is_lifted_to_the_minimum_service(void)
     EXPECT_EQ(ts.t[b].served, 1000.0);
     tenants_charge(&ts, b, 100); /* the tenant with twice the weight */
     EXPECT_EQ(ts.t[b].served, 1050.0);
-    tenants_go(&ts, b);
+    tenants_unwait(&ts, b);
     tenants_leave(&ts, b);
     tenants_charge(&ts, a, 10);
     EXPECT_EQ(tenants_enter(&ts, 2, 2), b); /* leaving for a moment resets nothing */
     tenants_wait(&ts, b, true);
     EXPECT_EQ(ts.t[b].served, 1050.0);
-    tenants_go(&ts, a), tenants_go(&ts, b);
+    tenants_unwait(&ts, a), tenants_unwait(&ts, b);
     tenants_leave(&ts, a), tenants_leave(&ts, b);
     tenants_clear(&ts);
 }

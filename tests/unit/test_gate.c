@@ -53,8 +53,8 @@ static void keys_have_weights_that_change(void)
     EXPECT(a.weight == 1 && b.weight == 2.5f && c.weight == 0.25f);
     EXPECT(b.scopes & SCOPE_ADMIN);
     EXPECT_STR(c.group, "x");
-    EXPECT_EQ(keys_place(k, str_of(b.id)), 1);
-    EXPECT_EQ(keys_place(k, STR("0123456789abcdef")), -1);
+    EXPECT_EQ(keys_index(k, str_of(b.id)), 1);
+    EXPECT_EQ(keys_index(k, STR("0123456789abcdef")), -1);
     keys_set_weight(k, 1, 7);
     EXPECT(keys_find(k, STR("b"), &b) && b.weight == 7);
     keys_at(k, 2, &a);
@@ -72,10 +72,10 @@ static void keys_of_a_group_share_a_cache_group_but_not_a_tenant(void)
     EXPECT(keys_find(k, STR("a"), &a) && keys_find(k, STR("b"), &b));
     EXPECT(keys_find(k, STR("c"), &other) && keys_find(k, STR("d:e:f"), &alone));
     EXPECT(!(a.scopes & SCOPE_ADMIN) && (b.scopes & SCOPE_ADMIN) && (other.scopes & SCOPE_ADMIN));
-    EXPECT(caller_circle(&a) == caller_circle(&b));
-    EXPECT(caller_circle(&a) != caller_circle(&other));
-    EXPECT(caller_circle(&alone) == caller_tenant(&alone));
-    EXPECT(caller_circle(&a) != caller_tenant(&a) && caller_tenant(&a) != caller_tenant(&b));
+    EXPECT(caller_cache_group(&a) == caller_cache_group(&b));
+    EXPECT(caller_cache_group(&a) != caller_cache_group(&other));
+    EXPECT(caller_cache_group(&alone) == caller_tenant(&alone));
+    EXPECT(caller_cache_group(&a) != caller_tenant(&a) && caller_tenant(&a) != caller_tenant(&b));
     /* Reuses a struct that held another caller. */
     EXPECT(keys_find(k, STR("d:e:f"), &a));
     EXPECT_STR(a.group, "");

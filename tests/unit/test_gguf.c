@@ -91,7 +91,7 @@ static uint64_t read_everything(const struct gguf *g)
         for (uint64_t k = 0; k < t->bytes; k++)
             sum += t->data[k];
         sum += str_hash(t->name);
-        gguf_tensor_done(g, t);
+        gguf_tensor_release(g, t);
     }
     return sum;
 }
@@ -212,7 +212,7 @@ static void number_formats_are_decoded(void)
     EXPECT(!qtype_bytes(Q_F32, UINT64_MAX / 2, &n));
     EXPECT(!qtype_info(4) && !qtype_info(1000) && !qtype_info(UINT32_MAX));
     EXPECT_STR(qtype_info(Q_BF16)->name, "BF16");
-    EXPECT(qtype_info(Q_Q6_K)->is_served && !qtype_info(Q_Q2_K)->is_served);
+    EXPECT(qtype_info(Q_Q6_K)->is_supported && !qtype_info(Q_Q2_K)->is_supported);
 }
 
 /* ---- damage */

@@ -54,14 +54,14 @@ static struct fake_sse_sink fake_sse_sink;
 static struct loop *loop;
 static struct sse sse;
 
-static void begin_stream(uint32_t silence_ms)
+static void begin_stream(uint32_t keepalive_ms)
 {
     struct err e;
 
     fake_sse_sink = (struct fake_sse_sink){ .sink.ops = &fake_ops };
     buf_init(&fake_sse_sink.bytes, MB);
     EXPECT_EQ(loop_open(&loop, &e), 0);
-    sse_begin(&sse, &fake_sse_sink.sink, loop, silence_ms, NULL, 0);
+    sse_begin(&sse, &fake_sse_sink.sink, loop, keepalive_ms, NULL, 0);
 }
 
 static void expect_end(const char *want)

@@ -126,7 +126,7 @@ static void on_request(void *ctx, struct http_exchange *x)
     mailbox_post(engine_box, &a->submit);
 }
 
-static void on_gone(void *ctx, struct http_exchange *x)
+static void on_disconnect(void *ctx, struct http_exchange *x)
 {
     struct io *io = ctx;
     struct client_request *a = x->user;
@@ -218,7 +218,9 @@ static void responses_cross_threads_and_disconnects_cancel(void)
     o.reuse_port = true;
     for (int i = 0; i < N_IO; i++) {
         struct io *io = &ios[i];
-        struct http_app app = { .ctx = io, .on_request = on_request, .on_gone = on_gone };
+        struct http_app app = {
+            .ctx = io, .on_request = on_request, .on_disconnect = on_disconnect
+        };
         EXPECT_EQ(loop_open(&io->loop, &e), 0);
         EXPECT_EQ(http_server_open(&io->server, io->loop, &o, &app, &e), 0);
         o.port = http_server_port(io->server);

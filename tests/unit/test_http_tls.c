@@ -58,25 +58,27 @@ static void make_files(void)
     EVP_PKEY_free(key);
 }
 
-static void open_tls(struct kit *k)
+static void open_tls(struct http_kit *k)
 {
     make_files();
-    kit_init(k);
+    http_kit_init(k);
     k->o.tls_cert = cert_path;
     k->o.tls_key = key_path;
-    kit_open(k);
+    http_kit_open(k);
 }
 
 struct client {
-    struct kit *k;
+    struct http_kit *k;
     SSL_CTX *ctx;
     SSL *ssl;
     int fd;
 };
 
-static void client_open(struct client *c, struct kit *k)
+static void client_open(struct client *c, struct http_kit *k)
 {
-    *c = (struct client){ .k = k, .ctx = SSL_CTX_new(TLS_client_method()), .fd = kit_connect(k) };
+    *c = (struct client){
+        .k = k, .ctx = SSL_CTX_new(TLS_client_method()), .fd = http_kit_connect(k)
+    };
     c->ssl = SSL_new(c->ctx);
     SSL_set_fd(c->ssl, c->fd);
     SSL_set_connect_state(c->ssl);
@@ -150,7 +152,7 @@ static void expect_in_time(struct client *c, struct buf *b, const char *what)
 static void requests_are_answered_one_after_the_other(void)
 {
     struct client c;
-    struct kit k;
+    struct http_kit k;
     struct buf b;
 
     buf_init(&b, MB);
@@ -173,15 +175,15 @@ static void requests_are_answered_one_after_the_other(void)
     EXPECT(!client_read(&c, &b, SIZE_MAX));
     client_close(&c);
     buf_clear(&b);
-    kit_turn(&k, 3);
-    kit_close(&k);
+    http_kit_run_loop(&k, 3);
+    http_kit_close(&k);
 }
 
 static void a_request_may_come_a_record_per_byte(void)
 {
     struct str all = STR("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
     struct client c;
-    struct kit k;
+    struct http_kit k;
     struct buf b;
 
     buf_init(&b, MB);
@@ -193,15 +195,15 @@ static void a_request_may_come_a_record_per_byte(void)
     expect_in_time(&c, &b, "POST /echo\nhi");
     client_close(&c);
     buf_clear(&b);
-    kit_turn(&k, 3);
-    kit_close(&k);
+    http_kit_run_loop(&k, 3);
+    http_kit_close(&k);
 }
 
 static void large_bodies_go_both_ways(void)
 {
     enum { N = 900000 };
     struct client c;
-    struct kit k;
+    struct http_kit k;
     struct buf b;
     char head[100];
     char *body = xmalloc(N);
@@ -221,14 +223,14 @@ static void large_bodies_go_both_ways(void)
     client_close(&c);
     buf_clear(&b);
     mem_free(body);
-    kit_turn(&k, 3);
-    kit_close(&k);
+    http_kit_run_loop(&k, 3);
+    http_kit_close(&k);
 }
 
 static void disconnect_is_detected(void)
 {
     struct client c;
-    struct kit k;
+    struct http_kit k;
     struct buf b;
 
     buf_init(&b, MB);
@@ -237,7 +239,7 @@ static void disconnect_is_detected(void)
         client_open(&c, &k);
         EXPECT_EQ(client_handshake(&c), 1);
         client_send(&c, STR("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n"));
-        EXPECT(kit_wait(&k, &k.n_requests, in_stream + 1));
+        EXPECT(http_kit_wait(&k, &k.n_requests, in_stream + 1));
         EXPECT(k.held->req->is_tls);
         if (in_stream) {
             sink_begin(&k.held->sink, 200, "text/plain", -1, NULL, 0);
@@ -245,12 +247,12 @@ static void disconnect_is_detected(void)
             expect_in_time(&c, &b, "token");
         }
         client_close(&c);
-        EXPECT(kit_wait(&k, &k.n_gone, in_stream + 1));
+        EXPECT(http_kit_wait(&k, &k.n_gone, in_stream + 1));
     }
-    kit_turn(&k, 3);
+    http_kit_run_loop(&k, 3);
     EXPECT_EQ(http_server_stats(k.server)->open, 0u);
     buf_clear(&b);
-    kit_close(&k);
+    http_kit_close(&k);
 }
 
 static void only_http_1_1_is_negotiated(void)
@@ -259,7 +261,7 @@ static void only_http_1_1_is_negotiated(void)
     const unsigned char *chosen;
     unsigned n;
     struct client c;
-    struct kit k;
+    struct http_kit k;
 
     open_tls(&k);
     client_open(&c, &k);
@@ -272,14 +274,14 @@ static void only_http_1_1_is_negotiated(void)
     SSL_set_alpn_protos(c.ssl, h2, sizeof(h2) - 1);
     EXPECT(client_handshake(&c) < 0);
     client_close(&c);
-    kit_turn(&k, 3);
-    kit_close(&k);
+    http_kit_run_loop(&k, 3);
+    http_kit_close(&k);
 }
 
 static void old_versions_and_plain_text_are_refused(void)
 {
     struct client c;
-    struct kit k;
+    struct http_kit k;
     struct buf b;
 
     buf_init(&b, MB);
@@ -289,41 +291,41 @@ static void old_versions_and_plain_text_are_refused(void)
     SSL_set_cipher_list(c.ssl, "ALL:@SECLEVEL=0");
     EXPECT(client_handshake(&c) < 0);
     client_close(&c);
-    int fd = kit_connect(&k);
-    EXPECT(kit_send(&k, fd, STR("GET / HTTP/1.1\r\nHost: a\r\n\r\n")));
-    EXPECT(kit_read(&k, fd, &b, SIZE_MAX) != KIT_OPEN);
+    int fd = http_kit_connect(&k);
+    EXPECT(http_kit_send(&k, fd, STR("GET / HTTP/1.1\r\nHost: a\r\n\r\n")));
+    EXPECT(http_kit_read(&k, fd, &b, SIZE_MAX) != KIT_OPEN);
     close(fd);
-    kit_turn(&k, 3);
+    http_kit_run_loop(&k, 3);
     EXPECT_EQ(k.n_heads, 0);
     EXPECT_EQ(http_server_stats(k.server)->open, 0u);
     buf_clear(&b);
-    kit_close(&k);
+    http_kit_close(&k);
 }
 
 static void missing_handshake_is_cut(void)
 {
-    struct kit k;
+    struct http_kit k;
     struct buf b;
 
     buf_init(&b, MB);
     make_files();
-    kit_init(&k);
+    http_kit_init(&k);
     k.o.tls_cert = cert_path;
     k.o.tls_key = key_path;
     k.o.head_ms = 20;
-    kit_open(&k);
-    int fd = kit_connect(&k);
-    EXPECT(kit_send(&k, fd, STR("\x16\x03")));
-    EXPECT(kit_read(&k, fd, &b, SIZE_MAX) != KIT_OPEN);
+    http_kit_open(&k);
+    int fd = http_kit_connect(&k);
+    EXPECT(http_kit_send(&k, fd, STR("\x16\x03")));
+    EXPECT(http_kit_read(&k, fd, &b, SIZE_MAX) != KIT_OPEN);
     close(fd);
-    kit_turn(&k, 3);
+    http_kit_run_loop(&k, 3);
     buf_clear(&b);
-    kit_close(&k);
+    http_kit_close(&k);
 }
 
 static void expect_refused(const char *cert, const char *key, const char *why)
 {
-    struct http_app app = { .on_request = kit_on_request };
+    struct http_app app = { .on_request = http_kit_on_request };
     struct http_options o = http_options_default;
     struct http_server *s = NULL;
     struct loop *l = NULL;

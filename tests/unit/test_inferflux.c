@@ -160,7 +160,7 @@ static void on_part(void *user, const inferflux_event *ev)
     struct received *s = user;
 
     EXPECT((ev->kind == INFERFLUX_CALL) == (ev->name != NULL));
-    if (ev->kind == INFERFLUX_THOUGHT || ev->kind == INFERFLUX_CALL)
+    if (ev->kind == INFERFLUX_REASONING || ev->kind == INFERFLUX_CALL)
         EXPECT(ev->n_text > 0 && !ev->text[ev->n_text]);
     else
         on_event(user, ev);

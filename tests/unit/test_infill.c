@@ -15,15 +15,15 @@ static struct infill_fixture open_fixture(bool has_files)
     struct kit_vocab k = { 0 };
     struct err e;
 
-    kit_bytes(&k, true);
-    g.pre = kit_add(&k, "<|fim_prefix|>", TOKEN_CONTROL);
-    g.suf = kit_add(&k, "<|fim_suffix|>", TOKEN_CONTROL);
-    g.mid = kit_add(&k, "<|fim_middle|>", TOKEN_CONTROL);
+    kit_add_bytes(&k, true);
+    g.pre = kit_add_token(&k, "<|fim_prefix|>", TOKEN_CONTROL);
+    g.suf = kit_add_token(&k, "<|fim_suffix|>", TOKEN_CONTROL);
+    g.mid = kit_add_token(&k, "<|fim_middle|>", TOKEN_CONTROL);
     if (has_files) {
-        g.rep = kit_add(&k, "<|repo_name|>", TOKEN_CONTROL);
-        g.sep = kit_add(&k, "<|file_sep|>", TOKEN_CONTROL);
+        g.rep = kit_add_token(&k, "<|repo_name|>", TOKEN_CONTROL);
+        g.sep = kit_add_token(&k, "<|file_sep|>", TOKEN_CONTROL);
     }
-    EXPECT_EQ(kit_make(&g.v, &k, "gpt2", gguf_writer_new(32), &e), 0);
+    EXPECT_EQ(kit_make_vocab(&g.v, &k, "gpt2", gguf_writer_new(32), &e), 0);
     return g;
 }
 
@@ -125,9 +125,9 @@ static void vocabulary_without_infill_tokens_is_rejected(void)
     struct vocab *v;
     struct err e;
 
-    kit_bytes(&k, true);
-    kit_add(&k, "<|fim_prefix|>", TOKEN_CONTROL);
-    EXPECT_EQ(kit_make(&v, &k, "gpt2", gguf_writer_new(32), &e), 0);
+    kit_add_bytes(&k, true);
+    kit_add_token(&k, "<|fim_prefix|>", TOKEN_CONTROL);
+    EXPECT_EQ(kit_make_vocab(&v, &k, "gpt2", gguf_writer_new(32), &e), 0);
     EXPECT(!infill_is_possible(v));
     EXPECT_EQ(infill_encode(v, &q, &t, &e), -1);
     EXPECT_EQ((int)e.code, ERR_UNSUPPORTED);

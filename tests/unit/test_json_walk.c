@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 struct outcome {
-    enum walk is;
+    enum walk_result is;
     size_t used;
     struct buf out;
 };
@@ -35,7 +35,7 @@ static struct outcome walk_in_pieces(struct str text, size_t step)
 }
 
 /* For several piece sizes, the output equals the input with repaired strings. */
-static void expect_walk(const char *text, enum walk is, size_t used, const char *out)
+static void expect_walk(const char *text, enum walk_result is, size_t used, const char *out)
 {
     for (size_t step = 1; step <= 64; step += 7) {
         struct outcome o = walk_in_pieces(str_of(text), step);
@@ -103,7 +103,7 @@ static void depth_is_limited(void)
 {
     char *text = malloc(WALK_DEPTH_MAX + 1);
     struct json_walk w;
-    enum walk is;
+    enum walk_result is;
 
     EXPECT(text);
     memset(text, '[', WALK_DEPTH_MAX + 1);

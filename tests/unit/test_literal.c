@@ -2,7 +2,7 @@
  * text by schema, and marker search. */
 #include "output/coerce.h"
 #include "output/literal.h"
-#include "base/marks.h"
+#include "base/aho_corasick.h"
 #include "../check.h"
 
 /* For pieces of any size the result is the same. `used` < 0: the whole text is used, and it is
@@ -12,7 +12,7 @@ static void expect_literal(const char *quote, const char *text, int used, const 
     for (size_t step = 1; step <= 64; step += 3) {
         struct literal l;
         struct buf out;
-        enum walk is = WALK_MORE;
+        enum walk_result is = WALK_MORE;
         size_t at = 0, n = strlen(text);
         buf_init(&out, MB);
         literal_init(&l, str_of(quote), quote[0] != 0);
@@ -78,7 +78,7 @@ static void too_deep_literal_is_rejected(void)
 {
     struct literal l;
     struct buf out;
-    enum walk is = WALK_MORE;
+    enum walk_result is = WALK_MORE;
     uint32_t n = 0;
 
     buf_init(&out, 4 * MB);
@@ -167,9 +167,9 @@ static void tools_of_all_dialects_are_found(void)
                         "{\"properties\":{\"a\":{},\"b\":{}}}}},{\"name\":\"g\",\"input_schema\":"
                         "{\"properties\":[]}},{\"name\":\"h\"}]"),
                     a, NULL, &e));
-    EXPECT(str_is(tool_argument_at(tool_schema(j, STR("f")), 1), "b"));
-    EXPECT(!tool_argument_at(tool_schema(j, STR("f")), 2).p);
-    EXPECT(tool_schema(j, STR("g")) && !tool_argument_at(tool_schema(j, STR("g")), 0).p);
+    EXPECT(str_is(tool_argument_name(tool_schema(j, STR("f")), 1), "b"));
+    EXPECT(!tool_argument_name(tool_schema(j, STR("f")), 2).p);
+    EXPECT(tool_schema(j, STR("g")) && !tool_argument_name(tool_schema(j, STR("g")), 0).p);
     EXPECT(!tool_schema(j, STR("h")) && !tool_schema(j, STR("i")) && !tool_schema(NULL, STR("f")));
     EXPECT(!tool_schema(j->child, STR("f")));
     arena_free(a);
@@ -183,18 +183,18 @@ static void marker_search_agrees_with_its_definition_on_random_texts(void)
     static const struct str strings[] = { { "aab", 3 }, { "abab", 4 }, { "b", 1 }, { "cab", 3 },
         { "\xE2\x97\x81", 3 } };
     struct arena *a = arena_new(MB);
-    struct marks *m = marks_new(a, strings, ARRAY_LEN(strings));
+    struct aho_corasick *m = aho_corasick_new(a, strings, ARRAY_LEN(strings));
     uint64_t x = SEED;
 
     EXPECT(a && m);
     printf("seed %d\n", SEED);
     for (int round = 0; round < ROUNDS; round++) {
         char text[20];
-        uint16_t at = MARKS_ROOT;
+        uint16_t at = AHO_CORASICK_ROOT;
         for (size_t i = 0; i < sizeof(text); i++) {
             x = x * 6364136223846793005u + 1442695040888963407u;
             text[i] = "abc\xE2\x97\x81"[(x >> 40) % 6];
-            at = marks_step(m, at, text[i]);
+            at = aho_corasick_step(m, at, text[i]);
             struct str so_far = { text, i + 1 };
             int want = -1;
             size_t depth = 0;
@@ -205,13 +205,13 @@ static void marker_search_agrees_with_its_definition_on_random_texts(void)
                     if (str_ends(so_far, (struct str){ strings[k].p, n }))
                         depth = MAX(depth, n);
             }
-            EXPECT_EQ(marks_hit(m, at), want);
-            EXPECT(marks_depth(m, at) == depth);
-            EXPECT(str_ends(so_far, marks_held(m, at)));
+            EXPECT_EQ(aho_corasick_hit(m, at), want);
+            EXPECT(aho_corasick_depth(m, at) == depth);
+            EXPECT(str_ends(so_far, aho_corasick_held(m, at)));
         }
     }
     static const char skipped[] = "xyza";
-    EXPECT(marks_skip(m, skipped, skipped + 4) == skipped + 3);
+    EXPECT(aho_corasick_skip(m, skipped, skipped + 4) == skipped + 3);
     arena_free(a);
 }
 

@@ -188,9 +188,9 @@ static bool have_set(const char *name)
     return !kernels_choose(&k, name, &e);
 }
 
-static struct tiny of_type(const char *arch, enum qtype type, enum qtype type_v)
+static struct tiny_model of_type(const char *arch, enum qtype type, enum qtype type_v)
 {
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     t.arch = arch;
     t.type = type;
     t.type_v = type_v;
@@ -235,7 +235,7 @@ static const struct {
 static void logits_are_independent_of_chunks_batches_and_pages(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        struct tiny t = of_type(kinds[i].arch, kinds[i].type, kinds[i].type_v);
+        struct tiny_model t = of_type(kinds[i].arch, kinds[i].type, kinds[i].type_v);
         struct gguf *g = tiny_open(&t);
         float *all = reference(g, NULL, N_TOKENS);
         struct lm *m = open_lm(g, NULL, 1);
@@ -252,7 +252,7 @@ static void logits_are_independent_of_threads(void)
 {
     for (int n_threads = 2; n_threads <= 3; n_threads++)
         for (size_t i = 0; i < ARRAY_LEN(kinds); i += 2) {
-            struct tiny t = of_type(kinds[i].arch, kinds[i].type, kinds[i].type_v);
+            struct tiny_model t = of_type(kinds[i].arch, kinds[i].type, kinds[i].type_v);
             struct gguf *g = tiny_open(&t);
             float *all = reference(g, NULL, N_TOKENS);
             struct lm *m = open_lm(g, NULL, n_threads);
@@ -268,7 +268,7 @@ static void logits_are_independent_of_threads(void)
 static void logits_are_independent_of_the_kernel_set(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++) {
-        struct tiny t = of_type(kinds[i].arch, kinds[i].type, kinds[i].type_v);
+        struct tiny_model t = of_type(kinds[i].arch, kinds[i].type, kinds[i].type_v);
         struct gguf *g = tiny_open(&t);
         float *all = reference(g, "ref", N_TOKENS);
 
@@ -293,7 +293,7 @@ static void logits_are_independent_of_tile_assignment(void)
         { Q_Q6_K, Q_Q4_0 }, { Q_Q4_K, Q_Q4_K } };
 
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-        struct tiny t = of_type(i % 3 ? "qwen3moe" : "llama", types[i][0], types[i][1]);
+        struct tiny_model t = of_type(i % 3 ? "qwen3moe" : "llama", types[i][0], types[i][1]);
         t.layers = 2; /* all rows pass through the first */
         t.heads = i < 2 ? 4 : 8;
         t.kv_heads = i < 2 ? 1 : 4;
@@ -314,7 +314,7 @@ static void logits_are_independent_of_tile_assignment(void)
 /* Longer than the key blocks of 256 and the KV splits of 512 of attention. */
 static void logits_of_long_sequences_are_schedule_invariant(void)
 {
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     t.layers = 1;
     struct gguf *g = tiny_open(&t);
     float *all = reference(g, NULL, 600);
@@ -477,18 +477,18 @@ static void expect_groups(
     const struct shared_prefix_fixture *sh, const struct lm_run *runs, const int *who, int n)
 {
     const struct llama *m = container_of(sh->m, struct llama, lm);
-    int n_single = 0, n_sharers = 0;
+    int n_decode_rows = 0, n_sharers = 0;
 
     for (int i = 0; i < n; i++)
         if (runs[i].n == 1) {
-            n_single++;
+            n_decode_rows++;
             n_sharers += who[i] != UNSHARED && who[i] != CHUNKED;
         }
-    EXPECT_EQ(m->n_single, n_single);
-    const int most = MAX(n_single * m->h.n_kv_heads / (2 * sh->m->n_threads), 1);
-    EXPECT_EQ(m->n_parties, n_single - n_sharers + (n_sharers + most - 1) / most);
-    for (int i = 0; i < m->n_parties; i++)
-        EXPECT(m->parties[i].n == 1 || m->parties[i].n_shared >= KV_BLOCK);
+    EXPECT_EQ(m->n_decode_rows, n_decode_rows);
+    const int most = MAX(n_decode_rows * m->h.n_kv_heads / (2 * sh->m->n_threads), 1);
+    EXPECT_EQ(m->n_attn_groups, n_decode_rows - n_sharers + (n_sharers + most - 1) / most);
+    for (int i = 0; i < m->n_attn_groups; i++)
+        EXPECT(m->attn_groups[i].n == 1 || m->attn_groups[i].n_shared >= KV_BLOCK);
 }
 
 /* Next run of a sequence: one token, sometimes more; for the prompt always a chunk. */
@@ -537,7 +537,7 @@ static void run_common_step(struct shared_prefix_fixture *sh, struct rng *r, boo
 static void check_shared_prefix(enum kv_type type, int n_threads, bool is_mixed)
 {
     static struct shared_prefix_fixture sh;
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     struct rng r = { (uint64_t)(5 + type), 3 };
     struct err e;
 
@@ -586,7 +586,7 @@ static void amx_tiles_are_schedule_invariant(void)
     if (kernels_choose(&o.kernels, "amx", &e))
         o.kernels = kit_amx_soft();
     for (size_t i = 0; i < ARRAY_LEN(types) && o.kernels; i++) {
-        struct tiny t = of_type(i ? "llama" : "qwen3moe", types[i], types[i]);
+        struct tiny_model t = of_type(i ? "llama" : "qwen3moe", types[i], types[i]);
         struct gguf *g = tiny_open(&t);
         float *all = NULL;
         for (o.n_threads = 1; o.n_threads <= 3; o.n_threads += 2) {
@@ -636,10 +636,10 @@ static void each_kv_format_has_its_own_kind(void)
             EXPECT(kind[i] != kind[j]);
         m->ops->close(m);
     }
-    EXPECT(kv_type_named("q8_0") == KV_Q8_0);
-    EXPECT(kv_type_named("bf16") == KV_BF16);
-    EXPECT(kv_type_named("f16") == KV_F16);
-    EXPECT(kv_type_named("f1") == N_KV_TYPES);
+    EXPECT(kv_type_by_name("q8_0") == KV_Q8_0);
+    EXPECT(kv_type_by_name("bf16") == KV_BF16);
+    EXPECT(kv_type_by_name("f16") == KV_F16);
+    EXPECT(kv_type_by_name("f1") == N_KV_TYPES);
     gguf_close(g);
 }
 
@@ -654,11 +654,11 @@ static void own_float_sums_have_their_own_kv_kind(void)
 
     EXPECT(!kernels_choose(&ref, "ref", &e));
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-        struct tiny t = of_type("llama", types[i], types[i]);
+        struct tiny_model t = of_type("llama", types[i], types[i]);
         struct gguf *g = tiny_open(&t);
         struct kernels own = *ref;
         uint32_t kind[2];
-        own.own_sums = 3;
+        own.numerics_id = 3;
         for (int j = 0; j < 2; j++) {
             struct llama_options o = { .n_threads = 1, .n_pages = 1, .kernels = j ? &own : ref };
             o.kv_type = kv_types[i];

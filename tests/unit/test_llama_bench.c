@@ -13,7 +13,7 @@ static struct lm *open_lm(const struct bench_case *c, uint32_t n_pages)
     struct lm *m;
     struct err e;
 
-    EXPECT(n_pages >= bench_pages(c));
+    EXPECT(n_pages >= bench_n_pages(c));
     EXPECT(!lm_open_llama(&m, g, &o, &e));
     gguf_close(g);
     return m;
@@ -23,8 +23,8 @@ static void figures_add_up(void)
 {
     const struct bench_case c = { .n_ctx = 40, .n_seqs = 3, .n_rows = 1, .n_steps = 9 };
     const struct bench_roof roof = { .read_gb_s = 10, .dot_gmac_s = 100, .fma_gmac_s = 50 };
-    struct lm *m = open_lm(&c, bench_pages(&c));
-    struct bench_figure f;
+    struct lm *m = open_lm(&c, bench_n_pages(&c));
+    struct bench_result f;
     struct err e;
 
     EXPECT(!bench_run(&f, m, &c, &roof, &e));
@@ -52,7 +52,7 @@ static void tokens_equal_those_of_the_llama_cpp_comparison(void)
 static void highest_measured_limit_counts_for_each_kind(void)
 {
     const struct bench_roof a = { 1, 20, 3 }, b = { 10, 2, 3 };
-    struct bench_roof r = bench_higher(a, b);
+    struct bench_roof r = bench_roof_max(a, b);
 
     EXPECT(r.read_gb_s == 10 && r.dot_gmac_s == 20 && r.fma_gmac_s == 3);
 }
@@ -61,7 +61,7 @@ static void costs_follow_from_the_model_shape(void)
 {
     const struct bench_case c = { .n_seqs = 1, .n_rows = 1, .n_steps = 1 };
     struct lm *m = open_lm(&c, 8);
-    const struct tiny t = tiny_default;
+    const struct tiny_model t = tiny_default;
     int q = t.heads * t.head_dim, kv = t.kv_heads * t.head_dim;
 
     EXPECT_EQ(m->row_macs, (uint64_t)(t.layers * t.d * (2 * q + 2 * kv + 3 * t.ff)));
@@ -81,8 +81,8 @@ static void case_that_does_not_fit_is_rejected(void)
         { .n_ctx = -1, .n_seqs = 2, .n_rows = 4, .n_steps = 2 },
         { .n_ctx = 0, .n_seqs = 0, .n_rows = 4, .n_steps = 2 } };
     const struct bench_roof roof = { 0 };
-    struct lm *m = open_lm(&c, bench_pages(&c));
-    struct bench_figure f;
+    struct lm *m = open_lm(&c, bench_n_pages(&c));
+    struct bench_result f;
     struct err e;
 
     EXPECT(!bench_run(&f, m, &c, &roof, &e));
@@ -100,7 +100,7 @@ static void measured_limits_are_positive(void)
     struct bench_roof roof;
     struct err e;
 
-    EXPECT(!bench_roof(&roof, 1, &e));
+    EXPECT(!bench_measure_roof(&roof, 1, &e));
     EXPECT(roof.read_gb_s > 0.05);
     printf("read %.1f GB/s, dot %.0f, fma %.0f GMAC/s\n", roof.read_gb_s, roof.dot_gmac_s,
         roof.fma_gmac_s);

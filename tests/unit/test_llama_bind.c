@@ -5,7 +5,7 @@
 #include "tiny.h"
 
 /* Opens the model; returns the error message, "" if there is none. */
-static const char *load_error(const struct tiny *t)
+static const char *load_error(const struct tiny_model *t)
 {
     static struct err e;
     struct llama_options o = { .n_threads = 1, .n_pages = 2, .max_rows = 4 };
@@ -24,7 +24,7 @@ static const char *load_error(const struct tiny *t)
     return e.msg;
 }
 
-static void expect_load_error(const struct tiny *t, const char *what, const char *also)
+static void expect_load_error(const struct tiny_model *t, const char *what, const char *also)
 {
     const char *got = load_error(t);
     if (strstr(got, what) && strstr(got, also))
@@ -40,7 +40,7 @@ static const char *name_of(enum tensor id, int layer)
     return name;
 }
 
-static bool is_in(const struct tiny *t, enum tensor id)
+static bool is_in(const struct tiny_model *t, enum tensor id)
 {
     struct gguf *g = tiny_open(t);
     bool found = gguf_tensor(g, name_of(id, 0));
@@ -48,9 +48,9 @@ static bool is_in(const struct tiny *t, enum tensor id)
     return found;
 }
 
-static struct tiny tiny_of(const char *arch)
+static struct tiny_model tiny_of(const char *arch)
 {
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     t.arch = arch;
     t.is_untied = t.has_factors = true;
     t.experts = strcmp(arch, "qwen3moe") ? 0 : 5;
@@ -65,7 +65,7 @@ static const char *const archs[] = { "llama", "qwen2", "qwen3", "qwen3moe" };
 static void whole_models_open(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(archs); i++) {
-        struct tiny t = tiny_of(archs[i]);
+        struct tiny_model t = tiny_of(archs[i]);
         EXPECT_STR(load_error(&t), "");
     }
 }
@@ -74,7 +74,7 @@ static void every_missing_tensor_is_named(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(archs); i++)
         for (int id = 0; id < N_TENSORS; id++) {
-            struct tiny t = tiny_of(archs[i]);
+            struct tiny_model t = tiny_of(archs[i]);
             if (!is_in(&t, (enum tensor)id))
                 continue;
             t.drop = name_of((enum tensor)id, t.layers - 1);
@@ -89,11 +89,11 @@ static void every_wrong_shape_is_named_with_both(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(archs); i++)
         for (int id = 0; id < N_TENSORS; id++) {
-            struct tiny t = tiny_of(archs[i]);
+            struct tiny_model t = tiny_of(archs[i]);
             if (!is_in(&t, (enum tensor)id))
                 continue;
-            t.bend = name_of((enum tensor)id, t.layers - 1);
-            expect_load_error(&t, t.bend, "expected [");
+            t.widen = name_of((enum tensor)id, t.layers - 1);
+            expect_load_error(&t, t.widen, "expected [");
             expect_load_error(&t, "found [", "");
         }
 }
@@ -101,7 +101,7 @@ static void every_wrong_shape_is_named_with_both(void)
 static void every_type_that_is_not_served_is_named(void)
 {
     for (int id = 0; id < N_TENSORS; id++) {
-        struct tiny t = tiny_of("llama");
+        struct tiny_model t = tiny_of("llama");
         if (!is_in(&t, (enum tensor)id))
             continue;
         bool is_vector = tensor_rows[id].rows == DIM_ONE;
@@ -113,23 +113,23 @@ static void every_type_that_is_not_served_is_named(void)
 
 static void unknown_tensor_is_rejected(void)
 {
-    struct tiny t = tiny_of("llama");
-    t.stranger = "blk.0.ffn_gate.0.weight";
-    expect_load_error(&t, t.stranger, "not known");
-    t.stranger = "blk.0.ffn_gate_exps.weight"; /* expert tensors without an expert count */
-    expect_load_error(&t, t.stranger, "none without experts");
-    t.stranger = "blk.7.attn_q.weight";
-    expect_load_error(&t, t.stranger, "2 layers");
+    struct tiny_model t = tiny_of("llama");
+    t.extra_tensor = "blk.0.ffn_gate.0.weight";
+    expect_load_error(&t, t.extra_tensor, "not known");
+    t.extra_tensor = "blk.0.ffn_gate_exps.weight"; /* expert tensors without an expert count */
+    expect_load_error(&t, t.extra_tensor, "none without experts");
+    t.extra_tensor = "blk.7.attn_q.weight";
+    expect_load_error(&t, t.extra_tensor, "2 layers");
     /* llama has no such tensor: ignoring it would compute a wrong result */
-    t.stranger = "blk.0.attn_q_norm.weight";
-    expect_load_error(&t, t.stranger, "has none");
-    t.stranger = "blk.00.attn_q.weight";
-    expect_load_error(&t, t.stranger, "not known");
-    t.stranger = "blk.12345.attn_q.weight";
-    expect_load_error(&t, t.stranger, "not known");
+    t.extra_tensor = "blk.0.attn_q_norm.weight";
+    expect_load_error(&t, t.extra_tensor, "has none");
+    t.extra_tensor = "blk.00.attn_q.weight";
+    expect_load_error(&t, t.extra_tensor, "not known");
+    t.extra_tensor = "blk.12345.attn_q.weight";
+    expect_load_error(&t, t.extra_tensor, "not known");
     t = tiny_of("qwen3moe");
-    t.stranger = "blk.0.ffn_up.weight";
-    expect_load_error(&t, t.stranger, "none beside experts");
+    t.extra_tensor = "blk.0.ffn_up.weight";
+    expect_load_error(&t, t.extra_tensor, "none beside experts");
 }
 
 static void tensor_names_round_trip(void)
@@ -160,7 +160,7 @@ static void every_key_that_must_be_there_is_named(void)
     static const char *const keys[] = { "block_count", "embedding_length", "feed_forward_length",
         "attention.head_count", "context_length" };
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
-        struct tiny t = tiny_of("llama");
+        struct tiny_model t = tiny_of("llama");
         t.key = keys[i];
         t.value = -1;
         expect_load_error(&t, keys[i], "missing");
@@ -206,7 +206,7 @@ static void out_of_range_numbers_are_rejected_by_name(void)
         { "attn_logit_softcapping", 50, "softcapping" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct tiny t = tiny_of("llama");
+        struct tiny_model t = tiny_of("llama");
         t.key = rows[i].key;
         t.value = rows[i].value;
         expect_load_error(&t, rows[i].says, "");
@@ -234,12 +234,12 @@ static void invalid_expert_counts_are_rejected_by_name(void)
         { "leading_dense_block_count", 1, "leading_dense_block_count" },
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        struct tiny t = tiny_of("qwen3moe");
+        struct tiny_model t = tiny_of("qwen3moe");
         t.key = rows[i].key;
         t.value = rows[i].value;
         expect_load_error(&t, rows[i].says, "");
     }
-    struct tiny t = tiny_of("qwen3");
+    struct tiny_model t = tiny_of("qwen3");
     t.key = "expert_count";
     t.value = 8;
     expect_load_error(&t, "expert_count", "not served");
@@ -247,7 +247,7 @@ static void invalid_expert_counts_are_rejected_by_name(void)
 
 static void unsupported_features_are_named(void)
 {
-    struct tiny t = tiny_of("llama");
+    struct tiny_model t = tiny_of("llama");
     t.key_str = "llama.rope.scaling.type";
     t.str = "longrope";
     expect_load_error(&t, "longrope", "rope.scaling.type");
@@ -258,7 +258,7 @@ static void unsupported_features_are_named(void)
 
 static void a_window_limits_the_context(void)
 {
-    struct tiny t = tiny_of("llama");
+    struct tiny_model t = tiny_of("llama");
     struct llama_needs needs;
     struct err e;
 
@@ -289,7 +289,7 @@ static void on_progress(void *arg, double share)
 static void loading_reports_its_progress(void)
 {
     struct progress_log progress_log = { 0 };
-    struct tiny t = tiny_of("qwen3");
+    struct tiny_model t = tiny_of("qwen3");
     struct llama_options o = {
         .n_threads = 2, .n_pages = 3, .progress = on_progress, .progress_arg = &progress_log
     };
@@ -344,7 +344,7 @@ static long status_kb(const char *name)
 /* The peak memory while loading is the size of the weights, not of the file plus the weights. */
 static void loading_holds_the_weights_only_once(void)
 {
-    struct tiny t = tiny_of("llama");
+    struct tiny_model t = tiny_of("llama");
     struct llama_options o = { .n_threads = 2, .n_pages = 2, .max_rows = 8 };
     struct lm *m;
     struct err e;

@@ -120,15 +120,16 @@ static void fill_states_with_nan(struct lm *m)
  * layer. */
 static void expect_separate_states(const struct llama *l)
 {
-    for (int i = l->n_own; i < l->n_parties; i++) {
-        const struct party *p = &l->parties[i], *next = p + 1;
+    for (int i = l->n_whole_groups; i < l->n_attn_groups; i++) {
+        const struct attn_group *p = &l->attn_groups[i], *next = p + 1;
         const size_t end = p->state + (size_t)(p->n_splits * l->h.n_kv_heads);
         EXPECT_EQ(p->n, 1);
-        EXPECT_EQ(p->n_splits, (l->list[p->from].n_keys + KV_SPLIT - 1) / KV_SPLIT);
-        EXPECT_EQ(p->n_pieces, (p->n_splits + p->per_piece - 1) / p->per_piece);
+        EXPECT_EQ(p->n_splits, (l->attn_rows[p->from].n_keys + KV_SPLIT - 1) / KV_SPLIT);
+        EXPECT_EQ(p->n_pieces, (p->n_splits + p->splits_per_piece - 1) / p->splits_per_piece);
         EXPECT(end <= l->n_states);
-        EXPECT_EQ(p->state,
-            i + 1 < l->n_parties ? next->state + (size_t)(next->n_splits * l->h.n_kv_heads) : 0);
+        EXPECT_EQ(p->state, i + 1 < l->n_attn_groups
+                                ? next->state + (size_t)(next->n_splits * l->h.n_kv_heads)
+                                : 0);
         for (int h = 0; h < l->h.n_kv_heads; h++)
             EXPECT_EQ(atomic_load(&l->n_done[p->state + (size_t)h]), 0);
     }
@@ -140,9 +141,9 @@ static void expect_split(const struct llama *l)
 {
     if (l->h.n_kv_heads > 1)
         return;
-    EXPECT(l->n_own < l->n_parties);
+    EXPECT(l->n_whole_groups < l->n_attn_groups);
     EXPECT(l->n_pieces >= 2);
-    EXPECT(isfinite(l->states[l->parties[l->n_own].state]));
+    EXPECT(isfinite(l->states[l->attn_groups[l->n_whole_groups].state]));
 }
 
 static void expect_logits(
@@ -184,7 +185,7 @@ static void run_step(struct split_fixture *sc, struct lm *m, struct rng *r)
     if (rng_below(r, 3) || !m->ops->forward(m, runs, n, &stop))
         EXPECT(m->ops->forward(m, runs, n, NULL));
     expect_separate_states(llama_of(m));
-    sc->n_split_steps += llama_of(m)->n_own < llama_of(m)->n_parties;
+    sc->n_split_steps += llama_of(m)->n_whole_groups < llama_of(m)->n_attn_groups;
     if (has_longest && !has_runs)
         expect_split(llama_of(m));
     for (int j = 0; j < n; j++) {
@@ -211,7 +212,7 @@ static void compute_together(struct split_fixture *sc, int n_threads)
 }
 
 /* Query biases and query norms are applied by each thread for its own split. */
-static void expect_same_logits(const struct tiny *t, enum kv_type type)
+static void expect_same_logits(const struct tiny_model *t, enum kv_type type)
 {
     static struct split_fixture sc;
     struct gguf *g = tiny_open(t);
@@ -227,9 +228,9 @@ static void expect_same_logits(const struct tiny *t, enum kv_type type)
     gguf_close(g);
 }
 
-static struct tiny model_shape(const char *arch, int heads, int kv_heads)
+static struct tiny_model model_shape(const char *arch, int heads, int kv_heads)
 {
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
 
     t.arch = arch;
     t.heads = heads;
@@ -240,14 +241,14 @@ static struct tiny model_shape(const char *arch, int heads, int kv_heads)
 
 static void one_kv_head(void)
 {
-    struct tiny t = model_shape("qwen3", 4, 1);
+    struct tiny_model t = model_shape("qwen3", 4, 1);
 
     expect_same_logits(&t, KV_F16);
 }
 
 static void two_kv_heads_with_biases(void)
 {
-    struct tiny t = model_shape("qwen2", 4, 2);
+    struct tiny_model t = model_shape("qwen2", 4, 2);
 
     expect_same_logits(&t, KV_BF16);
 }
@@ -255,7 +256,7 @@ static void two_kv_heads_with_biases(void)
 /* GQA group of nine heads: more than the attention kernels process at once. */
 static void gqa_group_larger_than_the_kernel_takes(void)
 {
-    struct tiny t = model_shape("llama", 27, 3);
+    struct tiny_model t = model_shape("llama", 27, 3);
 
     t.layers = 1; /* in the last layer only rows that need logits are computed */
     expect_same_logits(&t, KV_Q8_0);
@@ -264,7 +265,7 @@ static void gqa_group_larger_than_the_kernel_takes(void)
 /* Wo reads quantisation blocks of 256: with this head size they span two KV heads. */
 static void blocks_that_span_two_kv_heads(void)
 {
-    struct tiny t = model_shape("llama", 8, 4);
+    struct tiny_model t = model_shape("llama", 8, 4);
 
     t.type = t.type_v = Q_Q4_K;
     t.d = t.ff = 256;

@@ -14,7 +14,7 @@ enum { N_TOKENS = 20 };
 
 struct reference_model {
     const struct gguf *g;
-    struct tiny t;
+    struct tiny_model t;
     const double *speed; /* [head_dim / 2] */
     double magnitude, scale;
     double *k, *v; /* [layers][N_TOKENS][kv * head_dim] */
@@ -301,7 +301,7 @@ static void run_model(const struct gguf *g, const int32_t *tokens, float *logits
 }
 
 /* Error of all logits relative to their size, both as root mean squares. */
-static double logit_error(const struct tiny *t, const double *speed, double magnitude)
+static double logit_error(const struct tiny_model *t, const double *speed, double magnitude)
 {
     struct gguf *g = tiny_open(t);
     size_t kv = (size_t)(t->layers * N_TOKENS * t->kv_heads * t->head_dim);
@@ -330,13 +330,13 @@ static double logit_error(const struct tiny *t, const double *speed, double magn
     return sqrt(err / size);
 }
 
-static void plain_speeds(const struct tiny *t, double base, double *speed)
+static void plain_speeds(const struct tiny_model *t, double base, double *speed)
 {
     for (int i = 0; i < t->head_dim / 2; i++)
         speed[i] = pow(base, -2.0 * i / t->head_dim);
 }
 
-static void expect_close(const struct tiny *t, const char *what, double bound)
+static void expect_close(const struct tiny_model *t, const char *what, double bound)
 {
     double speed[MAX_HEAD_DIM / 2];
     plain_speeds(t, 10000, speed);
@@ -345,9 +345,9 @@ static void expect_close(const struct tiny *t, const char *what, double bound)
     EXPECT(d < bound);
 }
 
-static struct tiny of_type(const char *arch, enum qtype type, enum qtype type_v)
+static struct tiny_model of_type(const char *arch, enum qtype type, enum qtype type_v)
 {
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     t.arch = arch;
     t.type = type;
     t.type_v = type_v;
@@ -366,7 +366,7 @@ static void every_family_agrees_in_every_type(void)
 
     for (size_t a = 0; a < ARRAY_LEN(archs); a++)
         for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-            struct tiny t = of_type(archs[a], types[i], types[i]);
+            struct tiny_model t = of_type(archs[a], types[i], types[i]);
             t.is_untied = i % 2;
             /* Rounding in the other direction changes a key or value by 2^-11, but the largest
              * activation of a block by 1/127. */
@@ -381,7 +381,7 @@ static void mixture_of_experts_agrees(void)
 
     for (size_t i = 0; i < ARRAY_LEN(types); i++)
         for (int used = 1; used <= 4; used += 3) {
-            struct tiny t = of_type(i % 2 ? "llama" : "qwen3moe", types[i], types[i]);
+            struct tiny_model t = of_type(i % 2 ? "llama" : "qwen3moe", types[i], types[i]);
             t.experts = 7;
             t.experts_used = used;
             expect_close(&t, qtype_info(types[i])->name, i < 2 ? 1e-4 : 1e-2);
@@ -390,7 +390,7 @@ static void mixture_of_experts_agrees(void)
 
 static void types_may_differ_from_tensor_to_tensor(void)
 {
-    struct tiny t = of_type("llama", Q_Q4_K, Q_Q6_K);
+    struct tiny_model t = of_type("llama", Q_Q4_K, Q_Q6_K);
     expect_close(&t, "K_M", 1e-2);
     t = of_type("llama", Q_Q4_0, Q_F16);
     expect_close(&t, "mixed", 1e-2);
@@ -398,7 +398,7 @@ static void types_may_differ_from_tensor_to_tensor(void)
 
 static void every_head_may_have_its_own_keys(void)
 {
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     t.kv_heads = t.heads;
     expect_close(&t, "mha", 1e-4);
     t.kv_heads = 1;
@@ -411,7 +411,7 @@ static void every_head_may_have_its_own_keys(void)
 
 static void rope_frequencies_follow_the_base(void)
 {
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     double speed[MAX_HEAD_DIM / 2];
 
     t.key = "rope.freq_base";
@@ -424,7 +424,7 @@ static void rope_frequencies_follow_the_base(void)
 
 static void linear_scaling_stretches_positions(void)
 {
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     double speed[MAX_HEAD_DIM / 2];
 
     t.key_str = "llama.rope.scaling.type";
@@ -439,7 +439,7 @@ static void linear_scaling_stretches_positions(void)
 
 static void rope_factors_in_the_file_divide_frequencies(void)
 {
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     double speed[MAX_HEAD_DIM / 2];
 
     t.has_factors = true;
@@ -458,7 +458,7 @@ static void rope_factors_in_the_file_divide_frequencies(void)
  * 0.1 ln(factor) + 1. */
 static void yarn_keeps_high_frequencies_and_stretches_low_ones(void)
 {
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     double speed[MAX_HEAD_DIM / 2], plain[MAX_HEAD_DIM / 2];
     const double factor = 4;
 

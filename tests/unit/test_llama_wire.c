@@ -1,6 +1,6 @@
 /* llama-server dialect, native completion endpoint: request bodies and response bytes. */
 #include "api/llama/llama.h"
-#include "wire_kit.h"
+#include "dialect_kit.h"
 
 #define ASK(more) "{'prompt':'hi'" more "}"
 #define OK        ERR_NONE
@@ -58,8 +58,8 @@ static const struct kit_row rows[] = {
 
 static void body_is_accepted_or_the_wrong_field_is_named(void)
 {
-    kit_rows(&wire_llama, rows, ARRAY_LEN(rows));
-    kit_close();
+    kit_check_rows(&dialect_llama, rows, ARRAY_LEN(rows));
+    kit_close_response();
 }
 
 static const struct kit_row infill_rows[] = {
@@ -79,46 +79,48 @@ static const struct kit_row infill_rows[] = {
 
 static void infill_fields_arrive(void)
 {
-    kit_rows(&wire_llama_infill, infill_rows, ARRAY_LEN(infill_rows));
-    EXPECT_EQ(kit_parse(&wire_llama_infill,
+    kit_check_rows(&dialect_llama_infill, infill_rows, ARRAY_LEN(infill_rows));
+    EXPECT_EQ(kit_parse_request(&dialect_llama_infill,
                   "{'input_prefix':'a','input_suffix':'b','prompt':'c','n_predict':7,"
                   "'input_extra':[{'filename':'f.c','text':'t'},{'text':'u'}]}"),
         0);
-    EXPECT(kit.ask.n_prompts == 1 && kit.ask.max_tokens == 7);
-    const struct infill *fill = kit.ask.prompts[0].fill;
-    EXPECT(str_is(fill->prefix, "a") && str_is(fill->suffix, "b") && str_is(fill->prompt, "c"));
-    EXPECT(fill->n_extra == 2 && str_is(fill->extra[0].name, "f.c"));
-    EXPECT(str_is(fill->extra[0].text, "t") && str_is(fill->extra[1].text, "u"));
-    kit_close();
+    EXPECT(kit.request.n_prompts == 1 && kit.request.max_tokens == 7);
+    const struct infill *infill = kit.request.prompts[0].infill;
+    EXPECT(
+        str_is(infill->prefix, "a") && str_is(infill->suffix, "b") && str_is(infill->prompt, "c"));
+    EXPECT(infill->n_extra == 2 && str_is(infill->extra[0].name, "f.c"));
+    EXPECT(str_is(infill->extra[0].text, "t") && str_is(infill->extra[1].text, "u"));
+    kit_close_response();
 }
 
 static void texts_and_tokens_make_one_prompt(void)
 {
-    EXPECT_EQ(kit_parse(&wire_llama, "{'prompt':[5,'a',6,'']}"), 0);
-    const struct ask_prompt *p = &kit.ask.prompts[0];
-    EXPECT(kit.ask.n_prompts == 1 && p->n_pieces == 4 && !p->is_tokens);
+    EXPECT_EQ(kit_parse_request(&dialect_llama, "{'prompt':[5,'a',6,'']}"), 0);
+    const struct request_prompt *p = &kit.request.prompts[0];
+    EXPECT(kit.request.n_prompts == 1 && p->n_pieces == 4 && !p->is_tokens);
     EXPECT(p->pieces[0].is_token && p->pieces[0].id == 5 && str_is(p->pieces[1].text, "a"));
     EXPECT(p->pieces[2].id == 6 && !p->pieces[3].is_token && !p->pieces[3].text.n);
-    EXPECT_EQ(ask_check_vocab(&kit.ask, 7, &kit.e), 0);
-    EXPECT_EQ(ask_check_vocab(&kit.ask, 6, &kit.e), -1);
+    EXPECT_EQ(request_check_vocab(&kit.request, 7, &kit.e), 0);
+    EXPECT_EQ(request_check_vocab(&kit.request, 6, &kit.e), -1);
     EXPECT_STR(kit.e.param, "prompt");
-    EXPECT_EQ(kit_parse(&wire_llama, "{'prompt':['a',[1],[2,'b'],{'prompt_string':'c'}]}"), 0);
-    p = kit.ask.prompts;
-    EXPECT(kit.ask.n_prompts == 4 && str_is(p[0].text, "a") && p[1].is_tokens);
+    EXPECT_EQ(
+        kit_parse_request(&dialect_llama, "{'prompt':['a',[1],[2,'b'],{'prompt_string':'c'}]}"), 0);
+    p = kit.request.prompts;
+    EXPECT(kit.request.n_prompts == 4 && str_is(p[0].text, "a") && p[1].is_tokens);
     EXPECT(p[2].n_pieces == 2 && str_is(p[3].text, "c"));
-    kit_close();
+    kit_close_response();
 }
 
 static void every_field_arrives(void)
 {
-    EXPECT_EQ(kit_parse(&wire_llama,
+    EXPECT_EQ(kit_parse_request(&dialect_llama,
                   ASK(",'n_predict':9,'temperature':0.5,'top_k':-1,'top_p':0.25,'min_p':0.125,"
                       "'typical_p':0.5,'repeat_penalty':1.5,'repeat_last_n':-1,"
                       "'presence_penalty':0.5,'frequency_penalty':-0.5,'seed':4,'ignore_eos':true,"
                       "'logit_bias':[[18,1],[17,-5],[18,false]],'n_probs':2,'return_tokens':true,"
                       "'n_cmpl':2,'stop':['a','b'],'stream':true,'cache_prompt':false")),
         0);
-    const struct ask *a = &kit.ask;
+    const struct request *a = &kit.request;
     const struct sample_params *s = &a->sample;
     EXPECT(a->max_tokens == 9 && a->n == 2 && a->best_of == 2 && a->stream && a->ignore_eos);
     EXPECT(a->want_token_ids && !a->cache_prompt && a->n_stops == 2 && s->seed == 4);
@@ -128,11 +130,11 @@ static void every_field_arrives(void)
     EXPECT(s->want_logprobs && s->n_top == 2 && s->n_bias == 2);
     EXPECT(s->bias[0].id == 17 && s->bias[0].bias == -5);
     EXPECT(s->bias[1].id == 18 && s->bias[1].bias == -100);
-    EXPECT_EQ(kit_parse(&wire_llama, ASK("")), 0);
+    EXPECT_EQ(kit_parse_request(&dialect_llama, ASK("")), 0);
     EXPECT(s->temperature == 0.8f && s->top_k == 40 && s->top_p == 0.95f && s->min_p == 0.05f);
     EXPECT(a->max_tokens == -1 && !a->want_logprobs && !a->stream && a->add_special_tokens);
-    EXPECT_STR(kit_z(a->prompts[0].text), "hi");
-    kit_close();
+    EXPECT_STR(kit_cstr(a->prompts[0].text), "hi");
+    kit_close_response();
 }
 
 /* ---- responses */
@@ -152,63 +154,65 @@ static void every_field_arrives(void)
     "','prompt':'hi'," SETTINGS(stream) "," TIMINGS("2", "50", "25", "40")
 #define FIELDS ",'seed':4,'temperature':0.5,'n_predict':9,'stop':'x'"
 
-static const struct answer_times times = { 1000000, 1000000, 31000000, 81000000 };
+static const struct response_times times = { 1000000, 1000000, 31000000, 81000000 };
 
 static void response_as_one_body(void)
 {
-    kit_open(&wire_llama, ASK(FIELDS));
-    answer_usage(kit.answer, 7, 4);
-    kit_say(0, 1);
-    kit_say(0, 4);
-    answer_choice_end(kit.answer, 0, FINISH_STOP, STR("x"), -1);
-    answer_times(kit.answer, &times);
-    answer_end(kit.answer);
-    kit_body_is("{'index':0,'content':'Hello\\'q\\'\\n','tokens':[]," REPORT("word", "x", "false"));
-    kit_close();
+    kit_open_response(&dialect_llama, ASK(FIELDS));
+    response_set_usage(kit.response, 7, 4);
+    kit_emit_token(0, 1);
+    kit_emit_token(0, 4);
+    response_choice_end(kit.response, 0, FINISH_STOP, STR("x"), -1);
+    response_set_times(kit.response, &times);
+    response_end(kit.response);
+    kit_expect_body(
+        "{'index':0,'content':'Hello\\'q\\'\\n','tokens':[]," REPORT("word", "x", "false"));
+    kit_close_response();
 }
 
 static void draft_counts_are_reported_if_there_were_drafts(void)
 {
-    struct answer_times guessed = times;
+    struct response_times guessed = times;
 
     guessed.n_drafted = 7;
-    guessed.n_drafts_right = 5;
-    kit_open(&wire_llama, ASK(FIELDS));
-    kit_say(0, 1);
-    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
-    answer_times(kit.answer, &guessed);
-    answer_end(kit.answer);
+    guessed.n_drafts_accepted = 5;
+    kit_open_response(&dialect_llama, ASK(FIELDS));
+    kit_emit_token(0, 1);
+    response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
+    response_set_times(kit.response, &guessed);
+    response_end(kit.response);
     EXPECT(strstr(kit.sink.body.p, ",\"draft_n\":7,\"draft_n_accepted\":5}}"));
-    kit_close();
+    kit_close_response();
 }
 
 static void response_as_a_stream(void)
 {
-    kit_open(&wire_llama, ASK(FIELDS ",'stream':true,'return_tokens':true"));
-    answer_usage(kit.answer, 7, 4);
-    answer_begin(kit.answer);
+    kit_open_response(&dialect_llama, ASK(FIELDS ",'stream':true,'return_tokens':true"));
+    response_set_usage(kit.response, 7, 4);
+    response_begin(kit.response);
     EXPECT_STR(kit.sink.type, "text/event-stream");
-    kit_say(0, 1);
-    kit_say(0, 4);
-    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
-    answer_times(kit.answer, &times);
-    answer_end(kit.answer);
-    kit_body_is("data: {'index':0,'content':'Hello','tokens':[1],'stop':false,'id_slot':-1,"
-                "'tokens_predicted':1,'tokens_evaluated':7}\n\n"
-                "data: {'index':0,'content':'\\'q\\'\\n','tokens':[4],'stop':false,'id_slot':-1,"
-                "'tokens_predicted':2,'tokens_evaluated':7}\n\n"
-                "data: {'index':0,'content':'','tokens':[]," REPORT("eos", "", "true") "\n\n");
-    kit_close();
+    kit_emit_token(0, 1);
+    kit_emit_token(0, 4);
+    response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
+    response_set_times(kit.response, &times);
+    response_end(kit.response);
+    kit_expect_body(
+        "data: {'index':0,'content':'Hello','tokens':[1],'stop':false,'id_slot':-1,"
+        "'tokens_predicted':1,'tokens_evaluated':7}\n\n"
+        "data: {'index':0,'content':'\\'q\\'\\n','tokens':[4],'stop':false,'id_slot':-1,"
+        "'tokens_predicted':2,'tokens_evaluated':7}\n\n"
+        "data: {'index':0,'content':'','tokens':[]," REPORT("eos", "", "true") "\n\n");
+    kit_close_response();
 }
 
 static void several_choices_are_an_array(void)
 {
-    kit_open(&wire_llama, "{'prompt':['a','b'],'n_cmpl':2}");
+    kit_open_response(&dialect_llama, "{'prompt':['a','b'],'n_cmpl':2}");
     for (int i = 0; i < 4; i++) {
-        kit_say(i, 1 + i);
-        answer_choice_end(kit.answer, i, FINISH_LENGTH, STR_NONE, -1);
+        kit_emit_token(i, 1 + i);
+        response_choice_end(kit.response, i, FINISH_LENGTH, STR_NONE, -1);
     }
-    answer_end(kit.answer);
+    response_end(kit.response);
     struct json *j;
     EXPECT_EQ(json_parse(&j, buf_str(&kit.sink.body), kit.arena, NULL, &kit.e), 0);
     EXPECT(j->kind == JSON_ARRAY && j->n == 4);
@@ -216,25 +220,25 @@ static void several_choices_are_an_array(void)
     for (const struct json *c = j->child; c; c = c->next, i++) {
         int64_t index;
         EXPECT(json_i64(json_get(c, "index"), &index) && index == i);
-        EXPECT_STR(kit_z(json_get(c, "content")->s), kit_words[1 + i]);
-        EXPECT_STR(kit_z(json_get(c, "prompt")->s), i < 2 ? "a" : "b");
-        EXPECT_STR(kit_z(json_get(c, "stop_type")->s), "limit");
+        EXPECT_STR(kit_cstr(json_get(c, "content")->s), kit_token_texts[1 + i]);
+        EXPECT_STR(kit_cstr(json_get(c, "prompt")->s), i < 2 ? "a" : "b");
+        EXPECT_STR(kit_cstr(json_get(c, "stop_type")->s), "limit");
     }
-    kit_close();
+    kit_close_response();
 }
 
 static void probabilities_are_sent_with_their_text(void)
 {
-    kit_open(&wire_llama, ASK(",'n_probs':1,'stream':true"));
-    answer_begin(kit.answer);
-    kit_say(0, 6); /* half of a character produces no text yet */
-    kit_say(0, 1);
-    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
-    answer_end(kit.answer);
+    kit_open_response(&dialect_llama, ASK(",'n_probs':1,'stream':true"));
+    response_begin(kit.response);
+    kit_emit_token(0, 6); /* half of a character produces no text yet */
+    kit_emit_token(0, 1);
+    response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
+    response_end(kit.response);
     EXPECT(str_find(buf_str(&kit.sink.body),
                STR("\"completion_probabilities\":[{\"id\":6,\"token\":\"\xEF\xBF\xBD\","
                    "\"bytes\":[195],\"logprob\":-0.5,\"top_logprobs\":[{\"id\":6,")) > 0);
-    kit_close();
+    kit_close_response();
 }
 
 static void errors_have_the_form_of_the_dialect(void)
@@ -245,13 +249,13 @@ static void errors_have_the_form_of_the_dialect(void)
     err_set(&e, ERR_INVALID, "why");
     fake_sink_init(&kit.sink);
     status_reply(&kit.sink.sink, ERROR_LLAMA, &e, NULL, NULL, 0);
-    kit_body_is("{'error':{'code':400,'message':'why','type':'invalid_request_error'}}");
+    kit_expect_body("{'error':{'code':400,'message':'why','type':'invalid_request_error'}}");
     fake_sink_clear(&kit.sink);
     fake_sink_init(&kit.sink);
     err_set(&e, ERR_CONTEXT, "why");
     status_reply(&kit.sink.sink, ERROR_LLAMA, &e, &full, NULL, 0);
-    kit_body_is("{'error':{'code':400,'message':'why','type':'exceed_context_size_error',"
-                "'n_prompt_tokens':9,'n_ctx':8}}");
+    kit_expect_body("{'error':{'code':400,'message':'why','type':'exceed_context_size_error',"
+                    "'n_prompt_tokens':9,'n_ctx':8}}");
     fake_sink_clear(&kit.sink);
 }
 

@@ -2,16 +2,16 @@
  * error names. Bodies are written with ' for ". */
 #include "../check.h"
 
-#include "api/common/wire.h"
+#include "api/common/dialect.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
 static struct arena *arena;
 static struct err e;
-static struct ask ask;
+static struct request request;
 static char text_buf[70000];
 
-static int parse_body(const struct wire *w, const char *body)
+static int parse_body(const struct dialect *w, const char *body)
 {
     arena_free(arena);
     arena = arena_new(64 * MB);
@@ -19,7 +19,7 @@ static int parse_body(const struct wire *w, const char *body)
     struct str copy = arena_str(arena, str_of(body));
     for (char *c = (char *)(uintptr_t)copy.p; *c; c++)
         *c = *c == '\'' ? '"' : *c;
-    return ask_parse(&ask, w, copy, arena, &e);
+    return request_parse(&request, w, copy, arena, &e);
 }
 
 #define MSG "'messages':[{'role':'user','content':'hi'}]"
@@ -28,13 +28,13 @@ static int parse_body(const struct wire *w, const char *body)
 static int chat_with(const char *fields)
 {
     snprintf(text_buf, sizeof(text_buf), "{" MSG ",%s}", fields);
-    return parse_body(&wire_openai_chat, text_buf);
+    return parse_body(&dialect_openai_chat, text_buf);
 }
 
 static int completion_with(const char *fields)
 {
     snprintf(text_buf, sizeof(text_buf), "{'prompt':'p',%s}", fields);
-    return parse_body(&wire_openai_completion, text_buf);
+    return parse_body(&dialect_openai_completion, text_buf);
 }
 
 static const char *z(struct str s)
@@ -330,7 +330,7 @@ static void fields_of_a_completion(void)
 static int messages(const char *list)
 {
     snprintf(text_buf, sizeof(text_buf), "{'messages':%s}", list);
-    return parse_body(&wire_openai_chat, text_buf);
+    return parse_body(&dialect_openai_chat, text_buf);
 }
 
 static void messages_that_are_right_and_wrong(void)
@@ -508,39 +508,40 @@ static void errors_name_field_value_and_range(void)
     EXPECT_STR(e.msg, "'stop' must be a string or an array of strings, not an object.");
     chat_with("'tools':[{}]");
     EXPECT_STR(e.msg, "'tools[0].function' is missing; it is required.");
-    parse_body(&wire_openai_chat, "{}");
+    parse_body(&dialect_openai_chat, "{}");
     EXPECT_STR(e.msg, "'messages' is missing; it is required.");
-    parse_body(&wire_openai_chat, "{'messages':");
+    parse_body(&dialect_openai_chat, "{'messages':");
     EXPECT(e.code == ERR_SYNTAX);
     EXPECT_STR(e.msg,
         "The body is not valid JSON: line 1, column 13: the text ends where a value was expected");
-    parse_body(&wire_openai_chat, "[1]");
+    parse_body(&dialect_openai_chat, "[1]");
     EXPECT(e.code == ERR_INVALID);
     EXPECT_STR(e.msg, "The body must be a JSON object.");
 }
 
 static void absent_fields_have_their_default(void)
 {
-    EXPECT_EQ(parse_body(&wire_openai_chat, "{" MSG "}"), 0);
-    EXPECT(ask.kind == ASK_CHAT && ask.wire == &wire_openai_chat);
-    EXPECT(!ask.model.p && ask.n == 1 && ask.best_of == 1 && ask.n_prompts == 1);
-    EXPECT_EQ(ask.max_tokens, -1);
-    EXPECT_EQ(ask.sample.temperature, 1.0f);
-    EXPECT_EQ(ask.sample.top_p, 1.0f);
-    EXPECT_EQ(ask.sample.typical_p, 1.0f);
-    EXPECT_EQ(ask.sample.repeat_penalty, 1.0f);
-    EXPECT_EQ(ask.sample.top_k, 0);
-    EXPECT(!ask.stream && !ask.include_usage && !ask.has_seed && !ask.script.is_set);
-    EXPECT(ask.skip_special_tokens && !ask.add_special_tokens && ask.cache_prompt);
-    EXPECT(ask.convo.add_generation_prompt && !ask.convo.continue_final_message);
-    EXPECT(!ask_has(&ask, "temperature") && ask_has(&ask, "messages"));
-    uint64_t seed = ask.sample.seed;
-    EXPECT_EQ(parse_body(&wire_openai_chat, "{" MSG "}"), 0);
-    EXPECT(ask.sample.seed != seed);
+    EXPECT_EQ(parse_body(&dialect_openai_chat, "{" MSG "}"), 0);
+    EXPECT(request.kind == REQUEST_CHAT && request.dialect == &dialect_openai_chat);
+    EXPECT(!request.model.p && request.n == 1 && request.best_of == 1 && request.n_prompts == 1);
+    EXPECT_EQ(request.max_tokens, -1);
+    EXPECT_EQ(request.sample.temperature, 1.0f);
+    EXPECT_EQ(request.sample.top_p, 1.0f);
+    EXPECT_EQ(request.sample.typical_p, 1.0f);
+    EXPECT_EQ(request.sample.repeat_penalty, 1.0f);
+    EXPECT_EQ(request.sample.top_k, 0);
+    EXPECT(
+        !request.stream && !request.include_usage && !request.has_seed && !request.script.is_set);
+    EXPECT(request.skip_special_tokens && !request.add_special_tokens && request.cache_prompt);
+    EXPECT(request.convo.add_generation_prompt && !request.convo.continue_final_message);
+    EXPECT(!request_has(&request, "temperature") && request_has(&request, "messages"));
+    uint64_t seed = request.sample.seed;
+    EXPECT_EQ(parse_body(&dialect_openai_chat, "{" MSG "}"), 0);
+    EXPECT(request.sample.seed != seed);
 
-    EXPECT_EQ(parse_body(&wire_openai_completion, "{'prompt':'x'}"), 0);
-    EXPECT_EQ(ask.max_tokens, 16);
-    EXPECT(ask.kind == ASK_COMPLETION && ask.add_special_tokens);
+    EXPECT_EQ(parse_body(&dialect_openai_completion, "{'prompt':'x'}"), 0);
+    EXPECT_EQ(request.max_tokens, 16);
+    EXPECT(request.kind == REQUEST_COMPLETION && request.add_special_tokens);
 }
 
 static const char everything[] =
@@ -556,7 +557,7 @@ static const char everything[] =
 
 static void sampling_fields_are_stored(void)
 {
-    const struct sample_params *s = &ask.sample;
+    const struct sample_params *s = &request.sample;
 
     EXPECT_EQ(chat_with(everything), 0);
     EXPECT_EQ(s->temperature, 0.5f);
@@ -571,7 +572,7 @@ static void sampling_fields_are_stored(void)
     EXPECT_EQ(s->min_tokens, 2);
     EXPECT_EQ(s->seed, (uint64_t)-7);
     EXPECT_EQ(s->n_top, 4);
-    EXPECT(ask.has_seed && s->want_logprobs && ask.want_logprobs);
+    EXPECT(request.has_seed && s->want_logprobs && request.want_logprobs);
     EXPECT(s->n_allowed == 2 && s->allowed[0] == 3 && s->allowed[1] == 9);
     EXPECT(s->n_bias == 2 && s->bias[0].id == 4 && s->bias[0].bias == -100);
     EXPECT(s->bias[1].id == 9 && s->bias[1].bias == 2);
@@ -580,41 +581,44 @@ static void sampling_fields_are_stored(void)
     EXPECT_EQ(chat_with("'repetition_penalty':1.2,'repeat_last_n':5"), 0);
     EXPECT_EQ(s->repeat_last_n, 5);
     EXPECT_EQ(completion_with("'best_of':4,'n':2"), 0);
-    EXPECT(s->want_logprobs && !ask.want_logprobs && ask_n_choices(&ask) == 4);
+    EXPECT(s->want_logprobs && !request.want_logprobs && request_n_choices(&request) == 4);
 }
 
 static void other_fields_are_stored(void)
 {
     EXPECT_EQ(chat_with(everything), 0);
-    EXPECT_STR(z(ask.model), "m/x");
-    EXPECT(ask.stream && ask.include_usage && ask.continuous_usage && ask.ignore_eos);
-    EXPECT(ask.n == 3 && ask.best_of == 3 && ask.max_tokens == 8 && ask.min_tokens == 2);
-    EXPECT(ask.priority == -3 && ask.timeout_s == 2.5);
-    EXPECT_STR(z(ask.user), "u");
-    EXPECT_STR(z(ask.cache_salt), "salt");
-    EXPECT_STR(z(ask.service_tier), "flex");
-    EXPECT_EQ(ask.n_stops, 2);
-    EXPECT_STR(z(ask.stops[1]), "b");
-    EXPECT(ask.n_stop_ids == 2 && ask.stop_ids[1] == 6);
-    EXPECT(ask.include_stop && ask.metadata && ask.metadata->n == 1);
-    EXPECT(ask.script.is_set && ask.script.unit == SCRIPT_TOKENS && ask.script.per_chunk == 3);
-    EXPECT_EQ(ask.script.delay_ms, 7u);
-    EXPECT(!ask.prediction.p);
+    EXPECT_STR(z(request.model), "m/x");
+    EXPECT(
+        request.stream && request.include_usage && request.continuous_usage && request.ignore_eos);
+    EXPECT(request.n == 3 && request.best_of == 3 && request.max_tokens == 8 &&
+           request.min_tokens == 2);
+    EXPECT(request.priority == -3 && request.timeout_s == 2.5);
+    EXPECT_STR(z(request.user), "u");
+    EXPECT_STR(z(request.cache_salt), "salt");
+    EXPECT_STR(z(request.service_tier), "flex");
+    EXPECT_EQ(request.n_stops, 2);
+    EXPECT_STR(z(request.stops[1]), "b");
+    EXPECT(request.n_stop_ids == 2 && request.stop_ids[1] == 6);
+    EXPECT(request.include_stop && request.metadata && request.metadata->n == 1);
+    EXPECT(request.script.is_set && request.script.unit == SCRIPT_TOKENS &&
+           request.script.per_chunk == 3);
+    EXPECT_EQ(request.script.delay_ms, 7u);
+    EXPECT(!request.prediction.p);
     EXPECT_EQ(chat_with("'prediction':{'type':'content','content':'as I said'}"), 0);
-    EXPECT_STR(z(ask.prediction), "as I said");
+    EXPECT_STR(z(request.prediction), "as I said");
     EXPECT_EQ(chat_with("'prediction':{'type':'content','content':[{'type':'text','text':'as '},"
                         "{'type':'text','text':'I said'}]}"),
         0);
-    EXPECT_STR(z(ask.prediction), "as I said");
+    EXPECT_STR(z(request.prediction), "as I said");
     EXPECT_EQ(chat_with("'script':{'text':'t','chunk':'char'}"), 0);
-    EXPECT(ask.script.unit == SCRIPT_CHARS && ask.script.per_chunk == 1);
+    EXPECT(request.script.unit == SCRIPT_CHARS && request.script.per_chunk == 1);
 }
 
 static void stops_of_a_string_end_there(void)
 {
-    EXPECT_EQ(parse_body(&wire_openai_chat, "{'stop':'a','user':'b'," MSG "}"), 0);
-    EXPECT_EQ(ask.n_stops, 1);
-    EXPECT_STR(z(ask.stops[0]), "a");
+    EXPECT_EQ(parse_body(&dialect_openai_chat, "{'stop':'a','user':'b'," MSG "}"), 0);
+    EXPECT_EQ(request.n_stops, 1);
+    EXPECT_STR(z(request.stops[0]), "a");
 }
 
 static void conversation_is_complete(void)
@@ -627,7 +631,7 @@ static void conversation_is_complete(void)
                        "{'name':'g','arguments':'{}'}}]},"
                        "{'role':'tool','tool_call_id':'c1','content':'42'}]"),
         0);
-    const struct convo *c = &ask.convo;
+    const struct convo *c = &request.convo;
     EXPECT_EQ(c->n_messages, 4);
     EXPECT(c->messages[0].role == ROLE_SYSTEM && c->messages[0].is_plain);
     EXPECT(c->messages[1].n_parts == 2 && !c->messages[1].is_plain);
@@ -648,13 +652,13 @@ static void conversation_is_complete(void)
 
 static void a_final_message_can_be_continued(void)
 {
-    EXPECT_EQ(parse_body(&wire_openai_chat, "{'continue_final_message':true,'messages':"
-                                            "[{'role':'assistant','content':'so'}]}"),
+    EXPECT_EQ(parse_body(&dialect_openai_chat, "{'continue_final_message':true,'messages':"
+                                               "[{'role':'assistant','content':'so'}]}"),
         0);
-    EXPECT(ask.convo.continue_final_message && !ask.convo.add_generation_prompt);
-    EXPECT_EQ(parse_body(&wire_openai_chat, "{'continue_final_message':true,'messages':"
-                                            "[{'role':'assistant','content':'so'}],"
-                                            "'add_generation_prompt':true}"),
+    EXPECT(request.convo.continue_final_message && !request.convo.add_generation_prompt);
+    EXPECT_EQ(parse_body(&dialect_openai_chat, "{'continue_final_message':true,'messages':"
+                                               "[{'role':'assistant','content':'so'}],"
+                                               "'add_generation_prompt':true}"),
         -1);
     EXPECT_STR(e.param, "continue_final_message");
 }
@@ -664,11 +668,11 @@ static void effort_reaches_the_template(void)
     const struct json *k;
 
     EXPECT_EQ(chat_with("'reasoning_effort':'high'"), 0);
-    k = ask.convo.template_kwargs;
+    k = request.convo.template_kwargs;
     EXPECT_EQ(k->n, 1u);
     EXPECT_STR(z(json_get(k, "reasoning_effort")->s), "high");
     EXPECT_EQ(chat_with("'reasoning_effort':'none','chat_template_kwargs':{'a':1}"), 0);
-    k = ask.convo.template_kwargs;
+    k = request.convo.template_kwargs;
     EXPECT_EQ(k->n, 3u);
     EXPECT(!json_get(k, "enable_thinking")->b);
     EXPECT_STR(z(json_get(k, "a")->s), "1");
@@ -676,41 +680,42 @@ static void effort_reaches_the_template(void)
                         "{'enable_thinking':true}"),
         0);
     /* the value of the client has precedence */
-    EXPECT(json_get(ask.convo.template_kwargs, "enable_thinking")->b);
+    EXPECT(json_get(request.convo.template_kwargs, "enable_thinking")->b);
 }
 
 static void prompt_may_have_four_forms(void)
 {
-    EXPECT_EQ(parse_body(&wire_openai_completion, "{'prompt':'abc'}"), 0);
-    EXPECT(ask.n_prompts == 1 && !ask.prompts[0].is_tokens);
-    EXPECT_STR(z(ask.prompts[0].text), "abc");
-    EXPECT_EQ(parse_body(&wire_openai_completion, "{'prompt':['a','b','']}"), 0);
-    EXPECT_EQ(ask.n_prompts, 3);
-    EXPECT_STR(z(ask.prompts[1].text), "b");
-    EXPECT_EQ(parse_body(&wire_openai_completion, "{'prompt':[7,8,9]}"), 0);
-    EXPECT(ask.n_prompts == 1 && ask.prompts[0].is_tokens && ask.prompts[0].n_ids == 3);
-    EXPECT_EQ(ask.prompts[0].ids[2], 9);
-    EXPECT_EQ(parse_body(&wire_openai_completion, "{'prompt':[[7],[8,9]]}"), 0);
-    EXPECT(ask.n_prompts == 2 && ask.prompts[1].n_ids == 2 && ask.prompts[1].ids[0] == 8);
+    EXPECT_EQ(parse_body(&dialect_openai_completion, "{'prompt':'abc'}"), 0);
+    EXPECT(request.n_prompts == 1 && !request.prompts[0].is_tokens);
+    EXPECT_STR(z(request.prompts[0].text), "abc");
+    EXPECT_EQ(parse_body(&dialect_openai_completion, "{'prompt':['a','b','']}"), 0);
+    EXPECT_EQ(request.n_prompts, 3);
+    EXPECT_STR(z(request.prompts[1].text), "b");
+    EXPECT_EQ(parse_body(&dialect_openai_completion, "{'prompt':[7,8,9]}"), 0);
+    EXPECT(request.n_prompts == 1 && request.prompts[0].is_tokens && request.prompts[0].n_ids == 3);
+    EXPECT_EQ(request.prompts[0].ids[2], 9);
+    EXPECT_EQ(parse_body(&dialect_openai_completion, "{'prompt':[[7],[8,9]]}"), 0);
+    EXPECT(
+        request.n_prompts == 2 && request.prompts[1].n_ids == 2 && request.prompts[1].ids[0] == 8);
 }
 
 static void token_ids_are_checked_against_the_model(void)
 {
     EXPECT_EQ(chat_with("'logit_bias':{'99':1},'stop_token_ids':[99],'allowed_token_ids':[99]"), 0);
-    EXPECT_EQ(ask_check_vocab(&ask, 100, &e), 0);
-    EXPECT_EQ(ask_check_vocab(&ask, 99, &e), -1);
+    EXPECT_EQ(request_check_vocab(&request, 100, &e), 0);
+    EXPECT_EQ(request_check_vocab(&request, 99, &e), -1);
     EXPECT_STR(e.param, "logit_bias");
     EXPECT_STR(e.msg, "'logit_bias' has token id 99; this model has ids 0 to 98.");
     EXPECT_EQ(chat_with("'stop_token_ids':[99]"), 0);
-    EXPECT_EQ(ask_check_vocab(&ask, 99, &e), -1);
+    EXPECT_EQ(request_check_vocab(&request, 99, &e), -1);
     EXPECT_STR(e.param, "stop_token_ids");
     EXPECT_EQ(chat_with("'allowed_token_ids':[0,99]"), 0);
-    EXPECT_EQ(ask_check_vocab(&ask, 99, &e), -1);
+    EXPECT_EQ(request_check_vocab(&request, 99, &e), -1);
     EXPECT_STR(e.param, "allowed_token_ids");
-    EXPECT_EQ(parse_body(&wire_openai_completion, "{'prompt':[[1],[99]]}"), 0);
-    EXPECT_EQ(ask_check_vocab(&ask, 99, &e), -1);
+    EXPECT_EQ(parse_body(&dialect_openai_completion, "{'prompt':[[1],[99]]}"), 0);
+    EXPECT_EQ(request_check_vocab(&request, 99, &e), -1);
     EXPECT_STR(e.param, "prompt");
-    EXPECT_EQ(ask_check_vocab(&ask, 100, &e), 0);
+    EXPECT_EQ(request_check_vocab(&request, 100, &e), 0);
 }
 
 /* Unknown members remain in the request, value for value, in their order. */
@@ -727,19 +732,19 @@ static void unknown_members_are_preserved(void)
             at += snprintf(body + at, sizeof(body) - (size_t)at, ",'x_%d':[%d,{'k':'v%d'}]", i, i,
                 (int)rng_below(&r, 1000));
         snprintf(body + at, sizeof(body) - (size_t)at, "}");
-        EXPECT_EQ(parse_body(&wire_openai_chat, body), 0);
-        EXPECT_EQ((int)ask.raw->n, n + 1);
+        EXPECT_EQ(parse_body(&dialect_openai_chat, body), 0);
+        EXPECT_EQ((int)request.raw->n, n + 1);
         for (int i = 0; i < n; i++) {
             snprintf(name, sizeof(name), "x_%d", i);
-            const struct json *v = json_get(ask.raw, name);
+            const struct json *v = json_get(request.raw, name);
             EXPECT(v && v->n == 2 && json_get(v->child->next, "k"));
-            EXPECT(ask_has(&ask, name));
+            EXPECT(request_has(&request, name));
         }
         struct buf b;
         struct jw w;
         buf_init(&b, MB);
         jw_init(&w, &b);
-        jw_json(&w, ask.raw);
+        jw_json(&w, request.raw);
         for (char *c = body; *c; c++)
             *c = *c == '\'' ? '"' : *c;
         EXPECT(str_eq(buf_str(&b), str_of(body)));
@@ -753,28 +758,28 @@ static void long_lists_are_bounded(void)
 
     buf_init(&b, 64 * MB);
     buf_putz(&b, "{'prompt':'p','logit_bias':{");
-    for (int i = 0; i <= ASK_BIAS_MAX; i++)
+    for (int i = 0; i <= REQUEST_BIAS_MAX; i++)
         buf_printf(&b, "%s'%d':1", i ? "," : "", i);
     buf_putz(&b, "}}");
     buf_putc(&b, '\0');
-    EXPECT_EQ(parse_body(&wire_openai_completion, b.p), -1);
+    EXPECT_EQ(parse_body(&dialect_openai_completion, b.p), -1);
     EXPECT(e.code == ERR_RANGE);
     buf_reset(&b);
     buf_putz(&b, "{'prompt':[");
-    for (int i = 0; i <= ASK_PROMPTS_MAX; i++)
+    for (int i = 0; i <= REQUEST_PROMPTS_MAX; i++)
         buf_putz(&b, i ? ",'a'" : "'a'");
     buf_putz(&b, "]}");
     buf_putc(&b, '\0');
-    EXPECT_EQ(parse_body(&wire_openai_completion, b.p), -1);
+    EXPECT_EQ(parse_body(&dialect_openai_completion, b.p), -1);
     EXPECT(e.code == ERR_RANGE);
     EXPECT_STR(e.param, "prompt");
     buf_reset(&b);
     buf_putz(&b, "{'messages':[");
-    for (int i = 0; i <= ASK_MESSAGES_MAX; i++)
+    for (int i = 0; i <= REQUEST_MESSAGES_MAX; i++)
         buf_putz(&b, i ? ",0" : "0");
     buf_putz(&b, "]}");
     buf_putc(&b, '\0');
-    EXPECT_EQ(parse_body(&wire_openai_chat, b.p), -1);
+    EXPECT_EQ(parse_body(&dialect_openai_chat, b.p), -1);
     EXPECT(e.code == ERR_RANGE);
     buf_reset(&b);
     buf_putz(&b, "{'prompt':[");
@@ -783,7 +788,7 @@ static void long_lists_are_bounded(void)
     buf_putz(&b, "]}");
     buf_putc(&b, '\0');
     EXPECT_EQ(
-        parse_body(&wire_openai_completion, b.p), -1); /* more values than any body may have */
+        parse_body(&dialect_openai_completion, b.p), -1); /* more values than any body may have */
     EXPECT(e.code == ERR_SYNTAX || e.code == ERR_MEMORY);
     buf_clear(&b);
 }
@@ -798,11 +803,11 @@ static void every_failed_allocation_is_reported(void)
     int n = 0;
 
     for (;; n++) {
-        struct ask out;
+        struct request out;
         struct err err = { 0 };
         mem_fail_after((uint64_t)n + 1);
         struct arena *a = arena_new(MB);
-        int rc = a ? ask_parse(&out, &wire_openai_chat, str_of(body), a, &err) : -1;
+        int rc = a ? request_parse(&out, &dialect_openai_chat, str_of(body), a, &err) : -1;
         mem_fail_after(0);
         arena_free(a);
         if (!rc)
@@ -812,10 +817,10 @@ static void every_failed_allocation_is_reported(void)
     EXPECT(n >= FAULTS_AT_LEAST(3));
     /* Also with an arena that is full at any point. */
     for (size_t room = 0; room < 12000; room += 64) {
-        struct ask out;
+        struct request out;
         struct err err = { 0 };
         struct arena *a = arena_new(room);
-        if (ask_parse(&out, &wire_openai_chat, str_of(body), a, &err))
+        if (request_parse(&out, &dialect_openai_chat, str_of(body), a, &err))
             EXPECT(err.code == ERR_MEMORY);
         arena_free(a);
     }
@@ -824,31 +829,32 @@ static void every_failed_allocation_is_reported(void)
 static void suffix_makes_it_an_infill_request(void)
 {
     EXPECT_EQ(completion_with("'prompt':['a','b'],'suffix':'z'"), 0);
-    EXPECT_EQ(ask.n_prompts, 2);
+    EXPECT_EQ(request.n_prompts, 2);
     for (int i = 0; i < 2; i++) {
-        const struct infill *fill = ask.prompts[i].fill;
-        EXPECT(fill && str_is(fill->suffix, "z") && !fill->n_extra && !fill->prompt.n);
-        EXPECT(str_is(fill->prefix, i ? "b" : "a"));
+        const struct infill *infill = request.prompts[i].infill;
+        EXPECT(infill && str_is(infill->suffix, "z") && !infill->n_extra && !infill->prompt.n);
+        EXPECT(str_is(infill->prefix, i ? "b" : "a"));
     }
     EXPECT_EQ(completion_with("'suffix':''"), 0);
-    EXPECT(!ask.prompts[0].fill);
+    EXPECT(!request.prompts[0].infill);
 }
 
 static void response_format_is_stored(void)
 {
-    static char body[ASK_SHAPE_MAX + 1000];
+    static char body[REQUEST_CONSTRAINT_MAX + 1000];
 
     EXPECT_EQ(chat_with("'response_format':{'type':'json_schema','json_schema':{'name':'a-b_1',"
                         "'description':'d','strict':true,'schema':{'type':'object'}}}"),
         0);
-    EXPECT(ask.shape.kind == SHAPE_JSON_SCHEMA && ask.shape.is_strict);
-    EXPECT(str_is(ask.shape.name, "a-b_1") && str_is(ask.shape.description, "d"));
-    EXPECT(str_is(json_get(ask.shape.schema, "type")->s, "object"));
-    EXPECT_STR(ask.shape.field, "response_format");
+    EXPECT(request.constraint.kind == CONSTRAINT_JSON_SCHEMA && request.constraint.is_strict);
+    EXPECT(str_is(request.constraint.name, "a-b_1") && str_is(request.constraint.description, "d"));
+    EXPECT(str_is(json_get(request.constraint.schema, "type")->s, "object"));
+    EXPECT_STR(request.constraint.field, "response_format");
     EXPECT_EQ(chat_with("'response_format':{'type':'grammar','grammar':'root ::= x'}"), 0);
-    EXPECT(ask.shape.kind == SHAPE_GRAMMAR && str_is(ask.shape.grammar, "root ::= x"));
+    EXPECT(request.constraint.kind == CONSTRAINT_GRAMMAR &&
+           str_is(request.constraint.grammar, "root ::= x"));
     snprintf(body, sizeof(body), "'response_format':{'type':'grammar','grammar':'%0*d'}",
-        ASK_SHAPE_MAX + 1, 0);
+        REQUEST_CONSTRAINT_MAX + 1, 0);
     EXPECT_EQ(chat_with(body), -1);
     EXPECT(e.code == ERR_INVALID && strstr(e.msg, "exceeds 16 KB limit"));
 }

@@ -1,16 +1,16 @@
 /* OpenAI responses: the bytes of streams and bodies. Expected bytes are written with ' for ". */
 #include "../check.h"
 
-#include "api/common/wire.h"
+#include "api/common/dialect.h"
 #include "base/mem.h"
 #include "fake_sink.h"
 
 #include <math.h>
 
 static struct arena *arena;
-static struct ask ask;
+static struct request request;
 static struct fake_sink sink;
-static struct answer *answer;
+static struct response *response;
 static struct err e;
 
 /* Text of each token. 7 and 8 are the halves of e with an acute accent. */
@@ -23,9 +23,9 @@ static struct str token_bytes(const void *vocab, int32_t id)
     return str_of(token_texts[id]);
 }
 
-static void open_answer(const struct wire *w, const char *body)
+static void open_answer(const struct dialect *w, const char *body)
 {
-    struct answer_setup s = { .ask = &ask,
+    struct response_setup s = { .request = &request,
         .sink = &sink.sink,
         .model = STR("m"),
         .fingerprint = "fp_1",
@@ -36,23 +36,23 @@ static void open_answer(const struct wire *w, const char *body)
 
     arena_free(arena);
     arena = arena_new(MB);
-    answer_free(answer);
+    response_free(response);
     fake_sink_clear(&sink);
     fake_sink_init(&sink);
     memset(&e, 0, sizeof(e));
     struct str copy = arena_str(arena, str_of(body));
     for (char *c = (char *)(uintptr_t)copy.p; *c; c++)
         *c = *c == '\'' ? '"' : *c;
-    if (ask_parse(&ask, w, copy, arena, &e))
+    if (request_parse(&request, w, copy, arena, &e))
         fprintf(stderr, "%s\n", e.msg);
     EXPECT(!e.code);
-    EXPECT_EQ(answer_new(&answer, &s, &e), 0);
+    EXPECT_EQ(response_new(&response, &s, &e), 0);
 }
 
 static void close_answer(void)
 {
-    answer_free(answer);
-    answer = NULL;
+    response_free(response);
+    response = NULL;
     fake_sink_clear(&sink);
     arena_free(arena);
     arena = NULL;
@@ -70,13 +70,13 @@ static void emit_token(int choice, int32_t id)
 {
     struct sampled t = make_token(id, -0.5f);
 
-    answer_token(answer, choice, &t);
-    answer_text(answer, choice, str_of(token_texts[id]));
+    response_add_token(response, choice, &t);
+    response_add_text(response, choice, str_of(token_texts[id]));
 }
 
 static void end_choice(int choice, enum finish finish)
 {
-    answer_choice_end(answer, choice, finish, STR_NONE, -1);
+    response_choice_end(response, choice, finish, STR_NONE, -1);
 }
 
 static void expect_body(const char *want)
@@ -128,15 +128,15 @@ static void frames_are_json(bool with_done)
 
 static void a_chat_in_one_piece(void)
 {
-    open_answer(&wire_openai_chat, CHAT("'n':1"));
-    answer_begin(answer);
+    open_answer(&dialect_openai_chat, CHAT("'n':1"));
+    response_begin(response);
     EXPECT_EQ(sink.n_begun, 0);
-    answer_usage(answer, 7, 4);
+    response_set_usage(response, 7, 4);
     emit_token(0, 1);
     emit_token(0, 4);
-    answer_flush(answer);
+    response_flush(response);
     end_choice(0, FINISH_STOP);
-    answer_end(answer);
+    response_end(response);
     EXPECT(sink.status == 200 && sink.n_ended == 1 && !sink.n_aborted);
     EXPECT_STR(sink.type, "application/json");
     expect_body("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,'model':'m',"
@@ -148,19 +148,19 @@ static void a_chat_in_one_piece(void)
 
 static void a_chat_as_a_stream(void)
 {
-    open_answer(&wire_openai_chat, CHAT("'stream':true"));
-    answer_begin(answer);
-    EXPECT(sink.status == 200 && sink.promised == -1 && answer_has_begun(answer));
+    open_answer(&dialect_openai_chat, CHAT("'stream':true"));
+    response_begin(response);
+    EXPECT(sink.status == 200 && sink.promised == -1 && response_has_begun(response));
     EXPECT_STR(sink.type, "text/event-stream");
     EXPECT_STR(sink.fields, "Cache-Control: no-cache\nX-Accel-Buffering: no\n");
     EXPECT_EQ(sink.body.n, (size_t)0);
     emit_token(0, 1);
-    answer_flush(answer);
+    response_flush(response);
     EXPECT_EQ(sink.n_writes, 1);
-    answer_keepalive(answer);
+    response_keepalive(response);
     emit_token(0, 4);
     end_choice(0, FINISH_LENGTH);
-    answer_end(answer);
+    response_end(response);
     EXPECT_EQ(sink.n_ended, 1);
     expect_body(HEAD
         "0" ROLE HEAD "0,'delta':{'content':'Hello'},'logprobs':null,'finish_reason':null}]}\n\n"
@@ -174,13 +174,13 @@ static void a_chat_as_a_stream(void)
 
 static void usage_is_sent_in_its_own_frame(void)
 {
-    open_answer(&wire_openai_chat,
+    open_answer(&dialect_openai_chat,
         CHAT("'stream':true,'stream_options':{'include_usage':true},'service_tier':'auto'"));
-    answer_begin(answer);
-    answer_usage(answer, 3, 0);
+    response_begin(response);
+    response_set_usage(response, 3, 0);
     emit_token(0, 1);
     end_choice(0, FINISH_STOP);
-    answer_end(answer);
+    response_end(response);
 #define TIER                                                                                       \
     "data: {'id':'chatcmpl-1','object':'chat.completion.chunk','created':1700000000,'model':'m',"  \
     "'service_tier':'default','system_fingerprint':'fp_1','choices':["
@@ -197,13 +197,13 @@ static void usage_is_sent_in_its_own_frame(void)
 
 static void continuous_usage_is_in_every_frame(void)
 {
-    open_answer(&wire_openai_chat, CHAT("'stream':true,'stream_options':{'include_usage':true,"
-                                        "'continuous_usage_stats':true}"));
-    answer_begin(answer);
-    answer_usage(answer, 3, 1);
+    open_answer(&dialect_openai_chat, CHAT("'stream':true,'stream_options':{'include_usage':true,"
+                                           "'continuous_usage_stats':true}"));
+    response_begin(response);
+    response_set_usage(response, 3, 1);
     emit_token(0, 1);
     end_choice(0, FINISH_STOP);
-    answer_end(answer);
+    response_end(response);
     expect_body(HEAD
         "0,'delta':{'role':'assistant','content':''},'logprobs':null,"
         "'finish_reason':null}],'usage':" USAGE(3, 1, 4,
@@ -223,12 +223,12 @@ static void continuous_usage_is_in_every_frame(void)
 
 static void prediction_tokens_are_counted(void)
 {
-    open_answer(&wire_openai_chat, CHAT("'n':1"));
-    answer_begin(answer);
+    open_answer(&dialect_openai_chat, CHAT("'n':1"));
+    response_begin(response);
     emit_token(0, 1);
     end_choice(0, FINISH_STOP);
-    answer_predicted(answer, 3, 9);
-    answer_end(answer);
+    response_set_prediction_counts(response, 3, 9);
+    response_end(response);
     EXPECT(
         strstr(sink.body.p, "\"accepted_prediction_tokens\":3,\"rejected_prediction_tokens\":9"));
     close_answer();
@@ -236,15 +236,15 @@ static void prediction_tokens_are_counted(void)
 
 static void choices_interleave_by_index(void)
 {
-    open_answer(&wire_openai_chat, CHAT("'stream':true,'n':2"));
-    answer_begin(answer);
+    open_answer(&dialect_openai_chat, CHAT("'stream':true,'n':2"));
+    response_begin(response);
     emit_token(1, 1);
     emit_token(0, 2);
     emit_token(1, 3);
     end_choice(1, FINISH_STOP);
-    EXPECT(answer_choice_ended(answer, 1) && !answer_choice_ended(answer, 0));
+    EXPECT(response_choice_has_ended(response, 1) && !response_choice_has_ended(response, 0));
     emit_token(1, 5); /* a late token */
-    answer_end(answer);
+    response_end(response);
     expect_body(
         HEAD "1" ROLE HEAD
              "1,'delta':{'content':'Hello'},'logprobs':null,'finish_reason':null}]}\n\n" HEAD
@@ -254,7 +254,7 @@ static void choices_interleave_by_index(void)
              "1,'delta':{},'logprobs':null,'finish_reason':'stop','stop_reason':null}]}\n\n" HEAD
              "0,'delta':{},'logprobs':null,'finish_reason':'length','stop_reason':null}]}\n\n"
              "data: [DONE]\n\n");
-    EXPECT_EQ(answer_counts(answer).completion_tokens, 3);
+    EXPECT_EQ(response_counts(response).completion_tokens, 3);
     close_answer();
 }
 
@@ -266,18 +266,18 @@ static void emit_token_with_top(
         .n_top = 2,
         .top = { { id, logprob }, { other, other_logprob } } };
 
-    answer_token(answer, choice, &t);
+    response_add_token(response, choice, &t);
 }
 
 static void logprobs_wait_for_their_text(void)
 {
-    open_answer(&wire_openai_chat, CHAT("'stream':true,'logprobs':true,'top_logprobs':1"));
-    answer_begin(answer);
+    open_answer(&dialect_openai_chat, CHAT("'stream':true,'logprobs':true,'top_logprobs':1"));
+    response_begin(response);
     emit_token_with_top(0, 7, -0.25f, 1, -2);
     emit_token_with_top(0, 8, -INFINITY, 1, -2);
-    answer_text(answer, 0, STR("\xC3\xA9"));
+    response_add_text(response, 0, STR("\xC3\xA9"));
     end_choice(0, FINISH_STOP);
-    answer_end(answer);
+    response_end(response);
     expect_body(HEAD "0" ROLE HEAD "0,'delta':{'content':'\xC3\xA9'},'logprobs':{'content':["
                      "{'token':'\xEF\xBF\xBD','logprob':-0.25,'bytes':[195],'top_logprobs':["
                      "{'token':'\xEF\xBF\xBD','logprob':-0.25,'bytes':[195]}]},"
@@ -291,11 +291,11 @@ static void logprobs_wait_for_their_text(void)
 
 static void logprobs_of_a_body(void)
 {
-    open_answer(&wire_openai_chat, CHAT("'logprobs':true,'top_logprobs':2"));
+    open_answer(&dialect_openai_chat, CHAT("'logprobs':true,'top_logprobs':2"));
     emit_token_with_top(0, 1, -0.1f, 2, -2.5f);
-    answer_text(answer, 0, STR("Hello"));
+    response_add_text(response, 0, STR("Hello"));
     end_choice(0, FINISH_STOP);
-    answer_end(answer);
+    response_end(response);
     expect_body("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,'model':'m',"
                 "'system_fingerprint':'fp_1','choices':[{'index':0,'message':{'role':'assistant',"
                 "'content':'Hello','refusal':null,'annotations':[]},'logprobs':{'content':["
@@ -314,24 +314,24 @@ static void stop_string_removes_its_tokens_logprobs(void)
         CHAT("'logprobs':true,'stop':' stop!','stream':true") };
 
     for (size_t i = 0; i < ARRAY_LEN(how); i++) {
-        open_answer(&wire_openai_chat, how[i]);
-        answer_begin(answer);
+        open_answer(&dialect_openai_chat, how[i]);
+        response_begin(response);
         emit_token(0, 1);
         struct sampled t = make_token(6, -1), u = make_token(5, -1);
-        answer_token(answer, 0, &t);
-        answer_token(answer, 0, &u);
-        answer_choice_end(answer, 0, FINISH_STOP, ask.stops[0], -1);
-        answer_end(answer);
+        response_add_token(response, 0, &t);
+        response_add_token(response, 0, &u);
+        response_choice_end(response, 0, FINISH_STOP, request.stops[0], -1);
+        response_end(response);
         struct str out = buf_str(&sink.body);
         EXPECT(str_find(out, STR("\"token\":\"Hello\"")) > 0);
         EXPECT(str_find(out, STR("\"token\":\" stop\"")) < 0);
         EXPECT(str_find(out, STR("\"finish_reason\":\"stop\",\"stop_reason\":\" stop!\"")) > 0);
-        EXPECT_EQ(answer_counts(answer).completion_tokens, 3);
+        EXPECT_EQ(response_counts(response).completion_tokens, 3);
     }
-    open_answer(&wire_openai_chat, CHAT("'stop_token_ids':[5]"));
+    open_answer(&dialect_openai_chat, CHAT("'stop_token_ids':[5]"));
     emit_token(0, 1);
-    answer_choice_end(answer, 0, FINISH_STOP, STR_NONE, 5);
-    answer_end(answer);
+    response_choice_end(response, 0, FINISH_STOP, STR_NONE, 5);
+    response_end(response);
     EXPECT(str_find(buf_str(&sink.body), STR("\"stop_reason\":5}")) > 0);
     close_answer();
 }
@@ -340,14 +340,14 @@ static void stop_string_removes_its_tokens_logprobs(void)
 static void echoed_prompt_is_not_trimmed(void)
 {
     open_answer(
-        &wire_openai_completion, "{'prompt':[1,2],'echo':true,'logprobs':0,'stop':' stop'}");
+        &dialect_openai_completion, "{'prompt':[1,2],'echo':true,'logprobs':0,'stop':' stop'}");
     struct sampled second = make_token(2, -1.5f), stop = make_token(6, -1);
-    answer_prompt_token(answer, 0, 1, NULL);
-    answer_prompt_text(answer, 0, STR("Hello wor"));
-    answer_prompt_token(answer, 0, 2, &second);
-    answer_token(answer, 0, &stop);
-    answer_choice_end(answer, 0, FINISH_STOP, ask.stops[0], -1);
-    answer_end(answer);
+    response_add_prompt_token(response, 0, 1, NULL);
+    response_add_prompt_text(response, 0, STR("Hello wor"));
+    response_add_prompt_token(response, 0, 2, &second);
+    response_add_token(response, 0, &stop);
+    response_choice_end(response, 0, FINISH_STOP, request.stops[0], -1);
+    response_end(response);
     EXPECT(str_find(buf_str(&sink.body), STR("\"tokens\":[\"Hello\",\" wor\"]")) > 0);
     EXPECT(str_find(buf_str(&sink.body), STR("\"token_logprobs\":[null,-1.5]")) > 0);
     close_answer();
@@ -360,16 +360,16 @@ static void echoed_prompt_is_not_trimmed(void)
 static void a_completion_with_echo_and_logprobs(void)
 {
     open_answer(
-        &wire_openai_completion, "{'prompt':[1,2],'echo':true,'logprobs':1,'max_tokens':1}");
+        &dialect_openai_completion, "{'prompt':[1,2],'echo':true,'logprobs':1,'max_tokens':1}");
     struct sampled second = { .id = 2, .logprob = -1.5f, .n_top = 1, .top = { { 3, -0.25f } } };
-    answer_prompt_token(answer, 0, 1, NULL);
-    answer_prompt_token(answer, 0, 2, &second);
-    answer_prompt_text(answer, 0, STR("Hello wor"));
+    response_add_prompt_token(response, 0, 1, NULL);
+    response_add_prompt_token(response, 0, 2, &second);
+    response_add_prompt_text(response, 0, STR("Hello wor"));
     emit_token_with_top(0, 7, -0.5f, 3, -2);
-    answer_text(answer, 0, STR("\xEF\xBF\xBD"));
+    response_add_text(response, 0, STR("\xEF\xBF\xBD"));
     end_choice(0, FINISH_LENGTH);
-    answer_usage(answer, 2, 0);
-    answer_end(answer);
+    response_set_usage(response, 2, 0);
+    response_end(response);
     expect_body("{'id':'cmpl-1','object':'text_completion','created':1700000000,'model':'m',"
                 "'system_fingerprint':'fp_1','choices':[{'index':0,'text':'Hello wor\xEF\xBF\xBD',"
                 "'logprobs':{'tokens':['Hello',' wor','bytes:\\\\xc3'],"
@@ -382,10 +382,11 @@ static void a_completion_with_echo_and_logprobs(void)
 
 static void only_the_prompt_is_scored(void)
 {
-    open_answer(&wire_openai_completion, "{'prompt':[1],'echo':true,'logprobs':0,'max_tokens':0}");
-    answer_prompt_token(answer, 0, 1, NULL);
-    answer_prompt_text(answer, 0, STR("Hello"));
-    answer_end(answer);
+    open_answer(
+        &dialect_openai_completion, "{'prompt':[1],'echo':true,'logprobs':0,'max_tokens':0}");
+    response_add_prompt_token(response, 0, 1, NULL);
+    response_add_prompt_text(response, 0, STR("Hello"));
+    response_end(response);
     expect_body("{'id':'cmpl-1','object':'text_completion','created':1700000000,'model':'m',"
                 "'system_fingerprint':'fp_1','choices':[{'index':0,'text':'Hello',"
                 "'logprobs':{'tokens':['Hello'],'token_logprobs':[null],'top_logprobs':[null],"
@@ -396,15 +397,15 @@ static void only_the_prompt_is_scored(void)
 
 static void a_completion_as_a_stream(void)
 {
-    open_answer(&wire_openai_completion,
+    open_answer(&dialect_openai_completion,
         "{'prompt':['a','b'],'stream':true,'logprobs':0,'echo':true,'return_token_ids':true}");
-    answer_begin(answer);
-    answer_prompt_text(answer, 1, STR("b"));
+    response_begin(response);
+    response_add_prompt_text(response, 1, STR("b"));
     emit_token(1, 1);
     end_choice(1, FINISH_STOP);
     emit_token(0, 2);
     end_choice(0, FINISH_STOP);
-    answer_end(answer);
+    response_end(response);
     expect_body(CHEAD "1,'text':'b','logprobs':{'tokens':[],'token_logprobs':[],'top_logprobs':[],"
                       "'text_offset':[]},'finish_reason':null,'token_ids':[]}]}\n\n" CHEAD
                       "1,'text':'Hello','logprobs':{'tokens':['Hello'],'token_logprobs':[-0.5],"
@@ -423,10 +424,10 @@ static void a_completion_as_a_stream(void)
 
 static void tokens_can_be_named_by_id(void)
 {
-    open_answer(
-        &wire_openai_completion, "{'prompt':'a','logprobs':1,'return_tokens_as_token_ids':true}");
+    open_answer(&dialect_openai_completion,
+        "{'prompt':'a','logprobs':1,'return_tokens_as_token_ids':true}");
     emit_token(0, 7);
-    answer_end(answer);
+    response_end(response);
     EXPECT(str_find(buf_str(&sink.body), STR("\"tokens\":[\"token_id:7\"]")) > 0);
     EXPECT(str_find(buf_str(&sink.body), STR("\"top_logprobs\":[{\"token_id:7\":-0.5}]")) > 0);
     close_answer();
@@ -439,17 +440,17 @@ static void best_of_returns_the_likeliest_choices(void)
     struct sampled good = make_token(1, -0.1f), fair = make_token(2, -0.5f),
                    poor = make_token(3, -3);
 
-    open_answer(&wire_openai_completion, "{'prompt':['a','b'],'best_of':3,'n':2}");
+    open_answer(&dialect_openai_completion, "{'prompt':['a','b'],'best_of':3,'n':2}");
     for (int p = 0; p < 6; p += 3) {
-        answer_token(answer, p, &poor);
-        answer_text(answer, p, STR("poor"));
-        answer_token(answer, p + 1, &fair);
-        answer_text(answer, p + 1, p ? STR("fair2") : STR("fair1"));
+        response_add_token(response, p, &poor);
+        response_add_text(response, p, STR("poor"));
+        response_add_token(response, p + 1, &fair);
+        response_add_text(response, p + 1, p ? STR("fair2") : STR("fair1"));
         for (int i = 0; i < 9; i++)
-            answer_token(answer, p + 2, &good);
-        answer_text(answer, p + 2, p ? STR("good2") : STR("good1"));
+            response_add_token(response, p + 2, &good);
+        response_add_text(response, p + 2, p ? STR("good2") : STR("good1"));
     }
-    answer_end(answer);
+    response_end(response);
     struct json *j = NULL;
     EXPECT_EQ(json_parse(&j, buf_str(&sink.body), arena, NULL, &e), 0);
     static const char *const want[] = { "good1", "fair1", "good2", "fair2" };
@@ -460,7 +461,7 @@ static void best_of_returns_the_likeliest_choices(void)
         EXPECT(str_is(json_get(c, "text")->s, want[i]));
     }
     EXPECT_EQ(i, 4);
-    EXPECT_EQ(answer_counts(answer).completion_tokens, 22);
+    EXPECT_EQ(response_counts(response).completion_tokens, 22);
     close_answer();
 }
 
@@ -468,36 +469,36 @@ static void an_error_before_the_headers_is_an_error(void)
 {
     struct error_extra x = { .n_prompt_tokens = 5000, .n_ctx = 4096 };
 
-    open_answer(&wire_openai_chat, CHAT("'stream':true"));
+    open_answer(&dialect_openai_chat, CHAT("'stream':true"));
     err_context(&e, "messages", 5000, 4096);
-    answer_error(answer, &e, &x);
+    response_error(response, &e, &x);
     EXPECT(sink.status == 400 && sink.n_ended == 1);
     expect_body(
         "{'error':{'message':'This model's maximum context length is 4096 tokens. However, "
         "your request has 5000 tokens and exceeds the available context size. Please reduce "
         "the length of the messages.','type':'invalid_request_error','param':'messages',"
         "'code':'context_length_exceeded','n_prompt_tokens':5000,'n_ctx':4096}}");
-    answer_text(answer, 0, STR("late"));
-    answer_end(answer); /* has no effect any more */
+    response_add_text(response, 0, STR("late"));
+    response_end(response); /* has no effect any more */
     EXPECT_EQ(sink.n_ended, 1);
     close_answer();
 }
 
 static void an_error_in_a_stream_is_its_last_frame(void)
 {
-    open_answer(&wire_openai_chat, CHAT("'stream':true"));
-    answer_begin(answer);
+    open_answer(&dialect_openai_chat, CHAT("'stream':true"));
+    response_begin(response);
     emit_token(0, 1);
     err_set(&e, ERR_TIMEOUT, "The deadline of %d s passed.", 2);
-    answer_error(answer, &e, NULL);
+    response_error(response, &e, NULL);
     EXPECT(sink.status == 200 && sink.n_ended == 1);
     expect_body(HEAD
         "0" ROLE HEAD "0,'delta':{'content':'Hello'},'logprobs':null,'finish_reason':null}]}\n\n"
         "data: {'error':{'message':'The deadline of 2 s passed.','type':'server_error',"
         "'param':null,'code':'timeout'}}\n\n");
-    answer_error(answer, &e, NULL);
-    answer_keepalive(answer);
-    answer_flush(answer);
+    response_error(response, &e, NULL);
+    response_keepalive(response);
+    response_flush(response);
     EXPECT_EQ(sink.n_ended, 1);
     e.code = ERR_NONE;
     frames_are_json(false);
@@ -509,11 +510,11 @@ static void response_above_the_size_limit_is_an_error(void)
     struct str big = { xcalloc(1, MB), MB };
     int n = 0;
 
-    open_answer(&wire_openai_chat, CHAT("'n':4"));
-    while (answer_ok(answer) && n < 100)
-        answer_text(answer, n++ % 4, big); /* a NUL becomes six bytes, escaped */
+    open_answer(&dialect_openai_chat, CHAT("'n':4"));
+    while (response_ok(response) && n < 100)
+        response_add_text(response, n++ % 4, big); /* a NUL becomes six bytes, escaped */
     EXPECT(n >= 10 && n < 13);
-    answer_end(answer);
+    response_end(response);
     EXPECT(sink.status == 503 && sink.n_ended == 1);
     close_answer();
     mem_free((char *)(uintptr_t)big.p);
@@ -521,17 +522,17 @@ static void response_above_the_size_limit_is_an_error(void)
 
 static void ids_are_random_and_well_formed(void)
 {
-    struct answer_setup s = { .ask = &ask, .sink = &sink.sink, .model = STR("m") };
-    struct answer *a = NULL, *b = NULL;
+    struct response_setup s = { .request = &request, .sink = &sink.sink, .model = STR("m") };
+    struct response *a = NULL, *b = NULL;
 
-    open_answer(&wire_openai_chat, CHAT("'n':1"));
-    EXPECT_STR(answer_id(answer), "chatcmpl-1");
-    EXPECT_EQ(answer_new(&a, &s, &e), 0);
-    EXPECT_EQ(answer_new(&b, &s, &e), 0);
-    EXPECT_EQ(strlen(answer_id(a)), strlen("chatcmpl-") + 32);
-    EXPECT(strcmp(answer_id(a), answer_id(b)) != 0);
-    answer_free(a);
-    answer_free(b);
+    open_answer(&dialect_openai_chat, CHAT("'n':1"));
+    EXPECT_STR(response_id(response), "chatcmpl-1");
+    EXPECT_EQ(response_new(&a, &s, &e), 0);
+    EXPECT_EQ(response_new(&b, &s, &e), 0);
+    EXPECT_EQ(strlen(response_id(a)), strlen("chatcmpl-") + 32);
+    EXPECT(strcmp(response_id(a), response_id(b)) != 0);
+    response_free(a);
+    response_free(b);
     close_answer();
 }
 
@@ -544,16 +545,16 @@ static void stream_and_body_have_the_same_text(void)
 
     buf_init(&joined, MB);
     for (size_t cut = 1; cut < 5; cut++) {
-        open_answer(&wire_openai_chat, CHAT("'stream':true"));
-        answer_begin(answer);
+        open_answer(&dialect_openai_chat, CHAT("'stream':true"));
+        response_begin(response);
         buf_reset(&joined);
         for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
             buf_putz(&joined, texts[i]);
-            answer_text(answer, 0, str_of(texts[i]));
+            response_add_text(response, 0, str_of(texts[i]));
             if (i % cut == 0)
-                answer_flush(answer);
+                response_flush(response);
         }
-        answer_end(answer);
+        response_end(response);
         frames_are_json(true);
         struct buf got;
         buf_init(&got, MB);
@@ -578,13 +579,13 @@ static void stream_and_body_have_the_same_text(void)
 
 static int one_request(bool stream, struct err *err)
 {
-    struct answer_setup s = { .ask = &ask,
+    struct response_setup s = { .request = &request,
         .sink = &sink.sink,
         .model = STR("m"),
         .id = "1",
         .token_bytes = token_bytes,
         .vocab = token_texts };
-    struct answer *a = NULL;
+    struct response *a = NULL;
     struct arena *ar = arena_new(MB);
     struct sampled t = make_token(1, -0.5f);
     int rc = -1;
@@ -595,20 +596,21 @@ static int one_request(bool stream, struct err *err)
         stream ? STR("{\"prompt\":\"x\",\"stream\":true,\"logprobs\":2,\"return_token_ids\":true,"
                      "\"n\":2}")
                : STR("{\"prompt\":\"x\",\"logprobs\":2,\"return_token_ids\":true,\"n\":2}");
-    if (!ask_parse(&ask, &wire_openai_completion, body, ar, err) && !answer_new(&a, &s, err)) {
-        answer_begin(a);
-        for (int i = 0; i < 40 && answer_ok(a); i++) {
-            answer_token(a, i & 1, &t);
-            answer_text(a, i & 1, STR("some text of a length that makes buffers grow"));
+    if (!request_parse(&request, &dialect_openai_completion, body, ar, err) &&
+        !response_new(&a, &s, err)) {
+        response_begin(a);
+        for (int i = 0; i < 40 && response_ok(a); i++) {
+            response_add_token(a, i & 1, &t);
+            response_add_text(a, i & 1, STR("some text of a length that makes buffers grow"));
         }
-        rc = answer_ok(a) ? 0 : err_set(err, ERR_MEMORY, "no memory");
+        rc = response_ok(a) ? 0 : err_set(err, ERR_MEMORY, "no memory");
         if (rc)
-            answer_error(a, err, NULL);
+            response_error(a, err, NULL);
         else
-            answer_end(a);
+            response_end(a);
         CHECK(sink.n_ended == 1);
     }
-    answer_free(a);
+    response_free(a);
     arena_free(ar);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* OpenAI round trip: a request of a client is in the parsed request, field by field and byte by
  * byte, and a response that the client sends back as history is parsed to the same messages. */
-#include "wire_kit.h"
+#include "dialect_kit.h"
 
 #include "base/rng.h"
 
@@ -248,69 +248,69 @@ static void write_message(struct jw *w, const struct message *m)
     jw_end_object(w);
 }
 
-static void write_tools(struct jw *w, const struct ask *ask)
+static void write_tools(struct jw *w, const struct request *request)
 {
     static const char *const words[] = { [TOOL_CHOICE_NONE] = "none",
         [TOOL_CHOICE_AUTO] = "auto",
         [TOOL_CHOICE_REQUIRED] = "required" };
 
-    if (!ask->tools)
+    if (!request->tools)
         return;
     jw_key(w, "tools");
-    jw_json(w, ask->tools);
+    jw_json(w, request->tools);
     jw_key(w, "tool_choice");
-    if (ask->tool_choice != TOOL_CHOICE_NAMED) {
-        jw_z(w, words[ask->tool_choice]);
+    if (request->tool_choice != TOOL_CHOICE_NAMED) {
+        jw_z(w, words[request->tool_choice]);
     } else {
         jw_raw(w, STR("{\"type\":\"function\",\"function\":{\"name\":\""));
-        json_escape(w->b, ask->tool_name);
+        json_escape(w->b, request->tool_name);
         buf_putz(w->b, "\"}}");
     }
     jw_key(w, "parallel_tool_calls");
-    jw_bool(w, ask->parallel_tool_calls);
+    jw_bool(w, request->parallel_tool_calls);
 }
 
-static void write_request(struct buf *out, const struct ask *ask)
+static void write_request(struct buf *out, const struct request *request)
 {
     struct jw w;
 
     jw_init(&w, out);
     jw_object(&w);
-    write_text(&w, "model", ask->model);
+    write_text(&w, "model", request->model);
     jw_key(&w, "messages");
     jw_array(&w);
-    for (int i = 0; i < ask->convo.n_messages; i++)
-        write_message(&w, &ask->convo.messages[i]);
+    for (int i = 0; i < request->convo.n_messages; i++)
+        write_message(&w, &request->convo.messages[i]);
     jw_end_array(&w);
-    write_tools(&w, ask);
+    write_tools(&w, request);
     jw_key(&w, "n");
-    jw_i64(&w, ask->n);
+    jw_i64(&w, request->n);
     jw_key(&w, "max_tokens");
-    jw_i64(&w, ask->max_tokens);
+    jw_i64(&w, request->max_tokens);
     jw_key(&w, "seed");
-    jw_i64(&w, (int64_t)ask->sample.seed);
+    jw_i64(&w, (int64_t)request->sample.seed);
     jw_key(&w, "temperature");
-    jw_f32(&w, ask->sample.temperature);
+    jw_f32(&w, request->sample.temperature);
     jw_key(&w, "top_p");
-    jw_f32(&w, ask->sample.top_p);
+    jw_f32(&w, request->sample.top_p);
     jw_key(&w, "stop");
     jw_array(&w);
-    for (int i = 0; i < ask->n_stops; i++)
-        jw_str(&w, ask->stops[i]);
+    for (int i = 0; i < request->n_stops; i++)
+        jw_str(&w, request->stops[i]);
     jw_end_array(&w);
     jw_key(&w, "stream");
-    jw_bool(&w, ask->stream);
-    write_text(&w, "user", ask->user);
-    write_text(&w, "cache_salt", ask->cache_salt);
-    write_text(&w, "reasoning_effort", ask->reasoning_effort);
+    jw_bool(&w, request->stream);
+    write_text(&w, "user", request->user);
+    write_text(&w, "cache_salt", request->cache_salt);
+    write_text(&w, "reasoning_effort", request->reasoning_effort);
     jw_end_object(&w);
 }
 
-static int parse_body(const struct wire *w, struct str body)
+static int parse_body(const struct dialect *w, struct str body)
 {
     arena_free(kit.arena);
     kit.arena = arena_new(64 * MB);
-    return ask_parse(&kit.ask, w, arena_str(kit.arena, body), kit.arena, &kit.e);
+    return request_parse(&kit.request, w, arena_str(kit.arena, body), kit.arena, &kit.e);
 }
 
 static bool same_json(struct str a, struct str b)
@@ -334,11 +334,11 @@ static void parsed_request_contains_every_field(void)
         buf_init(&sent, MB);
         buf_init(&said, MB);
         write_random_request(&sent);
-        int rc = parse_body(&wire_openai_chat, buf_str(&sent));
+        int rc = parse_body(&dialect_openai_chat, buf_str(&sent));
         if (rc)
             fprintf(stderr, "seed %d: %s\n" STR_FMT "\n", (int)seed, kit.e.msg, STR_ARG(sent));
         EXPECT_EQ(rc, 0);
-        write_request(&said, &kit.ask);
+        write_request(&said, &kit.request);
         EXPECT(same_json(buf_str(&sent), buf_str(&said)));
         buf_clear(&sent);
         buf_clear(&said);
@@ -355,9 +355,9 @@ static void put_pieces(struct buf *b, bool reasoning)
     put_text(&piece);
     buf_puts(b, buf_str(&piece));
     if (reasoning)
-        answer_reasoning(kit.answer, 0, buf_str(&piece));
+        response_add_reasoning(kit.response, 0, buf_str(&piece));
     else
-        answer_text(kit.answer, 0, buf_str(&piece));
+        response_add_text(kit.response, 0, buf_str(&piece));
     buf_clear(&piece);
 }
 
@@ -367,13 +367,13 @@ static void put_call(int number, struct buf *args)
 
     buf_init(&name, KB);
     put_text(&name);
-    answer_call_begin(kit.answer, 0, number, buf_str(&name));
+    response_call_begin(kit.response, 0, number, buf_str(&name));
     for (int n = below(3) + 1; n; n--) {
         size_t from = args->n;
         put_text(args);
-        answer_call_args(kit.answer, 0, number, str_skip(buf_str(args), from));
+        response_call_args(kit.response, 0, number, str_skip(buf_str(args), from));
     }
-    answer_call_end(kit.answer, 0, number);
+    response_call_end(kit.response, 0, number);
     buf_putc(args, 0);
     buf_clear(&name);
 }
@@ -390,7 +390,7 @@ static void response_sent_as_history_is_parsed_back(void)
         buf_init(&thoughts, MB);
         buf_init(&args, MB);
         buf_init(&back, MB);
-        kit_open(&wire_openai_chat, ask_body);
+        kit_open_response(&dialect_openai_chat, ask_body);
         for (int n = below(4); n; n--)
             put_pieces(&thoughts, true);
         for (int n = below(4); n; n--)
@@ -398,15 +398,15 @@ static void response_sent_as_history_is_parsed_back(void)
         int n_calls = below(3);
         for (int i = 0; i < n_calls; i++)
             put_call(i, &args);
-        answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
-        answer_end(kit.answer);
+        response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
+        response_end(kit.response);
         struct json *r;
         EXPECT_EQ(json_parse(&r, buf_str(&kit.sink.body), kit.arena, NULL, &kit.e), 0);
         buf_putz(&back, "{\"messages\":[");
         buf_puts(&back, json_get(json_get(r, "choices")->child, "message")->raw);
         buf_putz(&back, "]}");
-        EXPECT_EQ(parse_body(&wire_openai_chat, buf_str(&back)), 0);
-        const struct message *m = &kit.ask.convo.messages[0];
+        EXPECT_EQ(parse_body(&dialect_openai_chat, buf_str(&back)), 0);
+        const struct message *m = &kit.request.convo.messages[0];
         EXPECT(m->role == ROLE_ASSISTANT && m->n_tool_calls == n_calls);
         EXPECT(str_eq(m->n_parts ? m->parts[0].text : STR(""), buf_str(&words)));
         EXPECT(str_eq(m->reasoning, buf_str(&thoughts)));
@@ -421,7 +421,7 @@ static void response_sent_as_history_is_parsed_back(void)
         buf_clear(&args);
         buf_clear(&back);
     }
-    kit_close();
+    kit_close_response();
 }
 
 TESTS(TEST(parsed_request_contains_every_field), TEST(response_sent_as_history_is_parsed_back))

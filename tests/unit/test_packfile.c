@@ -44,7 +44,7 @@ static void leave_test_dir(const struct test_dir *p)
 }
 
 /* A model file, newly written. */
-static struct gguf *open_at(const struct test_dir *p, const char *name, const struct tiny *t)
+static struct gguf *open_at(const struct test_dir *p, const char *name, const struct tiny_model *t)
 {
     struct buf bytes = tiny_bytes(t);
     struct gguf *g = NULL;
@@ -62,18 +62,18 @@ static struct gguf *open_at(const struct test_dir *p, const char *name, const st
 static void finish_digest(struct packfile_key *out, const struct gguf *g, int n_threads)
 {
     struct content c;
-    struct team *team;
+    struct thread_pool *thread_pool;
     struct err e;
 
-    EXPECT(!team_open(&team, n_threads, &e) && !content_init(&c, g, team, &e));
+    EXPECT(!thread_pool_open(&thread_pool, n_threads, &e) && !content_init(&c, g, thread_pool, &e));
     for (size_t i = gguf_n_tensors(g); i-- > 0;)
         content_add(&c, gguf_tensor_at(g, i));
     content_end(&c, out->content);
     content_clear(&c);
-    team_close(team);
+    thread_pool_close(thread_pool);
 }
 
-static struct packfile_key key_of(const struct tiny *t)
+static struct packfile_key key_of(const struct tiny_model *t)
 {
     struct gguf *g = tiny_open(t);
     struct packfile_key k = { .source = { 1, 2, 3 }, .has_source = true };
@@ -96,19 +96,19 @@ static uint8_t *random_block(void)
 static int try_open(const char *path, const struct packfile_key *k, size_t bytes)
 {
     struct packfile f;
-    struct team *team;
+    struct thread_pool *thread_pool;
     struct err e = { 0 };
 
-    EXPECT(!team_open(&team, 2, &e));
+    EXPECT(!thread_pool_open(&thread_pool, 2, &e));
     bool is_open = !packfile_open(&f, path, bytes, &e);
-    if (is_open && !packfile_check(&f, bytes, team, &e)) {
+    if (is_open && !packfile_check(&f, bytes, thread_pool, &e)) {
         e.code = memcmp(f.key.content, k->content, sizeof(k->content)) ? ERR_UNSUPPORTED : ERR_NONE;
         EXPECT_EQ((int)((uintptr_t)f.block % 4096), 0);
     } else {
         EXPECT(is_open || (!f.block && !f.map.p));
     }
     packfile_close(&f);
-    team_close(team);
+    thread_pool_close(thread_pool);
     return (int)e.code;
 }
 
@@ -158,7 +158,7 @@ static void the_same_bits_from_the_file(void)
 
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         struct test_dir p = new_test_dir();
-        struct tiny t = tiny_default;
+        struct tiny_model t = tiny_default;
         t.type = t.type_v = types[i];
         t.is_untied = i % 2;
         t.has_factors = i / 2;
@@ -186,7 +186,7 @@ static void the_same_bits_from_the_file(void)
 static void a_file_of_another_model_is_not_used(void)
 {
     struct test_dir p = new_test_dir();
-    struct tiny mine = tiny_default, other = tiny_default;
+    struct tiny_model mine = tiny_default, other = tiny_default;
     other.seed = 2;
     struct gguf *g2 = open_at(&p, "m.gguf", &other);
     struct err e;
@@ -223,7 +223,7 @@ static void flip_bit(const char *path, size_t at, int bit)
 
 static void content_key_depends_on_every_byte_and_only_on_bytes(void)
 {
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     struct gguf *g = tiny_open(&t);
     struct packfile_key a, b;
 
@@ -284,7 +284,7 @@ static bool is_from(const char *path, const struct packfile_key *key)
     struct err e;
 
     EXPECT(!packfile_open(&f, path, BYTES, &e));
-    bool is = packfile_is_from(&f, key);
+    bool is = packfile_source_matches(&f, key);
     packfile_close(&f);
     return is;
 }
@@ -295,7 +295,7 @@ static void rewrite_file(const char *path, const struct packfile_key *key)
     struct err e;
 
     EXPECT(!packfile_open(&f, path, BYTES, &e));
-    packfile_renew(&f, path, key);
+    packfile_update_source(&f, path, key);
     packfile_close(&f);
 }
 
@@ -329,7 +329,7 @@ static void source_record_is_updated(void)
     }
     EXPECT(!packfile_open(&f, p.path, BYTES, &e)); /* replaced by another process in between */
     EXPECT(!packfile_write(p.path, &moved, block, BYTES, NULL, &e));
-    packfile_renew(&f, p.path, &k);
+    packfile_update_source(&f, p.path, &k);
     packfile_close(&f);
     EXPECT(is_from(p.path, &moved));
     mem_free(block);
@@ -471,7 +471,7 @@ static void every_part_of_a_model_is_checked(void)
 static void one_wrong_bit_is_detected(void)
 {
     struct test_dir p = new_test_dir();
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     struct packfile_key k = key_of(&t), other = k;
     uint8_t *block = random_block();
     struct rng r = { 3, 0 };
@@ -508,7 +508,7 @@ static void truncated_file_is_detected(void)
     static const size_t cuts[] = { 8192 + BYTES - 1, 8192 + BYTES / 2, 8192, 4097, 4096, 64, 63,
         1 };
     struct test_dir p = new_test_dir();
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     struct packfile_key k = key_of(&t);
     uint8_t *block = random_block();
     struct err e;
@@ -537,7 +537,7 @@ static bool is_there(const char *path)
 static void failed_write_leaves_no_file(void)
 {
     struct test_dir p = new_test_dir();
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     struct packfile_key k = key_of(&t);
     uint8_t *block = random_block();
     struct err e;
@@ -560,7 +560,7 @@ static void failed_write_leaves_no_file(void)
 static void stop_leaves_no_file_and_keeps_the_old_one(void)
 {
     struct test_dir p = new_test_dir();
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     struct packfile_key k = key_of(&t);
     uint8_t *block = random_block();
     _Atomic bool stop = true;
@@ -581,7 +581,7 @@ static void stop_leaves_no_file_and_keeps_the_old_one(void)
 static void concurrent_writers_are_excluded(void)
 {
     struct test_dir p = new_test_dir();
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     struct packfile_key k = key_of(&t);
     uint8_t *block = random_block();
     char temp[128];
@@ -603,7 +603,7 @@ static void concurrent_writers_are_excluded(void)
 static void symbolic_link_is_not_followed(void)
 {
     struct test_dir p = new_test_dir();
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     struct packfile_key k = key_of(&t);
     uint8_t *block = random_block();
     char temp[128], other[128];
@@ -622,7 +622,7 @@ static void symbolic_link_is_not_followed(void)
 static void non_regular_file_is_left_alone(void)
 {
     struct test_dir p = new_test_dir();
-    struct tiny t = tiny_default;
+    struct tiny_model t = tiny_default;
     struct packfile_key k = key_of(&t);
     struct gguf *g = tiny_open(&t);
     uint8_t *block = random_block();
@@ -683,7 +683,7 @@ static uint64_t hash_of_type(const struct kit_type *t)
     return h;
 }
 
-static uint64_t hash_of_block(struct tiny t)
+static uint64_t hash_of_block(struct tiny_model t)
 {
     struct test_dir p = new_test_dir();
     struct gguf *g = open_at(&p, "m.gguf", &t);
@@ -710,7 +710,7 @@ static void layout_is_unchanged(void)
         0xf684e408dc6acd42, 0xd8ed4c9f358a3ea1, 0xc2b65689e0e88050, 0x423f2a3be561ae0d,
         0x8771a5e2a8e853bf, 0xc416381366ff4fcd, 0xaa1561ace25257cf, 0x0fc0a933db93e4f4,
         0xf005e0056e7dfe63, 0x8230838540b852d1 };
-    struct tiny rich = tiny_default;
+    struct tiny_model rich = tiny_default;
 
     EXPECT_EQ(PACKFILE_LAYOUT, 1);
     for (int i = 0; i < KIT_N_TYPES; i++)

@@ -91,8 +91,8 @@ static void cached_page_is_idle_while_only_the_cache_holds_it(void)
 
     page_pool_watch(p, watch_page, &w);
     page_ref(p, a);
-    page_keep(p, a);
-    EXPECT(page_is_kept(p, a) && !page_is_kept(p, b));
+    page_set_cached(p, a);
+    EXPECT(page_is_cached(p, a) && !page_is_cached(p, b));
     EXPECT_EQ(page_n_idle(p), 0u);
     EXPECT(!page_unref(p, a));
     EXPECT(w.n == 1 && w.is_idle && w.last.i == a.i);
@@ -102,7 +102,7 @@ static void cached_page_is_idle_while_only_the_cache_holds_it(void)
     EXPECT(w.n == 2 && !w.is_idle);
     EXPECT_EQ(page_n_idle(p), 0u);
     EXPECT(!page_unref(p, a));
-    page_unkeep(p, a);
+    page_unset_cached(p, a);
     EXPECT(w.n == 4 && !w.is_idle);
     EXPECT_EQ(page_n_idle(p), 0u);
     EXPECT(page_unref(p, a));

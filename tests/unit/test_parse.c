@@ -19,13 +19,13 @@ static struct str with_quotes(const char *text)
 
 static void expect_response(const char *body, const char *want)
 {
-    struct parse_ask ask;
+    struct parse_request request;
     struct buf out;
 
     arena = arena_new(MB);
     buf_init(&out, MB);
-    EXPECT(arena && !parse_ask_read(&ask, with_quotes(body), arena, &e));
-    EXPECT(!parse_answer(&out, &ask, &e));
+    EXPECT(arena && !parse_request_read(&request, with_quotes(body), arena, &e));
+    EXPECT(!parse_put_response(&out, &request, &e));
     if (!str_eq(buf_str(&out), with_quotes(want)))
         fprintf(stderr, "got:  " STR_FMT "\nwant: %s\n", STR_ARG(out), with_quotes(want).p);
     EXPECT(str_eq(buf_str(&out), with_quotes(want)));
@@ -35,14 +35,14 @@ static void expect_response(const char *body, const char *want)
 
 static void expect_rejection(const char *body, enum errcode code, const char *param)
 {
-    struct parse_ask ask;
+    struct parse_request request;
     struct buf out;
 
     arena = arena_new(MB);
     buf_init(&out, MB);
     memset(&e, 0, sizeof(e));
-    EXPECT(arena &&
-           (parse_ask_read(&ask, with_quotes(body), arena, &e) || parse_answer(&out, &ask, &e)));
+    EXPECT(arena && (parse_request_read(&request, with_quotes(body), arena, &e) ||
+                        parse_put_response(&out, &request, &e)));
     EXPECT(e.code == code);
     EXPECT_STR(e.param, param);
     buf_clear(&out);
@@ -116,7 +116,7 @@ static void every_failed_allocation_is_reported(void)
     uint64_t nth;
 
     for (nth = 1;; nth++) {
-        struct parse_ask ask;
+        struct parse_request request;
         struct buf out;
         uint64_t before = mem_failures();
         arena = arena_new(MB);
@@ -124,7 +124,8 @@ static void every_failed_allocation_is_reported(void)
         struct str body = with_quotes("{'tool_parser':'hermes_json','text':'<tool_call>{\\'name\\':"
                                       "\\'f\\',\\'arguments\\':{\\'a\\':[1]}}</tool_call> so'}");
         mem_fail_after(nth);
-        int rc = parse_ask_read(&ask, body, arena, &e) || parse_answer(&out, &ask, &e);
+        int rc =
+            parse_request_read(&request, body, arena, &e) || parse_put_response(&out, &request, &e);
         mem_fail_after(0);
         bool failed = mem_failures() > before;
         EXPECT(failed || !rc);

@@ -41,14 +41,14 @@ static void format_is_found_by_its_id_and_unknown_ids_are_named(void)
     EXPECT(n >= 22);
     EXPECT_EQ(parser_format_new(&f, STR("null"), STR("nothink"), &e), -1);
     EXPECT_STR(e.param, "thinking_parser");
-    for (n = 0; parser_thinking_id(n); n++)
-        EXPECT(strstr(e.msg, parser_thinking_id(n)) != NULL);
+    for (n = 0; parser_reasoning_id(n); n++)
+        EXPECT(strstr(e.msg, parser_reasoning_id(n)) != NULL);
     EXPECT(n >= 10);
     f = format("", "think_tag");
-    EXPECT(parser_supports_toggle(f));
+    EXPECT(parser_can_toggle_reasoning(f));
     parser_format_free(f);
     f = format("null", "");
-    EXPECT(!parser_supports_toggle(f));
+    EXPECT(!parser_can_toggle_reasoning(f));
     parser_format_free(f);
 }
 
@@ -56,10 +56,10 @@ static void format_is_found_by_its_id_and_unknown_ids_are_named(void)
  * another one. */
 static void no_marker_hides_another_in_any_format_pair(void)
 {
-    for (size_t t = 0; tool_row_at(t); t++) {
-        for (size_t k = 0; thinking_row_at(k); k++) {
-            const struct tool_row *tool = tool_row_at(t);
-            const struct thinking_row *thinking = thinking_row_at(k);
+    for (size_t t = 0; tool_format_at(t); t++) {
+        for (size_t k = 0; reasoning_format_at(k); k++) {
+            const struct tool_format *tool = tool_format_at(t);
+            const struct reasoning_format *thinking = reasoning_format_at(k);
             struct str all[64];
             int n = 0;
             for (int i = 0; i < tool->n_marks; i++)
@@ -101,7 +101,7 @@ static void arguments_are_streamed(void)
     for (size_t i = 0; i < ARRAY_LEN(halves); i++) {
         struct parser_format *f = format(halves[i].tool, "null");
         struct parser_options o = { tools, PARSER_START_DEFAULT };
-        struct told t = { .last = 0 };
+        struct parser_log t = { .last = 0 };
         parsed_init(&t.whole, MB);
         buf_init(&t.log, MB);
         struct parser *p = parser_new(f, &o, &parser_log_ops, &t);
@@ -109,7 +109,7 @@ static void arguments_are_streamed(void)
         EXPECT(t.is_open && str_is(t.whole.calls[0].name, "note"));
         EXPECT(str_is(buf_str(&t.whole.arguments), halves[i].args));
         parser_free(p);
-        told_clear(&t);
+        parser_log_clear(&t);
         parser_format_free(f);
     }
     arena_free(a);
@@ -118,7 +118,7 @@ static void arguments_are_streamed(void)
 static void text_is_held_back_only_while_it_may_be_a_marker(void)
 {
     struct parser_format *f = format("hermes_json", "think_tag");
-    struct told t = { .last = 0 };
+    struct parser_log t = { .last = 0 };
     struct err e;
 
     parsed_init(&t.whole, MB);
@@ -133,7 +133,7 @@ static void text_is_held_back_only_while_it_may_be_a_marker(void)
     EXPECT(!parser_put(p, STR(" \n"), &e) && !parser_end(p, &e));
     EXPECT(str_is(buf_str(&t.whole.content), "2 <3 and <tool_cow> \n"));
     parser_free(p);
-    told_clear(&t);
+    parser_log_clear(&t);
     parser_format_free(f);
 }
 
@@ -145,16 +145,16 @@ static void expect_linear(const char *tool, const char *thinking, struct str tex
 {
     struct parser_format *f = format(tool, thinking);
     size_t *cuts = malloc((text.n / 3 + 1) * sizeof(*cuts)), n = 0;
-    struct told whole, cut;
+    struct parser_log whole, cut;
 
     EXPECT(cuts);
     for (size_t i = 3; i < text.n; i += 3)
         cuts[n++] = i;
-    told_run(&whole, f, NULL, text, NULL, 0);
-    told_run(&cut, f, NULL, text, cuts, n);
+    parser_log_run(&whole, f, NULL, text, NULL, 0);
+    parser_log_run(&cut, f, NULL, text, cuts, n);
     EXPECT(str_eq(buf_str(&whole.log), buf_str(&cut.log)));
-    told_clear(&whole);
-    told_clear(&cut);
+    parser_log_clear(&whole);
+    parser_log_clear(&cut);
     free(cuts);
     parser_format_free(f);
 }
@@ -171,8 +171,8 @@ static void expect_linear_for_all_formats(const char *unit, size_t n)
 /* Repeats the opening markers and tags of each format, so that calls begin and never complete. */
 static void every_format_is_linear_on_its_own_markers(void)
 {
-    for (size_t i = 0; tool_row_at(i); i++) {
-        const struct tool_row *r = tool_row_at(i);
+    for (size_t i = 0; tool_format_at(i); i++) {
+        const struct tool_format *r = tool_format_at(i);
         for (int k = 0; k < r->n_marks + r->n_edges; k++) {
             char unit[256];
             struct str mark = k < r->n_marks ? r->marks[k].text : r->edges[k - r->n_marks].literal;
@@ -228,16 +228,16 @@ static void call_with_ten_thousand_levels_is_parsed(void)
     static const char head[] = "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":";
     struct parser_format *f = format("hermes_json", "null");
     size_t n = sizeof(head) - 1;
-    struct told t;
+    struct parser_log t;
 
     memcpy(text, head, n);
     memset(text + n, '[', DEPTH);
     memset(text + n + DEPTH, ']', DEPTH);
     memcpy(text + n + 2 * DEPTH, "}}", 2);
-    told_run(&t, f, NULL, (struct str){ text, n + 2 * DEPTH + 2 }, NULL, 0);
+    parser_log_run(&t, f, NULL, (struct str){ text, n + 2 * DEPTH + 2 }, NULL, 0);
     EXPECT_EQ(t.whole.n_calls, 1);
     EXPECT(t.whole.calls[0].arguments.n == 2 * DEPTH + 6);
-    told_clear(&t);
+    parser_log_clear(&t);
     parser_format_free(f);
 }
 
@@ -245,22 +245,22 @@ static void names_and_calls_beyond_the_limits_are_text(void)
 {
     static char text[PARSER_NAME_MAX + 100];
     struct parser_format *f = format("hermes_json", "null");
-    struct told t;
+    struct parser_log t;
 
     for (int over = 0; over < 2; over++) {
         int n = snprintf(text, sizeof(text), "<tool_call>{\"name\":\"%0*d\"}</tool_call>",
             PARSER_NAME_MAX + over, 7);
-        told_run(&t, f, NULL, (struct str){ text, (size_t)n }, NULL, 0);
+        parser_log_run(&t, f, NULL, (struct str){ text, (size_t)n }, NULL, 0);
         EXPECT_EQ(t.whole.n_calls, !over);
         EXPECT_EQ(t.whole.content.n > 0, over);
-        told_clear(&t);
+        parser_log_clear(&t);
     }
     struct str many =
         repeat_to_length(64 * (PARSER_CALLS_MAX + 10), "", "<tool_call>{\"name\":\"f\"}", "");
-    told_run(&t, f, NULL, many, NULL, 0);
+    parser_log_run(&t, f, NULL, many, NULL, 0);
     EXPECT_EQ(t.whole.n_calls, PARSER_CALLS_MAX);
     EXPECT(str_starts(buf_str(&t.whole.content), STR("{\"name\":\"f\"}{\"name\"")));
-    told_clear(&t);
+    parser_log_clear(&t);
     free((char *)(uintptr_t)many.p);
     parser_format_free(f);
 }
@@ -272,14 +272,14 @@ static void a_call_beyond_the_limit_is_text(void)
         "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"", "0123456789abcdef",
         "\"}}</tool_call>");
     size_t cuts[] = { 1000, PARSER_CALL_MAX, PARSER_CALL_MAX + 20 };
-    struct told t;
+    struct parser_log t;
 
     for (size_t n = 0; n <= ARRAY_LEN(cuts); n += ARRAY_LEN(cuts)) {
-        told_run(&t, f, NULL, text, cuts, n);
+        parser_log_run(&t, f, NULL, text, cuts, n);
         EXPECT_EQ(t.whole.n_calls, 0);
         EXPECT_EQ(t.n_broken, 1);
         EXPECT(t.whole.content.n == text.n - strlen("<tool_call></tool_call>"));
-        told_clear(&t);
+        parser_log_clear(&t);
     }
     free((char *)(uintptr_t)text.p);
     parser_format_free(f);
@@ -297,17 +297,17 @@ static void lookups_in_a_large_schema_are_limited(void)
     struct parser_format *f = format("qwen3_coder", "null");
     struct arena *a = arena_new(256 * MB);
     struct json *j = NULL;
-    struct told t;
+    struct parser_log t;
     struct err e;
 
     EXPECT(a && !json_parse(&j, tools, a, NULL, &e));
     struct parser_options o = { j, PARSER_START_CONTENT };
-    told_run(&t, f, &o, text, NULL, 0);
+    parser_log_run(&t, f, &o, text, NULL, 0);
     EXPECT_EQ(t.whole.n_calls, 1);
     struct str args = t.whole.calls[0].arguments;
     EXPECT(str_starts(args, STR("{\"a\":\"5\",\"a\":\"5\"")));
     EXPECT(str_ends(args, STR("\"a\":5,\"a\":5}")));
-    told_clear(&t);
+    parser_log_clear(&t);
     arena_free(a);
     free((char *)(uintptr_t)tools.p);
     free((char *)(uintptr_t)text.p);
@@ -321,19 +321,19 @@ static void invalid_utf8_is_replaced_for_all_cuts(void)
         "</tool_call>\xF0\x9F\x98\x80\xF0\x9F";
     struct str in = { text, sizeof(text) - 1 };
     struct parser_format *f = format("hermes_json", "null");
-    struct told whole, t;
+    struct parser_log whole, t;
 
-    told_run(&whole, f, NULL, in, NULL, 0);
+    parser_log_run(&whole, f, NULL, in, NULL, 0);
     EXPECT(str_is(buf_str(&whole.whole.content), "a\xEF\xBF\xBD\xF0\x9F\x98\x80\xEF\xBF\xBD"));
     EXPECT(str_is(whole.whole.calls[0].arguments, "{\"a\":\"\xC3\xA9\xEF\xBF\xBD\xEF\xBF\xBD\"}"));
     for (size_t i = 0; i <= in.n; i++)
         for (size_t k = i; k <= in.n && k < i + 5; k++) {
             size_t cuts[] = { i, k };
-            told_run(&t, f, NULL, in, cuts, 2);
+            parser_log_run(&t, f, NULL, in, cuts, 2);
             EXPECT(str_eq(buf_str(&t.log), buf_str(&whole.log)));
-            told_clear(&t);
+            parser_log_clear(&t);
         }
-    told_clear(&whole);
+    parser_log_clear(&whole);
     parser_format_free(f);
 }
 
@@ -343,9 +343,9 @@ static void probe_uses_the_same_parser(void)
     struct str good = STR("Sure.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {}}\n");
     struct str bad = STR("<tool_call>{\"name\": \"get_weather\", \"arguments\": {");
 
-    EXPECT(parser_validates(f, good, STR("get_weather")));
-    EXPECT(!parser_validates(f, good, STR("get_time")));
-    EXPECT(!parser_validates(f, bad, STR("get_weather")));
+    EXPECT(parser_has_call(f, good, STR("get_weather")));
+    EXPECT(!parser_has_call(f, good, STR("get_time")));
+    EXPECT(!parser_has_call(f, bad, STR("get_weather")));
     parser_format_free(f);
 }
 
@@ -359,8 +359,8 @@ static void random_texts_parse_equally_for_all_cuts(void)
     uint64_t x = SEED;
 
     printf("seed %d\n", SEED);
-    for (size_t row = 0; tool_row_at(row); row++) {
-        const struct tool_row *r = tool_row_at(row);
+    for (size_t row = 0; tool_format_at(row); row++) {
+        const struct tool_format *r = tool_format_at(row);
         struct parser_format *f = format(r->id, "think_tag");
         for (int round = 0; round < ROUNDS; round++) {
             char text[PIECES * 64];
@@ -378,13 +378,13 @@ static void random_texts_parse_equally_for_all_cuts(void)
             for (size_t i = 1; i < n; i++)
                 if (kit_random(&x) % 4 == 0)
                     cuts[n_cuts++] = i;
-            struct told whole, t;
-            told_run(&whole, f, NULL, (struct str){ text, n }, NULL, 0);
-            told_check(&whole, r, thinking_row_at(1));
-            told_run(&t, f, NULL, (struct str){ text, n }, cuts, n_cuts);
+            struct parser_log whole, t;
+            parser_log_run(&whole, f, NULL, (struct str){ text, n }, NULL, 0);
+            parser_log_check(&whole, r, reasoning_format_at(1));
+            parser_log_run(&t, f, NULL, (struct str){ text, n }, cuts, n_cuts);
             EXPECT(str_eq(buf_str(&t.log), buf_str(&whole.log)));
-            told_clear(&t);
-            told_clear(&whole);
+            parser_log_clear(&t);
+            parser_log_clear(&whole);
         }
         parser_format_free(f);
     }

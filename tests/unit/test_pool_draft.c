@@ -1,8 +1,8 @@
 /* Draft model for speculative decoding, from the two model files to the output. */
 #include "base/mem.h"
 #include "testing/synth.h"
-#include "registry/pool.h"
-#include "../thin_kit.h"
+#include "registry/registry.h"
+#include "../drop_layers_kit.h"
 
 #include <stdlib.h>
 #include <unistd.h>

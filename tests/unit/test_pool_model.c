@@ -1,7 +1,7 @@
 /* Number of rows and logits for which a model is opened. */
 #include "engine/engine.h"
 #include "testing/synth.h"
-#include "registry/pool.h"
+#include "registry/registry.h"
 #include "../check.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "../adapter_kit.h"
 
 #include "../support/tmpdir.h"
-#include "registry/adapt.h"
+#include "registry/model_capabilities.h"
 #include "generate/probe.h"
 
 #define CITY "\"location\": \"Paris\""
@@ -90,9 +90,9 @@ static struct str script_reply(void *ctx, enum probe_step step, const struct ren
 
     t->n_asked++;
     EXPECT(step == PROBE_THINKING || str_find(text, STR("get_weather")) >= 0);
-    return str_of(step == PROBE_NATIVE ? t->model_case->native
-                  : step == PROBE_TOLD ? t->model_case->injected
-                                       : t->model_case->thinking);
+    return str_of(step == PROBE_NATIVE     ? t->model_case->native
+                  : step == PROBE_INJECTED ? t->model_case->injected
+                                           : t->model_case->thinking);
 }
 
 static struct model_spec spec_of(const char *template_path)
@@ -185,7 +185,7 @@ static void stored_capabilities_are_used_at_the_next_load(void)
     EXPECT(m->is_probed);
     EXPECT_STR(adapter_info(m->adapter)->tool_parser, "llama_xml");
     EXPECT_STR(adapter_info(m->adapter)->thinking_parser, "seed_oss");
-    EXPECT(adapter_info(m->adapter)->tells_tools && adapter_info(m->adapter)->can_think);
+    EXPECT(adapter_info(m->adapter)->injects_tools && adapter_info(m->adapter)->can_reason);
     model_close(m);
 
     spec.tool_parser = "mistral"; /* the configured parser has precedence */

@@ -3,8 +3,8 @@
  * input, by id or by reference gives the same conversation. */
 #include "api/responses/responses.h"
 #include "base/rng.h"
-#include "serve/responses/kept.h"
-#include "wire_kit.h"
+#include "serve/responses/stored_response.h"
+#include "dialect_kit.h"
 
 #include <inttypes.h>
 
@@ -97,11 +97,11 @@ static void write_part(const struct output_part *p, int call)
         to = MIN(to, p->text.n);
         struct str piece = { p->text.p + from, to - from };
         if (p->kind == REASONING_PART)
-            answer_reasoning(kit.answer, 0, piece);
+            response_add_reasoning(kit.response, 0, piece);
         else if (p->kind == TEXT)
-            answer_text(kit.answer, 0, piece);
+            response_add_text(kit.response, 0, piece);
         else
-            answer_call_args(kit.answer, 0, call, piece);
+            response_call_args(kit.response, 0, call, piece);
         from = to;
     }
 }
@@ -110,16 +110,16 @@ static void write_parts(void)
 {
     int call = 0;
 
-    answer_begin(kit.answer);
+    response_begin(kit.response);
     for (int i = 0; i < n_parts; i++) {
         if (output_parts[i].kind == CALL)
-            answer_call_begin(kit.answer, 0, call, output_parts[i].name);
+            response_call_begin(kit.response, 0, call, output_parts[i].name);
         write_part(&output_parts[i], call);
         if (output_parts[i].kind == CALL)
-            answer_call_end(kit.answer, 0, call++);
+            response_call_end(kit.response, 0, call++);
     }
-    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
-    answer_end(kit.answer);
+    response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
+    response_end(kit.response);
 }
 
 /* ---- reading */
@@ -161,7 +161,7 @@ static const struct json *final_response(void)
     struct str s = buf_str(&kit.sink.body);
     ptrdiff_t at;
 
-    if (!kit.ask.stream)
+    if (!kit.request.stream)
         return parse_json_text(s);
     while ((at = str_find(s, STR("\ndata: "))) >= 0)
         s = str_skip(s, (size_t)at + 7);
@@ -194,7 +194,7 @@ static void expect_deltas(int i, const struct output_part *p)
 
 static void expect_convo(int first)
 {
-    const struct message *m = &kit.ask.convo.messages[first];
+    const struct message *m = &kit.request.convo.messages[first];
     int call = 0;
 
     EXPECT(m->role == ROLE_ASSISTANT);
@@ -209,8 +209,8 @@ static void expect_convo(int first)
                    str_eq(m->tool_calls[call++].name, p->name));
     }
     EXPECT_EQ(m->n_tool_calls, call);
-    EXPECT_EQ(kit.ask.convo.n_messages, first + 2);
-    EXPECT(str_is(kit.ask.convo.messages[first + 1].parts[0].text, "next"));
+    EXPECT_EQ(kit.request.convo.n_messages, first + 2);
+    EXPECT(str_is(kit.request.convo.messages[first + 1].parts[0].text, "next"));
 }
 
 /* {"input":[a user's "q", items or references, a user's "next"]} */
@@ -233,54 +233,55 @@ static struct str write_next(const struct json *output, bool by_reference)
     return s;
 }
 
-static void send_next(struct str body, struct shelf *shelf)
+static void send_next(struct str body, struct response_store *response_store)
 {
-    struct kept_place at = { shelf, 7, kit.arena };
-    const struct kept *before = NULL;
+    struct stored_response_ctx at = { response_store, 7, kit.arena };
+    const struct stored_response *previous = NULL;
 
-    EXPECT_EQ(ask_parse(&kit.ask, &wire_responses, body, kit.arena, &kit.e), 0);
-    EXPECT_EQ(kept_recall(&before, &kit.ask, &at, &kit.e), 0);
+    EXPECT_EQ(request_parse(&kit.request, &dialect_responses, body, kit.arena, &kit.e), 0);
+    EXPECT_EQ(stored_response_recall(&previous, &kit.request, &at, &kit.e), 0);
     expect_convo(1);
-    shelf_unref(shelf, before);
+    response_store_unref(response_store, previous);
 }
 
-static void one_round(struct shelf *shelf)
+static void one_round(struct response_store *response_store)
 {
     struct json *output;
     int i = 0;
 
     make_parts();
-    kit_open(&wire_responses, below(2) ? "{'input':'q','stream':true}" : "{'input':'q'}");
+    kit_open_response(
+        &dialect_responses, below(2) ? "{'input':'q','stream':true}" : "{'input':'q'}");
     write_parts();
     const struct json *r = final_response(), *out = json_get(r, "output");
     EXPECT(str_is(text_of(r, "status"), "completed") && (int)out->n == n_parts);
     for (const struct json *v = out->child; v; v = v->next, i++) {
         expect_item(v, &output_parts[i]);
-        if (kit.ask.stream)
+        if (kit.request.stream)
             expect_deltas(i, &output_parts[i]);
     }
-    kept_put(shelf, 7, &kit.ask, kit.answer, NULL);
+    stored_response_put(response_store, 7, &kit.request, kit.response, NULL);
     output = parse_json_text(out->raw);
     struct str in_full = write_next(output, false), by_reference = write_next(output, true);
     send_next(in_full, NULL);
-    send_next(by_reference, shelf);
-    send_next(STR("{\"input\":\"next\",\"previous_response_id\":\"resp_1\"}"), shelf);
-    EXPECT(shelf_drop(shelf, 7, STR("resp_1"), 0));
+    send_next(by_reference, response_store);
+    send_next(STR("{\"input\":\"next\",\"previous_response_id\":\"resp_1\"}"), response_store);
+    EXPECT(response_store_remove(response_store, 7, STR("resp_1"), 0));
 }
 
 static void response_round_trips(void)
 {
-    struct shelf_options o = { 4 * MB, 4 * MB, UINT64_MAX };
+    struct response_store_options o = { 4 * MB, 4 * MB, UINT64_MAX };
     uint64_t seed = 20261121;
-    struct shelf *shelf;
+    struct response_store *response_store;
 
     printf("seed %" PRIu64 "\n", seed);
     rng = (struct rng){ seed, 0 };
-    EXPECT_EQ(shelf_open(&shelf, &o, &kit.e), 0);
+    EXPECT_EQ(response_store_open(&response_store, &o, &kit.e), 0);
     for (int i = 0; i < ROUNDS; i++)
-        one_round(shelf);
-    shelf_close(shelf);
-    kit_close();
+        one_round(response_store);
+    response_store_close(response_store);
+    kit_close_response();
 }
 
 TESTS(TEST(response_round_trips))

@@ -1,7 +1,7 @@
 /* Responses dialect: accepted bodies, translation of their items, streams and bodies of
  * responses, and continuation of stored responses. */
 #include "api/responses/responses.h"
-#include "wire_kit.h"
+#include "dialect_kit.h"
 
 #define SAY(more)   "{'model':'m','input':'hi'" more "}"
 #define ITEMS(list) "{'model':'m','input':[" list "]}"
@@ -99,52 +99,56 @@ static const struct kit_row rows[] = {
 
 static void body_is_accepted_or_the_wrong_field_is_named(void)
 {
-    kit_rows(&wire_responses, rows, ARRAY_LEN(rows));
-    kit_close();
+    kit_check_rows(&dialect_responses, rows, ARRAY_LEN(rows));
+    kit_close_response();
 }
 
 static void every_field_arrives(void)
 {
-    EXPECT_EQ(kit_parse(&wire_responses,
+    EXPECT_EQ(kit_parse_request(&dialect_responses,
                   SAY(",'temperature':0.5,'top_p':0.25,'top_k':-1,'max_output_tokens':17,'seed':4,"
                       "'stop':['a'],'stream':true,'top_logprobs':2,'user':'u','store':false,"
                       "'safety_identifier':'s','prompt_cache_key':'p','metadata':{'k':'v'},"
                       "'previous_response_id':'resp_0','reasoning':{'effort':'low'},"
                       "'parallel_tool_calls':false,'tools':[" FN "]")),
         0);
-    const struct ask *a = &kit.ask;
+    const struct request *a = &kit.request;
     EXPECT(a->sample.temperature == 0.5f && a->sample.top_p == 0.25f && a->sample.top_k == 0);
     EXPECT(a->max_tokens == 17 && a->has_seed && a->sample.seed == 4 && a->n_stops == 1);
     EXPECT(a->stream && a->want_logprobs && a->sample.want_logprobs && a->sample.n_top == 2);
     EXPECT(str_is(a->user, "u") && str_is(a->safety_identifier, "s") && !a->store);
     EXPECT(str_is(a->prompt_cache_key, "p") && a->metadata && a->metadata->n == 1);
-    EXPECT(str_is(a->previous_id, "resp_0") && a->needs_shelf);
+    EXPECT(str_is(a->previous_id, "resp_0") && a->needs_response_store);
     EXPECT(str_is(a->reasoning_effort, "low"));
-    EXPECT_EQ(kit_parse(&wire_responses, SAY(",'text':{'format':{'type':'json_schema','name':'n',"
-                                             "'schema':{'type':'object'},'strict':true}}")),
+    EXPECT_EQ(kit_parse_request(
+                  &dialect_responses, SAY(",'text':{'format':{'type':'json_schema','name':'n',"
+                                          "'schema':{'type':'object'},'strict':true}}")),
         0);
-    EXPECT(a->shape.kind == SHAPE_JSON_SCHEMA && a->shape.is_strict && a->shape.schema);
-    EXPECT_STR(a->shape.field, "text.format");
-    EXPECT_EQ(kit_parse(&wire_responses, SAY(",'parallel_tool_calls':false,'tools':[" FN "]")), 0);
+    EXPECT(a->constraint.kind == CONSTRAINT_JSON_SCHEMA && a->constraint.is_strict &&
+           a->constraint.schema);
+    EXPECT_STR(a->constraint.field, "text.format");
+    EXPECT_EQ(
+        kit_parse_request(&dialect_responses, SAY(",'parallel_tool_calls':false,'tools':[" FN "]")),
+        0);
     EXPECT(a->tools && a->tools->n == 1 && !a->parallel_tool_calls);
     const struct json *f = json_get(a->tools->child, "function");
     EXPECT(str_is(json_get(f, "name")->s, "f") && json_get(f, "parameters"));
-    EXPECT_EQ(kit_parse(&wire_responses, SAY("")), 0);
-    EXPECT(!kit.ask.may_shorten);
-    EXPECT_EQ(kit_parse(&wire_responses, SAY(",'truncation':'auto'")), 0);
-    EXPECT(kit.ask.may_shorten);
-    EXPECT(kit.ask.store && !kit.ask.needs_shelf && kit.ask.max_tokens == -1);
-    EXPECT_EQ(kit_parse(&wire_responses, SAY(",'reasoning':{'effort':'none'}")), 0);
-    EXPECT(kit.ask.thinking == THINKING_OFF);
-    kit_close();
+    EXPECT_EQ(kit_parse_request(&dialect_responses, SAY("")), 0);
+    EXPECT(!kit.request.may_truncate);
+    EXPECT_EQ(kit_parse_request(&dialect_responses, SAY(",'truncation':'auto'")), 0);
+    EXPECT(kit.request.may_truncate);
+    EXPECT(kit.request.store && !kit.request.needs_response_store && kit.request.max_tokens == -1);
+    EXPECT_EQ(kit_parse_request(&dialect_responses, SAY(",'reasoning':{'effort':'none'}")), 0);
+    EXPECT(kit.request.thinking == THINKING_OFF);
+    kit_close_response();
 }
 
 /* ---- items become messages */
 
 static void expect_convo(const char *body, const char *want)
 {
-    EXPECT_EQ(kit_parse(&wire_responses, body), 0);
-    EXPECT_STR(kit_convo(), want);
+    EXPECT_EQ(kit_parse_request(&dialect_responses, body), 0);
+    EXPECT_STR(kit_convo_text(), want);
 }
 
 static void items_become_messages(void)
@@ -187,12 +191,12 @@ static void items_become_messages(void)
                        "{'type':'local_shell_call_output','id':'d','output':'p'}"),
         "user: x|assistant [sh({\"input\": \"a \\\"b\\\"\"})#c]|tool#c: o|"
         "assistant [local_shell({\"command\":[\"ls\"]})#d]|tool#d: p");
-    kit_close();
+    kit_close_response();
 }
 
 /* ---- continuation of stored responses */
 
-static const struct responses_kept turns[] = {
+static const struct responses_stored turns[] = {
     { STR("{\"id\":\"resp_1\",\"output\":[{\"id\":\"rs_1_0\",\"type\":\"reasoning\",\"summary\":[],"
           "\"content\":[{\"type\":\"reasoning_text\",\"text\":\"t\"}]},"
           "{\"id\":\"msg_1_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":"
@@ -205,7 +209,7 @@ static const struct responses_kept turns[] = {
 };
 static int n_finds;
 
-static bool find_stored(void *ctx, struct str id, struct responses_kept *out)
+static bool find_stored(void *ctx, struct str id, struct responses_stored *out)
 {
     n_finds++;
     for (size_t i = 0; i < ARRAY_LEN(turns); i++)
@@ -218,31 +222,31 @@ static bool find_stored(void *ctx, struct str id, struct responses_kept *out)
 
 static int find_response(const char *body, size_t n)
 {
-    static const struct responses_shelf shelf = { NULL, find_stored };
+    static const struct responses_lookup shelf = { NULL, find_stored };
 
     n_finds = 0;
-    if (kit_parse(&wire_responses, body))
+    if (kit_parse_request(&dialect_responses, body))
         fprintf(stderr, "%s\n", kit.e.msg);
-    EXPECT(!kit.e.code && kit.ask.needs_shelf);
-    int rc = responses_recall(&kit.ask, turns, n, &shelf, kit.arena, &kit.e);
-    EXPECT(!kit.ask.needs_shelf);
+    EXPECT(!kit.e.code && kit.request.needs_response_store);
+    int rc = responses_load_history(&kit.request, turns, n, &shelf, kit.arena, &kit.e);
+    EXPECT(!kit.request.needs_response_store);
     return rc;
 }
 
 static void response_continues_a_previous_one(void)
 {
     EXPECT_EQ(find_response(SAY(",'previous_response_id':'resp_1','instructions':'i'"), 1), 0);
-    EXPECT_STR(kit_convo(), "system: i|user: first|assistant: one {t}|user: hi");
+    EXPECT_STR(kit_convo_text(), "system: i|user: first|assistant: one {t}|user: hi");
     EXPECT_EQ(find_response("{'previous_response_id':'resp_2','input':["
                             "{'type':'function_call_output','call_id':'c','output':'4'}]}",
                   2),
         0);
-    EXPECT_STR(
-        kit_convo(), "user: first|assistant: one {t}|user: second|assistant [f({})#c]|tool#c: 4");
-    EXPECT_EQ((int)kit.ask.items->n, 1);
+    EXPECT_STR(kit_convo_text(),
+        "user: first|assistant: one {t}|user: second|assistant [f({})#c]|tool#c: 4");
+    EXPECT_EQ((int)kit.request.items->n, 1);
     EXPECT_EQ(find_response("{'previous_response_id':'resp_1'}", 1), 0);
-    EXPECT_STR(kit_convo(), "user: first|assistant: one {t}");
-    kit_close();
+    EXPECT_STR(kit_convo_text(), "user: first|assistant: one {t}");
+    kit_close_response();
 }
 
 static void item_references_are_resolved(void)
@@ -252,10 +256,10 @@ static void item_references_are_resolved(void)
                                   "{'role':'user','content':'x'}"),
                   0),
         0);
-    EXPECT_STR(kit_convo(), "user: first|assistant: one {t}|user: x");
+    EXPECT_STR(kit_convo_text(), "user: first|assistant: one {t}|user: x");
     EXPECT_EQ(n_finds, 1); /* once for each response */
-    EXPECT_EQ((int)kit.ask.items->n, 4);
-    EXPECT(str_is(json_get(kit.ask.items->child, "type")->s, "message"));
+    EXPECT_EQ((int)kit.request.items->n, 4);
+    EXPECT(str_is(json_get(kit.request.items->child, "type")->s, "message"));
     static const char *const lost[] = { "msg_1_9", "msg_3_0", "my_own", "_", "__", "x" };
     for (size_t i = 0; i < ARRAY_LEN(lost); i++) {
         char body[200];
@@ -264,7 +268,7 @@ static void item_references_are_resolved(void)
         EXPECT(kit.e.code == ERR_NOT_FOUND);
         EXPECT_STR(kit.e.param, "input[0].id");
     }
-    kit_close();
+    kit_close_response();
 }
 
 static void ids_identify_their_owner(void)
@@ -352,23 +356,23 @@ static void begin_response(const char *more, bool is_stream)
 
     snprintf(body, sizeof(body), "{'model':'m','input':'hi','tools':[" FN "],'stream':%s%s}",
         is_stream ? "true" : "false", more);
-    kit_open(&wire_responses, body);
-    answer_begin(kit.answer);
-    answer_usage(kit.answer, 5, 2);
+    kit_open_response(&dialect_responses, body);
+    response_begin(kit.response);
+    response_set_usage(kit.response, 5, 2);
 }
 
 static void end_response(enum finish finish)
 {
-    answer_choice_end(kit.answer, 0, finish, STR_NONE, -1);
-    answer_end(kit.answer);
+    response_choice_end(kit.response, 0, finish, STR_NONE, -1);
+    response_end(kit.response);
     EXPECT_EQ(kit.sink.n_ended, 1);
 }
 
 static void emit_call(int number, const char *name, const char *args)
 {
-    answer_call_begin(kit.answer, 0, number, str_of(name));
+    response_call_begin(kit.response, 0, number, str_of(name));
     for (const char *c = args; *c; c++)
-        answer_call_args(kit.answer, 0, number, (struct str){ c, 1 });
+        response_call_args(kit.response, 0, number, (struct str){ c, 1 });
 }
 
 static void text_is_a_message(void)
@@ -379,9 +383,9 @@ static void text_is_a_message(void)
 
     for (int is_stream = 0; is_stream < 2; is_stream++) {
         begin_response("", is_stream);
-        kit_say(0, 1);
-        kit_say(0, 2);
-        kit_say(0, 4);
+        kit_emit_token(0, 1);
+        kit_emit_token(0, 2);
+        kit_emit_token(0, 4);
         end_response(FINISH_STOP);
         if (is_stream)
             expect_events("created in_progress output_item.added@0 content_part.added@0 "
@@ -394,20 +398,20 @@ static void text_is_a_message(void)
             output_contains("'usage':{'input_tokens':5,'input_tokens_details':{'cached_tokens':2,"
                             "'cache_write_tokens':0},'output_tokens':3,"));
     }
-    kit_close();
+    kit_close_response();
 }
 
 static void reasoning_and_calls_are_items(void)
 {
     for (int is_stream = 0; is_stream < 2; is_stream++) {
         begin_response("", is_stream);
-        answer_reasoning(kit.answer, 0, STR("h"));
-        answer_reasoning(kit.answer, 0, STR("m"));
-        kit_say(0, 1);
+        response_add_reasoning(kit.response, 0, STR("h"));
+        response_add_reasoning(kit.response, 0, STR("m"));
+        kit_emit_token(0, 1);
         emit_call(0, "f", "{}");
-        answer_call_end(kit.answer, 0, 0);
+        response_call_end(kit.response, 0, 0);
         emit_call(1, "g", "[1]");
-        answer_call_end(kit.answer, 0, 1);
+        response_call_end(kit.response, 0, 1);
         end_response(FINISH_STOP);
         if (is_stream)
             expect_events(
@@ -428,21 +432,21 @@ static void reasoning_and_calls_are_items(void)
             "{'id':'fc_1_3','type':'function_call','status':'completed','call_id':'call_"));
         EXPECT(output_contains("'name':'g','arguments':'[1]'}"));
     }
-    kit_close();
+    kit_close_response();
 }
 
 static void reasoning_may_be_a_summary_and_sealed(void)
 {
     begin_response(
         ",'reasoning':{'summary':'auto'},'include':['reasoning.encrypted_content']", true);
-    answer_reasoning(kit.answer, 0, STR("hi"));
+    response_add_reasoning(kit.response, 0, STR("hi"));
     end_response(FINISH_STOP);
     expect_events("created in_progress output_item.added@0 reasoning_summary_part.added@0 "
                   "reasoning_summary_text.delta@0(hi) reasoning_summary_text.done@0 "
                   "reasoning_summary_part.done@0 output_item.done@0 completed");
     EXPECT_STR(output(), "[{'id':'rs_1_0','type':'reasoning','status':'completed','summary':"
                          "[{'type':'summary_text','text':'hi'}],'encrypted_content':'v1.aGk='}]");
-    kit_close();
+    kit_close_response();
 }
 
 static void broken_call_is_not_in_the_response(void)
@@ -450,8 +454,8 @@ static void broken_call_is_not_in_the_response(void)
     for (int is_stream = 0; is_stream < 2; is_stream++) {
         begin_response("", is_stream);
         emit_call(0, "f", "{x");
-        answer_call_broken(kit.answer, 0, 0);
-        answer_text(kit.answer, 0, STR("<f>{x"));
+        response_call_broken(kit.response, 0, 0);
+        response_add_text(kit.response, 0, STR("<f>{x"));
         end_response(FINISH_STOP);
         if (is_stream)
             expect_events("created in_progress output_item.added@0 "
@@ -463,13 +467,13 @@ static void broken_call_is_not_in_the_response(void)
             "[{'id':'msg_1_1','type':'message','status':'completed','role':'assistant','content':"
             "[{'type':'output_text','text':'<f>{x','annotations':[],'logprobs':[]}]}]");
     }
-    kit_close();
+    kit_close_response();
 }
 
 static void truncated_response_is_incomplete(void)
 {
     begin_response("", true);
-    kit_say(0, 1);
+    kit_emit_token(0, 1);
     end_response(FINISH_LENGTH);
     EXPECT(output_contains("event: response.incomplete\n"));
     EXPECT(output_contains("'incomplete_details':{'reason':'max_output_tokens'}"));
@@ -477,7 +481,7 @@ static void truncated_response_is_incomplete(void)
     begin_response("", false);
     end_response(FINISH_STOP); /* without output: an empty message */
     EXPECT(output_contains("'content':[{'type':'output_text','text':''"));
-    kit_close();
+    kit_close_response();
 }
 
 static void errors_are_written(void)
@@ -485,18 +489,18 @@ static void errors_are_written(void)
     struct err e = { .code = ERR_TIMEOUT, .msg = "too late" };
 
     begin_response("", true);
-    kit_say(0, 1);
-    answer_error(kit.answer, &e, NULL);
+    kit_emit_token(0, 1);
+    response_error(kit.response, &e, NULL);
     EXPECT_EQ(kit.sink.n_ended, 1);
     EXPECT(output_contains("event: response.failed\n"));
     EXPECT(output_contains(
         "'status':'failed','background':false,'error':{'code':'server_error','message':"
         "'too late'}"));
     begin_response("", false);
-    answer_error(kit.answer, &e, NULL);
+    response_error(kit.response, &e, NULL);
     EXPECT_EQ(kit.sink.status, 504);
     EXPECT(output_contains("{'error':{'message':'too late'"));
-    kit_close();
+    kit_close_response();
 }
 
 /* ---- background responses */
@@ -505,9 +509,9 @@ static void background_response_is_queued_first(void)
 {
     for (int is_stream = 0; is_stream < 2; is_stream++) {
         begin_response(",'background':true", is_stream);
-        answer_runs(kit.answer);
-        answer_runs(kit.answer);
-        kit_say(0, 1);
+        response_set_running(kit.response);
+        response_set_running(kit.response);
+        kit_emit_token(0, 1);
         end_response(FINISH_STOP);
         if (is_stream) {
             expect_events("created queued in_progress output_item.added@0 content_part.added@0 "
@@ -520,20 +524,20 @@ static void background_response_is_queued_first(void)
     }
     /* the missing status event is written with the first output, or at the end */
     begin_response(",'background':true", true);
-    kit_say(0, 1);
+    kit_emit_token(0, 1);
     end_response(FINISH_STOP);
     expect_events("created queued in_progress output_item.added@0 content_part.added@0 "
                   "output_text.delta@0(Hello) output_text.done@0 content_part.done@0 "
                   "output_item.done@0 completed");
     begin_response("", true);
-    answer_runs(kit.answer); /* other responses are not queued */
+    response_set_running(kit.response); /* other responses are not queued */
     end_response(FINISH_STOP);
     expect_events("created in_progress output_item.added@0 content_part.added@0 output_text.done@0 "
                   "content_part.done@0 output_item.done@0 completed");
-    kit_close();
+    kit_close_response();
 }
 
-/* Result of answer_keep, with ' for ". */
+/* Result of response_serialize, with ' for ". */
 static const char *stored_now(void)
 {
     static char text[4000];
@@ -541,7 +545,7 @@ static const char *stored_now(void)
 
     buf_init(&o, MB);
     buf_init(&i, MB);
-    EXPECT(answer_keep(kit.answer, &o, &i));
+    EXPECT(response_serialize(kit.response, &o, &i));
     snprintf(text, sizeof(text), STR_FMT, STR_ARG(buf_str(&o)));
     for (char *c = text; *c; c++)
         *c = *c == '"' ? '\'' : *c;
@@ -556,20 +560,20 @@ static void cancelled_background_response_is_not_failed(void)
     struct err late = { .code = ERR_TIMEOUT, .msg = "late" };
 
     begin_response(",'background':true", true);
-    answer_error(kit.answer, &gone, NULL);
+    response_error(kit.response, &gone, NULL);
     expect_events("created queued failed");
     EXPECT(output_contains("'status':'cancelled','background':true,'error':null"));
     EXPECT(strstr(stored_now(), "'status':'cancelled','background':true,'error':null"));
     begin_response(",'background':true", false);
     EXPECT(strstr(stored_now(), "'status':'queued','background':true,'error':null"));
-    answer_runs(kit.answer);
+    response_set_running(kit.response);
     EXPECT(strstr(stored_now(), "'status':'in_progress','background':true,'error':null"));
-    kit_say(0, 1);
-    answer_error(kit.answer, &late, NULL);
+    kit_emit_token(0, 1);
+    response_error(kit.response, &late, NULL);
     EXPECT(!kit.sink.n_begun && !kit.sink.body.n);
     EXPECT(strstr(stored_now(),
         "'status':'failed','background':true,'error':{'code':'server_error','message':'late'}"));
-    kit_close();
+    kit_close_response();
 }
 
 static void queued_object_is_written_again_with_another_status(void)
@@ -583,16 +587,16 @@ static void queued_object_is_written_again_with_another_status(void)
     buf_init(&o, MB);
     buf_init(&i, MB);
     buf_init(&again, MB);
-    EXPECT(answer_keep(kit.answer, &o, &i));
-    answer_runs(kit.answer);
+    EXPECT(response_serialize(kit.response, &o, &i));
+    response_set_running(kit.response);
     buf_clear(&i);
     struct buf now;
     buf_init(&now, MB);
-    EXPECT(answer_keep(kit.answer, &now, &i));
-    responses_restate(&again, buf_str(&o), "in_progress", NULL);
+    EXPECT(response_serialize(kit.response, &now, &i));
+    responses_set_status(&again, buf_str(&o), "in_progress", NULL);
     EXPECT(str_eq(buf_str(&again), buf_str(&now)));
     buf_reset(&again);
-    responses_restate(&again, buf_str(&o), "failed", &e);
+    responses_set_status(&again, buf_str(&o), "failed", &e);
     EXPECT(str_find(buf_str(&again), STR("\"status\":\"failed\",\"background\":true,\"error\":"
                                          "{\"code\":\"server_error\",\"message\":"
                                          "\"no \\\"room\\\"\"}")) > 0);
@@ -600,18 +604,18 @@ static void queued_object_is_written_again_with_another_status(void)
     buf_clear(&i);
     buf_clear(&now);
     buf_clear(&again);
-    kit_close();
+    kit_close_response();
 }
 
 static void logprobs_stay_with_their_text(void)
 {
     begin_response(",'include':['message.output_text.logprobs'],'top_logprobs':1", true);
-    kit_say(0, 1);
+    kit_emit_token(0, 1);
     end_response(FINISH_STOP);
     EXPECT(output_contains("'delta':'Hello','logprobs':[{'token':'Hello','logprob':-0.5,'bytes':"
                            "[72,101,108,108,111],'top_logprobs':[{'token':'Hello'"));
     EXPECT(output_contains("'text':'Hello','annotations':[],'logprobs':[{'token':'Hello'"));
-    kit_close();
+    kit_close_response();
 }
 
 /* ---- stored responses */
@@ -620,13 +624,13 @@ static struct buf object, input;
 
 static void store_response(const char *body)
 {
-    kit_open(&wire_responses, body);
-    answer_begin(kit.answer);
-    kit_say(0, 1);
+    kit_open_response(&dialect_responses, body);
+    response_begin(kit.response);
+    kit_emit_token(0, 1);
     buf_init(&object, MB);
     buf_init(&input, MB);
     end_response(FINISH_STOP);
-    EXPECT(answer_keep(kit.answer, &object, &input));
+    EXPECT(response_serialize(kit.response, &object, &input));
 }
 
 static void expect_list(const struct responses_page *page, const char *want)
@@ -637,7 +641,7 @@ static void expect_list(const struct responses_page *page, const char *want)
     EXPECT_EQ(responses_list_input(&b, buf_str(&input), page, kit.arena, &kit.e), 0);
     buf_clear(&kit.sink.body);
     buf_puts(&kit.sink.body, buf_str(&b));
-    kit_body_is(want);
+    kit_expect_body(want);
     buf_clear(&b);
 }
 
@@ -651,7 +655,7 @@ static void stored_response_equals_the_sent_one(void)
         "'last_id':'msg_1_i0','has_more':false}");
     buf_clear(&object);
     buf_clear(&input);
-    kit_close();
+    kit_close_response();
 }
 
 static void input_items_are_listed_in_pages(void)
@@ -671,7 +675,7 @@ static void input_items_are_listed_in_pages(void)
         "{'object':'list','data':[],'first_id':'','last_id':'','has_more':false}");
     buf_clear(&object);
     buf_clear(&input);
-    kit_close();
+    kit_close_response();
 }
 
 TESTS(TEST(body_is_accepted_or_the_wrong_field_is_named), TEST(every_field_arrives),

@@ -13,7 +13,7 @@ struct sched_fixture {
     struct page_pool *pool;
     struct sched *sc;
     struct sched_limits l;
-    struct plan plan;
+    struct step_plan plan;
     page_id pages[MAX_SEQS][MAX_PAGES];
     uint64_t n_added;
 };
@@ -28,18 +28,18 @@ static struct sched_fixture *fixture_open(uint32_t n_pages, int max_batch, int m
         .max_rows = max_rows,
         .max_logits = max_rows,
         .prefill_chunk = chunk,
-        .max_begun = MAX_SEQS,
+        .max_started = MAX_SEQS,
         .max_seqs = MAX_SEQS,
         .age_ns = 2u * SECOND };
     EXPECT_EQ(page_pool_new(&d.pool, n_pages, &e), 0);
     EXPECT_EQ(sched_new(&d.sc, d.pool, &d.l, &e), 0);
-    plan_init(&d.plan, &d.l);
+    step_plan_init(&d.plan, &d.l);
     return &d;
 }
 
 static void fixture_close(struct sched_fixture *d)
 {
-    plan_clear(&d->plan);
+    step_plan_clear(&d->plan);
     sched_free(d->sc);
     page_pool_free(d->pool);
 }
@@ -76,7 +76,7 @@ static void run_step(struct sched_fixture *d, uint64_t now)
     sched_plan(d->sc, now, &d->plan);
     sched_commit(d->sc, &d->plan);
     for (int i = 0; i < d->plan.n_runs; i++)
-        if (d->plan.runs[i].is_whole)
+        if (d->plan.runs[i].yields_token)
             sched_push(d->sc, d->plan.runs[i].seq, 1);
     const char *wrong = sched_check(d->sc);
     if (wrong)
@@ -363,7 +363,7 @@ static void prompt_scores_stay_within_credits_and_logits(void)
     run_step(d, 0);
     EXPECT_EQ(n_rows_of(d, a), 7);
     EXPECT_EQ(d->plan.runs[0].n_logits, 1);
-    EXPECT(d->plan.runs[0].is_whole);
+    EXPECT(d->plan.runs[0].yields_token);
     sched_end(d->sc, a);
     fixture_close(d);
 }
@@ -408,7 +408,7 @@ static void delays_and_deadlines_expire_in_order(void)
     EXPECT_EQ(sched_expired(d->sc, 500).i, SEQ_NONE.i);
     run_step(d, 500);
     EXPECT_EQ(n_rows_of(d, a), 1);
-    EXPECT(d->plan.runs[0].is_whole);
+    EXPECT(d->plan.runs[0].yields_token);
     sched_end(d->sc, a);
     fixture_close(d);
 }
@@ -421,7 +421,7 @@ static void page_that_a_running_sequence_extends_is_not_evicted(void)
     enum { P = PAGE_TOKENS, N = 40 };
     static int32_t tokens[N * P], same[3 * P];
     const struct tree_options to = { .n_users = MAX_SEQS, .depth_weight = 1, .quota = N };
-    const struct cost dear = { .fixed = 1, .per_row = 1 }, free_of_cost = { 0 };
+    const struct step_time dear = { .fixed = 1, .per_row = 1 }, free_of_cost = { 0 };
     page_id taken[N];
     int n_taken = 0;
     struct err e;
@@ -432,12 +432,13 @@ static void page_that_a_running_sequence_extends_is_not_evicted(void)
     memcpy(same, tokens, (2 * P - 1) * sizeof(*same));
     struct sched_fixture *d = fixture_open(N, 8, 4 * P, 2 * P);
     fixture_close(d);
-    d->l.stretch = d->l.short_stretch = 1; /* mixed steps contain only the minimum of prefill */
+    d->l.mixed_step_factor = d->l.mixed_step_factor_short =
+        1; /* mixed steps contain only the minimum of prefill */
     EXPECT_EQ(page_pool_new(&d->pool, N, &e), 0);
     EXPECT_EQ(tree_new(&d->l.tree, d->pool, &to, &e), 0);
     EXPECT_EQ(sched_new(&d->sc, d->pool, &d->l, &e), 0);
-    plan_init(&d->plan, &d->l);
-    sched_set_cost(d->sc, &dear);
+    step_plan_init(&d->plan, &d->l);
+    sched_set_step_time(d->sc, &dear);
     seq_id high = add_seq_with_tokens(d, 9, tokens, 2 * P),
            low = add_seq_with_tokens(d, 0, tokens + 2 * P, 8 * P);
     run_step(d, 0);
@@ -450,7 +451,7 @@ static void page_that_a_running_sequence_extends_is_not_evicted(void)
     tree_flush(d->l.tree);
     for (page_id p = page_take(d->pool); p.i != PAGE_NONE.i; p = page_take(d->pool))
         taken[n_taken++] = p; /* taken like pages for a load from disk */
-    sched_set_cost(d->sc, &free_of_cost);
+    sched_set_step_time(d->sc, &free_of_cost);
     sched_plan(d->sc, 0, &d->plan);
     EXPECT_EQ(n_rows_of(d, high), 1);
     EXPECT_EQ(n_rows_of(d, mid), 0);
@@ -568,19 +569,20 @@ static void drafts_keep_to_rows_logits_chunk_and_credits(void)
 
 /* A fixture with n decoding sequences; a step with one of them costs ten times as much as one
  * more row. */
-static struct sched_fixture *fixture_with_decoding(double stretch, double short_stretch, int n)
+static struct sched_fixture *fixture_with_decoding(
+    double mixed_step_factor, double mixed_step_factor_short, int n)
 {
     struct sched_fixture *d = fixture_open(90, 8, 200, 100);
     struct err e;
 
     sched_free(d->sc);
-    d->l.stretch = stretch;
-    d->l.short_stretch = short_stretch;
+    d->l.mixed_step_factor = mixed_step_factor;
+    d->l.mixed_step_factor_short = mixed_step_factor_short;
     EXPECT_EQ(sched_new(&d->sc, d->pool, &d->l, &e), 0);
     for (int i = 0; i < n; i++)
         add_seq(d, 0, 9, 1);
     run_step(d, 0);
-    sched_set_cost(d->sc, &(struct cost){ .fixed = 9, .per_row = 1 });
+    sched_set_step_time(d->sc, &(struct step_time){ .fixed = 9, .per_row = 1 });
     return d;
 }
 
@@ -613,14 +615,14 @@ static void short_prompts_run_one_after_the_other(void)
 static void short_prompt_respects_the_mixed_step_limit(void)
 {
     static const struct {
-        double stretch, short_stretch;
+        double mixed_step_factor, mixed_step_factor_short;
         int n, rows;
     } cases[] = { { 1.4, 3, 1, 20 }, { 1.4, 3, 5, 16 }, { 1.4, 2, 5, 14 }, { 1.5, 1, 5, 7 },
         { 3, 2, 1, 20 }, { 1.4, 0, 1, 50 } };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        struct sched_fixture *d =
-            fixture_with_decoding(cases[i].stretch, cases[i].short_stretch, cases[i].n);
+        struct sched_fixture *d = fixture_with_decoding(
+            cases[i].mixed_step_factor, cases[i].mixed_step_factor_short, cases[i].n);
         seq_id a = add_seq(d, 0, 0, 50);
         run_step(d, 0);
         EXPECT_EQ(n_rows_of(d, a), cases[i].rows);
@@ -636,10 +638,10 @@ static void first_prompt_does_not_share_its_budget(void)
     struct err e;
 
     sched_free(d->sc);
-    d->l.stretch = d->l.short_stretch = 1.4;
-    d->l.pass_ns = 60;
+    d->l.mixed_step_factor = d->l.mixed_step_factor_short = 1.4;
+    d->l.max_prefill_step_ns = 60;
     EXPECT_EQ(sched_new(&d->sc, d->pool, &d->l, &e), 0);
-    sched_set_cost(d->sc, &(struct cost){ .fixed = 9, .per_row = 1 });
+    sched_set_step_time(d->sc, &(struct step_time){ .fixed = 9, .per_row = 1 });
     seq_id a = add_seq(d, 0, 0, 50), b = add_seq(d, 0, 0, 50), c = add_seq(d, 0, 0, 10);
     run_step(d, 0);
     EXPECT(n_rows_of(d, a) == 50 && n_rows_of(d, b) == 0 && n_rows_of(d, c) == 10);
@@ -648,17 +650,17 @@ static void first_prompt_does_not_share_its_budget(void)
 
 /* ---- layered prefill */
 
-static struct sched_fixture *fixture_with_layers(int n_layers, double pass_ns)
+static struct sched_fixture *fixture_with_layers(int n_layers, double max_prefill_step_ns)
 {
     struct sched_fixture *d = fixture_open(90, 4, 200, 100);
     struct err e;
 
     sched_free(d->sc);
-    d->l.stretch = 1.4;
-    d->l.short_stretch = 1.4;
+    d->l.mixed_step_factor = 1.4;
+    d->l.mixed_step_factor_short = 1.4;
     d->l.n_layers = n_layers;
-    d->l.max_paused = 100;
-    d->l.pass_ns = pass_ns;
+    d->l.max_partial_rows = 100;
+    d->l.max_prefill_step_ns = max_prefill_step_ns;
     EXPECT_EQ(sched_new(&d->sc, d->pool, &d->l, &e), 0);
     return d;
 }
@@ -682,17 +684,17 @@ static void row_above_the_budget_passes_one_layer_per_step(void)
 
     run_step(d, 0);
     b = add_seq(d, 0, 0, 3);
-    sched_set_cost(d->sc, &(struct cost){ .per_row = 10 });
+    sched_set_step_time(d->sc, &(struct step_time){ .per_row = 10 });
     for (int row = 0; row < 2; row++)
         for (int layer = 0; layer < 4; layer++) {
             run_step(d, 0);
             const struct plan_run *r = run_of(d, b);
             EXPECT_EQ(n_rows_of(d, a), 1);
-            EXPECT(r->pos == row && r->n == 1 && r->n_logits == 0 && !r->is_whole);
+            EXPECT(r->pos == row && r->n == 1 && r->n_logits == 0 && !r->yields_token);
             EXPECT(r->from_layer == layer && r->end_layer == layer + 1);
         }
     run_step(d, 0); /* the last row is a decode row like others */
-    EXPECT(run_of(d, b)->is_whole && run_of(d, b)->end_layer == 0);
+    EXPECT(run_of(d, b)->yields_token && run_of(d, b)->end_layer == 0);
     sched_end(d->sc, a), sched_end(d->sc, b);
     fixture_close(d);
 }
@@ -706,13 +708,13 @@ static void scored_rows_may_be_partial(void)
     seq_id a = sched_add(d->sc, 0, &spec);
 
     /* one layer of 12 rows fits into the budget */
-    sched_set_cost(d->sc, &(struct cost){ .per_row = 4 });
+    sched_set_step_time(d->sc, &(struct step_time){ .per_row = 4 });
     run_step(d, 0);
     EXPECT(run_of(d, a)->n == 12 && run_of(d, a)->n_logits == 0 && run_of(d, a)->end_layer == 2);
     run_step(d, 0);
     EXPECT(run_of(d, a)->n == 12 && run_of(d, a)->n_logits == 12);
     EXPECT(run_of(d, a)->from_layer == 2 && run_of(d, a)->end_layer == 4);
-    EXPECT(!run_of(d, a)->is_whole && sched_seq(d->sc, a)->n_kv == 12);
+    EXPECT(!run_of(d, a)->yields_token && sched_seq(d->sc, a)->n_kv == 12);
     sched_end(d->sc, a);
     fixture_close(d);
 }
@@ -722,14 +724,15 @@ static void interrupted_partial_chunk_continues_at_its_layer(void)
     struct sched_fixture *d = fixture_with_layers(4, 25);
     seq_id a = add_seq(d, 0, 0, 20);
 
-    sched_set_cost(d->sc, &(struct cost){ .per_row = 2 }); /* one layer of all rows costs 10 */
+    sched_set_step_time(
+        d->sc, &(struct step_time){ .per_row = 2 }); /* one layer of all rows costs 10 */
     run_step(d, 0);
     EXPECT(run_of(d, a)->n == 20 && run_of(d, a)->end_layer == 2);
     sched_plan(d->sc, 0, &d->plan); /* not committed */
     EXPECT(run_of(d, a)->from_layer == 2 && run_of(d, a)->end_layer == 4);
     run_step(d, 0);
     EXPECT(run_of(d, a)->from_layer == 2 && run_of(d, a)->end_layer == 4);
-    EXPECT(run_of(d, a)->is_whole && run_of(d, a)->n_logits == 1);
+    EXPECT(run_of(d, a)->yields_token && run_of(d, a)->n_logits == 1);
     EXPECT_EQ(sched_seq(d->sc, a)->n_kv, 20);
     sched_end(d->sc, a);
     fixture_close(d);
@@ -741,7 +744,7 @@ static void partial_chunk_is_lost_if_its_sequence_is_not_planned(void)
     struct sched_counts n;
     seq_id a = add_seq(d, 0, 0, 20);
 
-    sched_set_cost(d->sc, &(struct cost){ .per_row = 2 });
+    sched_set_step_time(d->sc, &(struct step_time){ .per_row = 2 });
     run_step(d, 0);
     EXPECT_EQ(sched_seq(d->sc, a)->layer, 2);
     sched_park(d->sc, a, 0);
@@ -753,7 +756,7 @@ static void partial_chunk_is_lost_if_its_sequence_is_not_planned(void)
     run_step(d, 0);
     EXPECT(run_of(d, b)->from_layer == 0 && run_of(d, b)->end_layer == 2);
     sched_counts(d->sc, &n);
-    EXPECT(n.pauses == 3 && n.pauses_lost == 2);
+    EXPECT(n.partial_runs == 3 && n.partial_runs_lost == 2);
     sched_end(d->sc, b);
     fixture_close(d);
 }
@@ -767,7 +770,7 @@ static void partial_chunk_is_lost_to_a_higher_priority(void)
     seq_id a = add_seq(d, 0, 0, 1);
 
     run_step(d, 0);
-    sched_set_cost(d->sc, &(struct cost){ .per_row = 10 });
+    sched_set_step_time(d->sc, &(struct step_time){ .per_row = 10 });
     seq_id low = add_seq(d, 0, 1, 3);
     run_step(d, 0);
     EXPECT_EQ(run_of(d, low)->end_layer, 1);
@@ -780,9 +783,9 @@ static void partial_chunk_is_lost_to_a_higher_priority(void)
         run_step(d, 0);
     EXPECT(run_of(d, high)->end_layer == 4 && run_of(d, high)->pos == 1 && n_rows_of(d, low) == 0);
     run_step(d, 0);
-    EXPECT(run_of(d, high)->is_whole && run_of(d, low)->from_layer == 0);
+    EXPECT(run_of(d, high)->yields_token && run_of(d, low)->from_layer == 0);
     sched_counts(d->sc, &n);
-    EXPECT_EQ(n.pauses_lost, 1u);
+    EXPECT_EQ(n.partial_runs_lost, 1u);
     sched_end(d->sc, a), sched_end(d->sc, low), sched_end(d->sc, high);
     fixture_close(d);
 }

@@ -5,7 +5,7 @@
 
 enum { N_SLOTS = 3, TOKENS = 40, ANSWER = 4 };
 
-static struct pool *pool;
+static struct registry *registry;
 static struct model_spec spec;
 static const struct model *model;
 static struct slots *slots;
@@ -16,17 +16,18 @@ static void begin_test(bool keeps)
 
     spec = model_spec_of("m", "/nowhere");
     spec.engine.max_batch = N_SLOTS;
-    struct pool_options o = { .specs = &spec, .n_specs = 1 };
-    EXPECT_EQ(pool_open(&pool, &o, &e), 0); /* fails to load, which does not matter to slots */
-    model = pool_at(pool, 0);
-    slots = slots_new(pool, keeps);
+    struct registry_options o = { .specs = &spec, .n_specs = 1 };
+    EXPECT_EQ(
+        registry_open(&registry, &o, &e), 0); /* fails to load, which does not matter to slots */
+    model = registry_model(registry, 0);
+    slots = slots_new(registry, keeps);
     EXPECT_EQ(slots_count(slots, model), N_SLOTS);
 }
 
 static void end_test(void)
 {
     slots_free(slots);
-    pool_close(pool);
+    registry_close(registry);
 }
 
 static int32_t text[8][TOKENS];
@@ -43,7 +44,7 @@ static struct slot_use make_use(int which, int wanted, uint64_t tenant)
         .n_max = ANSWER };
 }
 
-static int begin_slot(struct slot_hold *h, int which, int wanted, uint64_t tenant)
+static int begin_slot(struct slot_lease *h, int which, int wanted, uint64_t tenant)
 {
     struct slot_use u = make_use(which, wanted, tenant);
     struct err e;
@@ -62,7 +63,7 @@ static bool is_busy(int id)
 
 static void request_without_slot_takes_one_with_its_first_token(void)
 {
-    struct slot_hold h[N_SLOTS + 2];
+    struct slot_lease h[N_SLOTS + 2];
 
     begin_test(true);
     for (int i = 0; i < N_SLOTS; i++)
@@ -87,7 +88,7 @@ static void request_without_slot_takes_one_with_its_first_token(void)
 
 static void conversation_returns_to_its_slot(void)
 {
-    struct slot_hold h;
+    struct slot_lease h;
 
     begin_test(true);
     for (int i = 0; i < N_SLOTS; i++) {
@@ -106,7 +107,7 @@ static void conversation_returns_to_its_slot(void)
 static void requested_slot_is_assigned(void)
 {
     struct slot_use u;
-    struct slot_hold one, two, none;
+    struct slot_lease one, two, none;
     struct slot_view v;
     struct err e;
 
@@ -115,7 +116,7 @@ static void requested_slot_is_assigned(void)
     EXPECT_EQ(begin_slot(&two, 2, 2, 0), 2);
     slot_token(&two, 9);
     slots_view(slots, model, 2, &v);
-    EXPECT(v.is_busy && v.task == 2 && v.n_told == 1 && v.n_max == ANSWER);
+    EXPECT(v.is_busy && v.task == 2 && v.n_generated == 1 && v.n_max == ANSWER);
     slot_end(&one);
     EXPECT(is_busy(2));
     slot_end(&two);
@@ -134,8 +135,8 @@ static void requested_slot_is_assigned(void)
 
 static void slot_keeps_its_conversation_for_its_tenant(void)
 {
-    struct slot_hold h;
-    struct slot_talk talk;
+    struct slot_lease h;
+    struct slot_conversation talk;
     struct err e;
 
     begin_test(true);
@@ -143,19 +144,19 @@ static void slot_keeps_its_conversation_for_its_tenant(void)
     for (int i = 0; i < ANSWER + 3; i++) /* never more than max_tokens */
         slot_token(&h, 70 + i);
     slot_end(&h);
-    EXPECT_EQ(slots_copy(slots, model, 1, 6, &talk, &e), -1);
+    EXPECT_EQ(slots_copy_conversation(slots, model, 1, 6, &talk, &e), -1);
     EXPECT(e.code == ERR_FORBIDDEN);
-    EXPECT_EQ(slots_copy(slots, model, N_SLOTS, 5, &talk, &e), -1);
+    EXPECT_EQ(slots_copy_conversation(slots, model, N_SLOTS, 5, &talk, &e), -1);
     EXPECT(e.code == ERR_RANGE);
-    EXPECT_EQ(slots_copy(slots, model, 0, 5, &talk, &e), 0);
+    EXPECT_EQ(slots_copy_conversation(slots, model, 0, 5, &talk, &e), 0);
     EXPECT(talk.n == 0 && !talk.tokens);
-    EXPECT_EQ(slots_copy(slots, model, 1, 5, &talk, &e), 0);
+    EXPECT_EQ(slots_copy_conversation(slots, model, 1, 5, &talk, &e), 0);
     EXPECT(talk.n == TOKENS + ANSWER && talk.scope.tenant == 5);
     EXPECT(!memcmp(talk.tokens, text[3], sizeof(text[3])));
     EXPECT_EQ(talk.tokens[TOKENS + 1], 71);
-    slots_put(slots, model, 0, &talk);
+    slots_set_conversation(slots, model, 0, &talk);
     EXPECT(!talk.tokens);
-    EXPECT_EQ(slots_copy(slots, model, 0, 5, &talk, &e), 0);
+    EXPECT_EQ(slots_copy_conversation(slots, model, 0, 5, &talk, &e), 0);
     EXPECT_EQ(talk.n, TOKENS + ANSWER);
     mem_free(talk.tokens);
     end_test();
@@ -163,14 +164,14 @@ static void slot_keeps_its_conversation_for_its_tenant(void)
 
 static void without_directory_or_memory_nothing_is_stored(void)
 {
-    struct slot_hold h;
-    struct slot_talk talk;
+    struct slot_lease h;
+    struct slot_conversation talk;
     struct err e;
 
     begin_test(false);
     begin_slot(&h, 3, 1, 5);
     slot_end(&h);
-    EXPECT_EQ(slots_copy(slots, model, 1, 5, &talk, &e), 0);
+    EXPECT_EQ(slots_copy_conversation(slots, model, 1, 5, &talk, &e), 0);
     EXPECT_EQ(talk.n, 0);
     end_test();
 #ifdef TESTING
@@ -180,7 +181,7 @@ static void without_directory_or_memory_nothing_is_stored(void)
     mem_fail_after(0);
     slot_token(&h, 1);
     slot_end(&h);
-    EXPECT_EQ(slots_copy(slots, model, 1, 5, &talk, &e), 0);
+    EXPECT_EQ(slots_copy_conversation(slots, model, 1, 5, &talk, &e), 0);
     EXPECT_EQ(talk.n, 0);
     end_test();
 #endif

@@ -53,11 +53,11 @@ static void sorted_set_agrees_with_a_linear_scan(void)
             uint32_t at = (uint32_t)rng_below(&r, N);
             int64_t key = (int64_t)rng_below(&r, (uint64_t)spread) - spread / 2;
             if (is_in[at]) {
-                sorted_drop(&s, &set, at);
+                sorted_remove(&s, &set, at);
             } else {
                 nodes[at].key = key;
                 nodes[at].tag = rng_next(&r); /* no two equal */
-                sorted_put(&s, &set, at);
+                sorted_insert(&s, &set, at);
             }
             is_in[at] = !is_in[at];
             EXPECT_EQ(sorted_first(&s, set), first_of_all());
@@ -78,16 +78,16 @@ static void ascending_keys_cost_no_more(void)
     for (uint32_t i = 0; i < MANY; i++) {
         many[i].key = i;
         many[i].tag = i;
-        sorted_put(&s, &set, i);
+        sorted_insert(&s, &set, i);
     }
     for (uint32_t i = 0; i < MANY; i++) {
         uint32_t first = sorted_first(&s, set);
         EXPECT_EQ(first, i);
-        sorted_drop(&s, &set, first);
+        sorted_remove(&s, &set, first);
     }
     EXPECT_EQ(set, SORTED_NONE);
-    printf("%.1f looks for each\n", (double)s.n_looks / MANY);
-    EXPECT(s.n_looks < 100u * MANY);
+    printf("%.1f looks for each\n", (double)s.n_visited / MANY);
+    EXPECT(s.n_visited < 100u * MANY);
 }
 
 static void numbers_keep_their_order(void)

@@ -109,8 +109,8 @@ static struct exact_drafter exact_drafter;
 
 static int exact_offer(struct drafter *d, struct draft_job *job)
 {
-    job->source = DRAFT_LONG;
-    return job->most;
+    job->source = DRAFT_HISTORY_LONG;
+    return job->n_max;
 }
 
 static void exact_propose(
@@ -120,8 +120,8 @@ static void exact_propose(
 
     for (int j = 0; j < n_jobs; j++) {
         const int32_t *want = expected_tokens[*(int *)jobs[j].user];
-        jobs[j].n_out = jobs[j].most;
-        for (int i = 0; i < jobs[j].most; i++) {
+        jobs[j].n_out = jobs[j].n_max;
+        for (int i = 0; i < jobs[j].n_max; i++) {
             int at = jobs[j].n - jobs[j].n_prompt + i;
             int percent = o->switch_at && at >= o->switch_at ? o->percent_then : o->percent;
             bool is_right = rng_below(&o->r, 100) < (uint64_t)percent;
@@ -134,12 +134,12 @@ static void exact_forget(struct drafter *d, uint64_t key)
 {
 }
 
-static void exact_close(struct drafter *d)
+static void response_cache_close(struct drafter *d)
 {
 }
 
 static const struct draft_ops exact_drafter_ops = { exact_offer, exact_propose, exact_forget,
-    exact_close };
+    response_cache_close };
 
 /* ---- runs */
 
@@ -176,7 +176,7 @@ static struct timed_run timed_run(const struct step_law *step_law, int n_streams
     struct engine_options o = engine_options_default;
     const struct kernels *k;
     struct mailbox *box;
-    struct port *port;
+    struct submit_queue *queue;
     struct core *c;
     struct err e;
     int n_open = n_streams;
@@ -187,8 +187,8 @@ static struct timed_run timed_run(const struct step_law *step_law, int n_streams
     o.spec = (struct spec_options){ .max = draft_max, .drafter = &exact_drafter.d };
     o.max_batch = o.max_sequences = STREAMS;
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
-    EXPECT_EQ(port_open(&port, &e), 0);
-    EXPECT_EQ(core_open(&c, open_timed(step_law), k, &o, port, &e), 0);
+    EXPECT_EQ(submit_queue_open(&queue, &e), 0);
+    EXPECT_EQ(core_open(&c, open_timed(step_law), k, &o, queue, &e), 0);
     c->clock = law_clock;
     EXPECT_EQ(mailbox_open(&box, &e), 0);
     for (int i = 0; i < n_streams; i++) {
@@ -202,7 +202,7 @@ static struct timed_run timed_run(const struct step_law *step_law, int n_streams
         in.sample.seed = (uint64_t)i;
         in.sample.mask = mask;
         EXPECT_EQ(gen_new(&g, &in, box, &index[i], &e), 0);
-        EXPECT_EQ(port_submit(port, g, now_ns, &e), 0);
+        EXPECT_EQ(submit_queue_submit(queue, g, now_ns, &e), 0);
     }
     while (n_open > 0) {
         core_drain(c, now_ns);
@@ -210,10 +210,10 @@ static struct timed_run timed_run(const struct step_law *step_law, int n_streams
         read_events(box, &n_open, draft_max == 0);
     }
     core_drain(c, now_ns);
-    struct timed_run r = { undisturbed_ns, draft_sum(&port->stats).drafted,
-        draft_sum(&port->stats).accepted };
+    struct timed_run r = { undisturbed_ns, draft_sum(&queue->stats).drafted,
+        draft_sum(&queue->stats).accepted };
     core_close(c);
-    port_unref(port);
+    submit_queue_unref(queue);
     mailbox_close(box);
     return r;
 }
@@ -341,7 +341,7 @@ static void token_mask_disables_drafting(void)
 
 static void impossible_settings_are_refused(void)
 {
-    const struct spec_options bad[] = { { .max = -1 }, { .max = DRAFT_MOST + 1 }, { .min = -1 } };
+    const struct spec_options bad[] = { { .max = -1 }, { .max = DRAFT_MAX + 1 }, { .min = -1 } };
     struct spec *sp;
     struct err e;
 

@@ -74,15 +74,15 @@ static struct rng draft_rng;
 
 static int random_offer(struct drafter *d, struct draft_job *job)
 {
-    job->source = DRAFT_LONG;
-    return job->most;
+    job->source = DRAFT_HISTORY_LONG;
+    return job->n_max;
 }
 
 static void random_propose(
     struct drafter *d, struct draft_job *jobs, int n_jobs, const _Atomic bool *stop)
 {
     for (int j = 0; j < n_jobs; j++)
-        for (int i = 0; i < jobs[j].most; i++) {
+        for (int i = 0; i < jobs[j].n_max; i++) {
             int at = jobs[j].n - jobs[j].n_prompt + i;
             int32_t draft = (int32_t)rng_below(&draft_rng, VOCAB);
             if (share[draft] < 1.0 / VOCAB)
@@ -158,7 +158,8 @@ static int read_events(struct mailbox *box)
     return n_over;
 }
 
-static void submit(struct port *port, struct mailbox *box, int *stream, uint64_t seed, float t)
+static void submit(
+    struct submit_queue *queue, struct mailbox *box, int *stream, uint64_t seed, float t)
 {
     static const int32_t prompt[] = { 0 };
     struct gen_input in = { .prompt = prompt,
@@ -173,7 +174,7 @@ static void submit(struct port *port, struct mailbox *box, int *stream, uint64_t
     in.sample.temperature = t;
     memset(drafted[*stream], -1, sizeof(drafted[*stream]));
     EXPECT_EQ(gen_new(&g, &in, box, stream, &e), 0);
-    EXPECT_EQ(port_submit(port, g, 0, &e), 0);
+    EXPECT_EQ(submit_queue_submit(queue, g, 0, &e), 0);
 }
 
 static void run_draws(float temperature)
@@ -182,7 +183,7 @@ static void run_draws(float temperature)
     struct engine_options o = engine_options_default;
     const struct kernels *k;
     struct mailbox *box;
-    struct port *port;
+    struct submit_queue *queue;
     struct core *c;
     struct err e;
     uint64_t seed = 1;
@@ -191,13 +192,13 @@ static void run_draws(float temperature)
     o.prefill_chunk = 16;
     o.spec = (struct spec_options){ .max = 5, .min = 5, .drafter = &drafter };
     EXPECT_EQ(kernels_choose(&k, NULL, &e), 0);
-    EXPECT_EQ(port_open(&port, &e), 0);
-    EXPECT_EQ(core_open(&c, &constant_model, k, &o, port, &e), 0);
+    EXPECT_EQ(submit_queue_open(&queue, &e), 0);
+    EXPECT_EQ(core_open(&c, &constant_model, k, &o, queue, &e), 0);
     EXPECT_EQ(mailbox_open(&box, &e), 0);
     for (int i = 0; n_drawn < DRAWS; i = 0) {
         for (; i < STREAMS; i++) {
             streams[i] = i;
-            submit(port, box, &streams[i], seed++, temperature);
+            submit(queue, box, &streams[i], seed++, temperature);
         }
         for (int n_over = 0; n_over < STREAMS; n_over += read_events(box)) {
             core_drain(c, 0);
@@ -206,10 +207,10 @@ static void run_draws(float temperature)
     }
     core_drain(c, 0);
     printf("temperature %.1f: %lu draws, %lu of %lu guesses right\n", (double)temperature,
-        (unsigned long)n_drawn, (unsigned long)draft_sum(&port->stats).accepted,
-        (unsigned long)draft_sum(&port->stats).drafted);
+        (unsigned long)n_drawn, (unsigned long)draft_sum(&queue->stats).accepted,
+        (unsigned long)draft_sum(&queue->stats).drafted);
     core_close(c);
-    port_unref(port);
+    submit_queue_unref(queue);
     mailbox_close(box);
 }
 

@@ -4,7 +4,7 @@
 
 #include "api/common/status.h"
 #include "base/json.h"
-#include "generate/ask.h"
+#include "generate/request.h"
 #include "fake_sink.h"
 
 static const enum errcode codes[] = {
@@ -129,10 +129,10 @@ static void context_overflow_contains_both_numbers(void)
     EXPECT(json_i64(json_get(o, "n_prompt_tokens"), &n) && n == 9);
     EXPECT(json_i64(json_get(o, "n_ctx"), &n) && n == 8);
     EXPECT_EQ(sink.status, 400);
-    EXPECT_EQ(err_context_least(&e, "messages", INT32_MAX, INT32_MAX), -1);
+    EXPECT_EQ(err_context_at_least(&e, "messages", INT32_MAX, INT32_MAX), -1);
     EXPECT(strlen(e.msg) < sizeof(e.msg) - 1);
     EXPECT(strstr(e.msg, "your request has at least 2147483647 tokens"));
-    x.is_least = true;
+    x.is_lower_bound = true;
     o = json_get(reply(ERROR_ANTHROPIC, &e, &x), "error");
     EXPECT(str_is(json_get(o, "message")->s, "prompt is too long: at least 9 tokens > 8 maximum"));
     finish();

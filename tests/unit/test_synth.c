@@ -168,7 +168,7 @@ static void mixed_files_use_finer_types_in_sensitive_layers(void)
         EXPECT(gguf_tensor(g, name)->type == Q_Q4_K);
     }
     gguf_close(g);
-    EXPECT(synth_is_finer(0, 1) && synth_is_finer(2, 4) && !synth_is_finer(1, 4));
+    EXPECT(synth_use_more_bits(0, 1) && synth_use_more_bits(2, 4) && !synth_use_more_bits(1, 4));
     end_test();
 }
 
@@ -185,8 +185,8 @@ static void synthetic_vocabularies_work(void)
         s.n_layers = 1;
         struct gguf *g = write_and_open(&s);
         gguf_close(g);
-        struct vocab *v = kit_open(path);
-        EXPECT_EQ(vocab_n(v), (int32_t)sizes[i]);
+        struct vocab *v = kit_open_vocab(path);
+        EXPECT_EQ(vocab_n_tokens(v), (int32_t)sizes[i]);
         EXPECT(vocab_is_end(v, vocab_find(v, STR("<|im_end|>"))));
         EXPECT(vocab_is_end(v, vocab_find(v, STR("<|endoftext|>"))));
         struct tokens t = kit_encode(v, text, false);
@@ -194,7 +194,7 @@ static void synthetic_vocabularies_work(void)
         struct buf back = kit_decode(v, t.ids, t.n);
         EXPECT(str_eq(buf_str(&back), text));
         buf_clear(&back);
-        kit_done(&t);
+        kit_free_tokens(&t);
         vocab_close(v);
     }
     end_test();

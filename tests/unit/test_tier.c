@@ -29,9 +29,9 @@ static struct tier *open_tier(uint64_t max_bytes)
         .kind = kind,
         .max_tokens = CHAIN * PAGE_TOKENS,
         .lm = &lm,
-        .home = done_box,
+        .reply = done_box,
         .written_kind = WRITTEN,
-        .fetched_kind = FETCHED,
+        .read_kind = FETCHED,
         .aio = aio,
         .is_manual = true };
     struct tier *t;
@@ -67,32 +67,32 @@ static const struct cache_scope scope = { .tenant = 5, .salt = "salt" };
 
 static uint64_t name_of(const int32_t *tokens, int n_pages)
 {
-    uint64_t name = tree_scope_name(&scope);
+    uint64_t hash = tree_scope_hash(&scope);
 
     for (int i = 0; i < n_pages; i++)
-        name = tree_name_after(name, tokens + i * PAGE_TOKENS, PAGE_TOKENS);
-    return name;
+        hash = tree_extend_hash(hash, tokens + i * PAGE_TOKENS, PAGE_TOKENS);
+    return hash;
 }
 
 /* Executes queued operations and receives their results. Returns the last load. */
-static struct tier_fetch *run_queue(struct tier *t)
+static struct tier_read *run_queue(struct tier *t)
 {
-    struct tier_fetch *f = NULL;
+    struct tier_read *f = NULL;
 
     tier_send(t);
     tier_work(t);
     for (struct msg *m = mailbox_drain(done_box), *next; m; m = next) {
         next = m->next;
         if (m->kind == WRITTEN)
-            tier_written(t, m);
+            tier_write_end(t, m);
         else
-            f = container_of(m, struct tier_fetch, msg);
+            f = container_of(m, struct tier_read, msg);
     }
     return f;
 }
 
 /* Writes a page under any name. Returns false if the queue is full. */
-static bool put_page(struct tier *t, int text, int page, uint64_t name)
+static bool put_page(struct tier *t, int text, int page, uint64_t hash)
 {
     int32_t tokens[CHAIN * PAGE_TOKENS];
     struct tier_write *w = tier_write_begin(t);
@@ -106,7 +106,7 @@ static bool put_page(struct tier *t, int text, int page, uint64_t name)
     record_begin(w->bytes, &kind, &r);
     memset(r.pages, byte_of(text, page), PAGE_BYTES);
     w->n_bytes = record_bytes(&kind, r.n_tokens, page);
-    w->name = name;
+    w->hash = hash;
     tier_put_write(t, w);
     return true;
 }
@@ -126,7 +126,7 @@ static void put_text(struct tier *t, int text)
 static int get_text(struct tier *t, int text, int first)
 {
     int32_t tokens[CHAIN * PAGE_TOKENS];
-    struct tier_fetch *f = tier_fetch_begin(t);
+    struct tier_read *f = tier_read_begin(t);
 
     text_of(text, tokens);
     EXPECT(f);
@@ -140,14 +140,14 @@ static int get_text(struct tier *t, int text, int first)
         f->pages[i] = (page_id){ (uint32_t)i };
     memset(arena, 0, sizeof(arena));
     if (f->n_pages > 0) {
-        tier_put_fetch(t, f);
+        tier_put_read(t, f);
         EXPECT(run_queue(t) == f);
     }
     int n = f->n_ok;
     for (int i = 0; i < n; i++)
         for (int j = 0; j < PAGE_BYTES; j++)
             EXPECT(arena[i][j] == byte_of(text, first + i));
-    tier_fetch_end(t, f);
+    tier_read_end(t, f);
     return n;
 }
 
@@ -182,7 +182,7 @@ static void written_pages_are_loaded(void)
             EXPECT_EQ(get_text(t, i, 7), CHAIN - 7);
         }
         EXPECT(tier_page_ns(t) > 0);
-        EXPECT_EQ(tier_numbers(t)->n_failed, 0u);
+        EXPECT_EQ(tier_stats_get(t)->n_failed, 0u);
         close_tier(t);
         t = open_tier(1 << 20); /* a later process */
         for (int i = 0; i < TEXTS; i++)
@@ -208,7 +208,7 @@ static void failed_read_is_a_miss_from_its_page_on(void)
         EXPECT_EQ(get_text(t, 1, 0), CHAIN);
         fault_arm(FAULT_DISK_SHORT, 0);
     }
-    EXPECT_EQ(tier_numbers(t)->n_failed, (uint64_t)CHAIN * (CHAIN + 1) / 2);
+    EXPECT_EQ(tier_stats_get(t)->n_failed, (uint64_t)CHAIN * (CHAIN + 1) / 2);
     close_tier(t);
     end_test();
 #endif
@@ -226,7 +226,7 @@ static void failed_write_loses_one_page(void)
         fault_arm(FAULT_DISK_WRITE, 0);
         EXPECT_EQ(get_text(t, i, 0), 5);
     }
-    EXPECT_EQ(tier_numbers(t)->n_lost, (uint64_t)TEXTS);
+    EXPECT_EQ(tier_stats_get(t)->n_lost, (uint64_t)TEXTS);
     put_text(t, 0);
     EXPECT_EQ(get_text(t, 0, 0), CHAIN);
     close_tier(t);
@@ -250,7 +250,7 @@ static void name_collision_is_a_miss(void)
     EXPECT(put_page(t, 2, 4, name_of(tokens, 5)));
     run_queue(t);
     EXPECT_EQ(get_text(t, 1, 0), 4);
-    tier_forget(t, name_of(tokens, 3));
+    tier_remove(t, name_of(tokens, 3));
     EXPECT_EQ(get_text(t, 1, 0), 2);
     EXPECT(!tier_has(t, name_of(tokens, 3)) && tier_has(t, name_of(tokens, 4)));
     close_tier(t);
@@ -264,11 +264,11 @@ static void old_pages_are_removed_from_disk_and_index(void)
 
     for (int i = 0; i < 400; i++) {
         put_text(t, i);
-        EXPECT(tier_numbers(t)->n_bytes <= 4 * MB);
+        EXPECT(tier_stats_get(t)->n_bytes <= 4 * MB);
         EXPECT_EQ(get_text(t, i, 1), CHAIN - 1);
     }
     EXPECT_EQ(get_text(t, 1, 1), 0);
-    EXPECT_EQ(tier_numbers(t)->n_failed, 0u);
+    EXPECT_EQ(tier_stats_get(t)->n_failed, 0u);
     close_tier(t);
     end_test();
 }
@@ -277,20 +277,20 @@ static void writes_above_the_queue_limit_are_dropped_and_counted(void)
 {
     begin_test();
     struct tier *t = open_tier(1 << 20);
-    struct tier_fetch *f[TIER_FETCHES];
+    struct tier_read *f[TIER_READS];
 
     for (int i = 0; i < TIER_WRITES; i++)
         EXPECT(put_page(t, 0, i, (uint64_t)i + 1));
     EXPECT(!put_page(t, 0, 10, 77));
-    EXPECT_EQ(tier_numbers(t)->n_lost, 1u);
+    EXPECT_EQ(tier_stats_get(t)->n_lost, 1u);
     run_queue(t);
     EXPECT(put_page(t, 0, 10, 77));
-    for (int i = 0; i < TIER_FETCHES; i++)
-        EXPECT((f[i] = tier_fetch_begin(t)));
-    EXPECT(!tier_fetch_begin(t));
-    for (int i = 0; i < TIER_FETCHES; i++) {
+    for (int i = 0; i < TIER_READS; i++)
+        EXPECT((f[i] = tier_read_begin(t)));
+    EXPECT(!tier_read_begin(t));
+    for (int i = 0; i < TIER_READS; i++) {
         f[i]->n_pages = f[i]->n_ok = 0;
-        tier_fetch_end(t, f[i]);
+        tier_read_end(t, f[i]);
     }
     tier_stop(t); /* executes the queued operations */
     EXPECT(!run_queue(t));

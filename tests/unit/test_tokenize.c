@@ -19,13 +19,13 @@ static struct str body(const char *text)
     return copy;
 }
 
-static int tokenize(struct tokenize_ask *t, const char *text)
+static int tokenize(struct tokenize_request *t, const char *text)
 {
     struct str b = body(text);
     return tokenize_parse(t, b, arena, &e);
 }
 
-static int detokenize(struct detokenize_ask *d, const char *text)
+static int detokenize(struct detokenize_request *d, const char *text)
 {
     struct str b = body(text);
     return detokenize_parse(d, b, arena, &e);
@@ -45,7 +45,7 @@ static void expect_body(struct buf *b, const char *want)
 
 static void text_is_tokenized(void)
 {
-    struct tokenize_ask t;
+    struct tokenize_request t;
 
     EXPECT_EQ(tokenize(&t, "{'content':'a b'}"), 0);
     EXPECT(str_is(t.content, "a b") && !t.model.p);
@@ -91,21 +91,21 @@ static void tokens_are_listed_with_and_without_pieces(void)
     struct buf b;
 
     buf_init(&b, MB);
-    tokenize_answer(&b, ids, 2, NULL, NULL);
+    tokenize_put_response(&b, ids, 2, NULL, NULL);
     expect_body(&b, "{'tokens':[1,2]}");
-    tokenize_answer(&b, ids, 0, NULL, NULL);
+    tokenize_put_response(&b, ids, 0, NULL, NULL);
     expect_body(&b, "{'tokens':[]}");
-    tokenize_answer(&b, ids, 2, piece, NULL);
+    tokenize_put_response(&b, ids, 2, piece, NULL);
     expect_body(&b, "{'tokens':[{'id':1,'piece':'a\\n'},{'id':2,'piece':[226,130]}]}");
-    detokenize_answer(&b, STR("a\"\xFF"));
+    detokenize_put_response(&b, STR("a\"\xFF"));
     expect_body(&b, "{'content':'a\\'\xEF\xBF\xBD'}");
-    apply_template_answer(&b, STR("<|im_start|>\n"));
+    apply_template_put_response(&b, STR("<|im_start|>\n"));
     expect_body(&b, "{'prompt':'<|im_start|>\\n'}");
 }
 
 static void tokens_are_detokenized(void)
 {
-    struct detokenize_ask d;
+    struct detokenize_request d;
 
     EXPECT_EQ(detokenize(&d, "{'tokens':[1,2147483647,0]}"), 0);
     EXPECT(d.n == 3 && d.ids[1] == INT32_MAX && d.ids[2] == 0);

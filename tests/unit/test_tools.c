@@ -1,5 +1,5 @@
 /* Normalisation of tool lists and tool_choice. Bodies are written with ' for ". */
-#include "wire_kit.h"
+#include "dialect_kit.h"
 
 #include "api/common/tools.h"
 
@@ -12,7 +12,7 @@ static int parse_tools(const char *more)
     char body[4000];
 
     snprintf(body, sizeof(body), "{" HI ",%s}", more);
-    return kit_parse(&wire_openai_chat, body);
+    return kit_parse_request(&dialect_openai_chat, body);
 }
 
 static const char *json_z(const struct json *j)
@@ -36,13 +36,13 @@ static const char *json_z(const struct json *j)
 static const char *visible_tools(void)
 {
     static char out[200];
-    const struct json *tools = kit.ask.convo.tools;
+    const struct json *tools = kit.request.convo.tools;
     size_t n = 0;
 
     out[0] = 0;
     for (const struct json *t = tools ? tools->child : NULL; t; t = t->next)
         n += (size_t)snprintf(out + n, sizeof(out) - n, "%s%s", n ? "," : "",
-            kit_z(json_get(json_get(t, "function"), "name")->s));
+            kit_cstr(json_get(json_get(t, "function"), "name")->s));
     return out;
 }
 
@@ -52,19 +52,19 @@ static void tools_keep_their_members_and_get_parameters(void)
                   "'tools':[{'type':'function','function':{'description':'d','name':'f','strict':"
                   "true,'parameters':{'type':'object','$defs':{'x':1},'properties':{}}},'own':1}]"),
         0);
-    EXPECT_STR(json_z(kit.ask.tools),
+    EXPECT_STR(json_z(kit.request.tools),
         "[{'type':'function','function':{'description':'d','name':'f','strict':true,'parameters':"
         "{'type':'object','$defs':{'x':1},'properties':{}}},'own':1}]");
     EXPECT_EQ(
         parse_tools(
             "'tools':[{'function':{'name':'f','parameters':null}},{'function':{'name':'g'}}]"),
         0);
-    EXPECT_STR(json_z(kit.ask.tools),
+    EXPECT_STR(json_z(kit.request.tools),
         "[{'type':'function','function':{'name':'f','parameters':{'type':'object','properties':{}}"
         "}},{'type':'function','function':{'name':'g','parameters':{'type':'object','properties':"
         "{}}}}]");
-    EXPECT_EQ((int)kit.ask.tools->n, 2);
-    EXPECT(kit.ask.tools->raw.n > 20);
+    EXPECT_EQ((int)kit.request.tools->n, 2);
+    EXPECT(kit.request.tools->raw.n > 20);
 }
 
 static void tool_choice_is_normalised(void)
@@ -98,10 +98,10 @@ static void tool_choice_is_normalised(void)
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         EXPECT_EQ(parse_tools(rows[i].more), 0);
-        if (kit.ask.tool_choice != rows[i].choice)
+        if (kit.request.tool_choice != rows[i].choice)
             fprintf(stderr, "%s\n", rows[i].more);
-        EXPECT(kit.ask.tool_choice == rows[i].choice);
-        EXPECT_STR(kit_z(kit.ask.tool_name), rows[i].name);
+        EXPECT(kit.request.tool_choice == rows[i].choice);
+        EXPECT_STR(kit_cstr(kit.request.tool_name), rows[i].name);
         EXPECT_STR(visible_tools(), rows[i].visible);
     }
 }
@@ -129,7 +129,7 @@ static void impossible_tool_choice_is_rejected(void)
             "tools[0].function.name" },
     };
 
-    kit_rows(&wire_openai_chat, rows, ARRAY_LEN(rows));
+    kit_check_rows(&dialect_openai_chat, rows, ARRAY_LEN(rows));
 }
 
 static void too_many_tools_are_refused(void)
@@ -138,11 +138,11 @@ static void too_many_tools_are_refused(void)
 
     buf_init(&b, MB);
     buf_putz(&b, "{" HI ",'tools':[");
-    for (int i = 0; i <= ASK_TOOLS_MAX; i++)
+    for (int i = 0; i <= REQUEST_TOOLS_MAX; i++)
         buf_putz(&b, i ? "," F("f") : F("f"));
     buf_putz(&b, "]}");
     buf_putc(&b, 0);
-    EXPECT_EQ(kit_parse(&wire_openai_chat, b.p), -1);
+    EXPECT_EQ(kit_parse_request(&dialect_openai_chat, b.p), -1);
     EXPECT(kit.e.code == ERR_RANGE);
     EXPECT_STR(kit.e.param, "tools");
     buf_clear(&b);
@@ -151,14 +151,14 @@ static void too_many_tools_are_refused(void)
 static void callable_tools_are_listed(void)
 {
     EXPECT_EQ(parse_tools(FGH), 0);
-    EXPECT(tools_allow(&kit.ask, STR("f")) && tools_allow(&kit.ask, STR("x")));
+    EXPECT(tools_is_allowed(&kit.request, STR("f")) && tools_is_allowed(&kit.request, STR("x")));
     EXPECT_EQ(parse_tools(FGH ",'tool_choice':'required'"), 0);
-    EXPECT(tools_allow(&kit.ask, STR("f")) && !tools_allow(&kit.ask, STR("x")));
+    EXPECT(tools_is_allowed(&kit.request, STR("f")) && !tools_is_allowed(&kit.request, STR("x")));
     EXPECT_EQ(parse_tools(FGH ",'tool_choice':" F("g")), 0);
-    EXPECT(!tools_allow(&kit.ask, STR("f")) && tools_allow(&kit.ask, STR("g")));
+    EXPECT(!tools_is_allowed(&kit.request, STR("f")) && tools_is_allowed(&kit.request, STR("g")));
     EXPECT_EQ(parse_tools(FGH ",'tool_choice':'none'"), 0);
-    EXPECT(!tools_allow(&kit.ask, STR("f")));
-    kit_close();
+    EXPECT(!tools_is_allowed(&kit.request, STR("f")));
+    kit_close_response();
 }
 
 TESTS(TEST(tools_keep_their_members_and_get_parameters), TEST(tool_choice_is_normalised),

@@ -65,7 +65,7 @@ static int compute_text(struct tree *t, struct page_pool *p, const struct cache_
         while ((pages[i] = page_take(p)).i == PAGE_NONE.i)
             EXPECT(tree_evict(t));
         n_pages++;
-        tree_node next = tree_add(
+        tree_node next = tree_insert(
             t, at, tokens + i * PAGE_TOKENS, MIN(n - i * PAGE_TOKENS, (int)PAGE_TOKENS), &pages[i]);
         EXPECT_EQ(next.i == TREE_NONE.i, n - i * PAGE_TOKENS < PAGE_TOKENS);
         at = next;
@@ -143,8 +143,8 @@ static void equal_pages_are_deduplicated(void)
 
     write_text(0);
     EXPECT_EQ(root.i, n_equal.i);
-    tree_node x = tree_add(t, root, text, PAGE_TOKENS, &a);
-    tree_node y = tree_add(t, root, text, PAGE_TOKENS, &b);
+    tree_node x = tree_insert(t, root, text, PAGE_TOKENS, &a);
+    tree_node y = tree_insert(t, root, text, PAGE_TOKENS, &b);
     EXPECT_EQ(x.i, y.i);
     EXPECT_EQ(a.i, b.i);
     EXPECT_EQ(page_refs(p, a), 3u);
@@ -270,9 +270,9 @@ static void leaf_page_can_be_removed(void)
     compute_text(t, p, &default_scope, text, 2 * PAGE_TOKENS + 1);
     tree_node root = tree_enter(t, &default_scope), at = root;
     tree_match(t, &at, text, 2 * PAGE_TOKENS + 1, pages);
-    EXPECT(!tree_forget(t, pages[1]));
-    EXPECT(tree_forget(t, pages[2]));
-    EXPECT(!tree_forget(t, pages[2]));
+    EXPECT(!tree_remove_page(t, pages[1]));
+    EXPECT(tree_remove_page(t, pages[2]));
+    EXPECT(!tree_remove_page(t, pages[2]));
     EXPECT_EQ(page_refs(p, pages[2]), 1u);
     for (int i = 0; i < 3; i++)
         page_unref(p, pages[i]);
@@ -343,7 +343,7 @@ static int longest_match(const struct user *u, int n)
     int best = 0;
 
     for (uint32_t i = 0; i < N_PAGES; i++)
-        if (page_is_kept(w.pool, (page_id){ i }) &&
+        if (page_is_cached(w.pool, (page_id){ i }) &&
             !memcmp(&w.page[i].scope, &u->scope, sizeof(u->scope)))
             best = MAX(best, n_equal(w.page[i].prefix, u->tokens, MIN(n, w.page[i].n)));
     return best;
@@ -391,7 +391,7 @@ static bool make_tail_writable(struct user *u)
         return true;
     page_id copy = take_page();
     if (copy.i == PAGE_NONE.i)
-        return tree_forget(w.tree, *tail) && page_refs(w.pool, *tail) == 1;
+        return tree_remove_page(w.tree, *tail) && page_refs(w.pool, *tail) == 1;
     w.page[copy.i] = w.page[tail->i];
     page_unref(w.pool, *tail);
     *tail = copy;
@@ -401,7 +401,7 @@ static bool make_tail_writable(struct user *u)
 static void add_page(struct user *u, int n)
 {
     page_id before = u->pages[u->n_kept];
-    tree_node at = tree_add(w.tree, u->node, u->tokens + u->n_kept * PAGE_TOKENS, n, &before);
+    tree_node at = tree_insert(w.tree, u->node, u->tokens + u->n_kept * PAGE_TOKENS, n, &before);
 
     w.n_exchanged += before.i != u->pages[u->n_kept].i;
     u->pages[u->n_kept] = before;
@@ -567,7 +567,7 @@ static void page_ages_are_reported(void)
     tree_flush(t);
     EXPECT(n_in(&ages.lived, &sum) == 2 && sum == 14 * s);
     EXPECT(n_in(&ages.idled, &sum) == 2 && sum == 10 * s);
-    EXPECT(ages.idled.bucket[histogram_place(SECONDS, 5 * s)] == 2);
+    EXPECT(ages.idled.bucket[histogram_bucket_index(SECONDS, 5 * s)] == 2);
     tree_free(t);
     page_pool_free(p);
 }
@@ -583,20 +583,20 @@ static void a_prefix_can_be_dropped_from_its_end(void)
     write_text(1);
     compute_text(t, p, &default_scope, text, 4 * PAGE_TOKENS + 1);
     tree_node root = tree_enter(t, &default_scope), at = root;
-    EXPECT_EQ(tree_drop(t, root, text, 4 * PAGE_TOKENS, &n_dropped), 4 * PAGE_TOKENS);
+    EXPECT_EQ(tree_erase(t, root, text, 4 * PAGE_TOKENS, &n_dropped), 4 * PAGE_TOKENS);
     EXPECT_EQ(n_dropped, 0); /* another page extends it */
     EXPECT_EQ(tree_match(t, &at, text, 2 * PAGE_TOKENS, pages), 2 * PAGE_TOKENS);
-    EXPECT_EQ(tree_drop(t, root, text, 4 * PAGE_TOKENS + 1, &n_dropped), 2 * PAGE_TOKENS);
+    EXPECT_EQ(tree_erase(t, root, text, 4 * PAGE_TOKENS + 1, &n_dropped), 2 * PAGE_TOKENS);
     EXPECT_EQ(n_dropped, 2 * PAGE_TOKENS + 1); /* the others are in use */
     page_unref(p, pages[1]);
     page_unref(p, pages[0]);
     EXPECT_EQ(tree_pin(t, root, text, PAGE_TOKENS), PAGE_TOKENS);
-    EXPECT_EQ(tree_drop(t, root, text, 4 * PAGE_TOKENS, &n_dropped), PAGE_TOKENS);
+    EXPECT_EQ(tree_erase(t, root, text, 4 * PAGE_TOKENS, &n_dropped), PAGE_TOKENS);
     EXPECT_EQ(n_dropped, PAGE_TOKENS);
     EXPECT_EQ(tree_unpin(t, root, text, PAGE_TOKENS), PAGE_TOKENS);
-    EXPECT_EQ(tree_drop(t, root, text, 0, &n_dropped), 0);
+    EXPECT_EQ(tree_erase(t, root, text, 0, &n_dropped), 0);
     EXPECT_EQ(n_dropped, 0);
-    EXPECT_EQ(tree_drop(t, root, text, LONGEST, &n_dropped), 0);
+    EXPECT_EQ(tree_erase(t, root, text, LONGEST, &n_dropped), 0);
     EXPECT_EQ(tree_n_pages(t), 0u);
     expect_sound(t, p);
     tree_leave(t, root);

@@ -22,7 +22,7 @@ static void expect_ids(struct tokens t, const int32_t *want, size_t n, int line)
             fprintf(stderr, " %d", t.ids[i]);
         fprintf(stderr, "\n");
     }
-    kit_done(&t);
+    kit_free_tokens(&t);
     EXPECT(ok);
 }
 
@@ -37,25 +37,25 @@ static struct vocab *bpe(const char *pre)
     struct err e = { 0 };
 
     k = (struct kit_vocab){ 0 };
-    kit_bytes(&k, true);
-    kit_merge(&k, "l o", "lo");
-    kit_merge(&k, "lo w", "low");
-    kit_merge(&k, "e r", "er");
-    kit_merge(&k, "low er", "lower");
-    kit_merge(&k, "\xC4\xA0 l", "\xC4\xA0l");
-    kit_merge(&k, "\xC4\xA0l o", "\xC4\xA0lo");
-    kit_merge(&k, "h e", "he");
-    kit_add(&k, "<|x|>", TOKEN_CONTROL);
-    kit_add(&k, "<|x|>yz", TOKEN_CONTROL);
-    kit_add(&k, "<tool>", TOKEN_USER);
-    kit_add(&k, "\n\n\n", TOKEN_USER);
-    kit_add(&k, "abc", TOKEN_UNUSED);
-    kit_add(&k, "<unk>", TOKEN_UNKNOWN);
+    kit_add_bytes(&k, true);
+    kit_add_merge(&k, "l o", "lo");
+    kit_add_merge(&k, "lo w", "low");
+    kit_add_merge(&k, "e r", "er");
+    kit_add_merge(&k, "low er", "lower");
+    kit_add_merge(&k, "\xC4\xA0 l", "\xC4\xA0l");
+    kit_add_merge(&k, "\xC4\xA0l o", "\xC4\xA0lo");
+    kit_add_merge(&k, "h e", "he");
+    kit_add_token(&k, "<|x|>", TOKEN_CONTROL);
+    kit_add_token(&k, "<|x|>yz", TOKEN_CONTROL);
+    kit_add_token(&k, "<tool>", TOKEN_USER_DEFINED);
+    kit_add_token(&k, "\n\n\n", TOKEN_USER_DEFINED);
+    kit_add_token(&k, "abc", TOKEN_UNUSED);
+    kit_add_token(&k, "<unk>", TOKEN_UNKNOWN);
     EXPECT_EQ(k.n, (size_t)N_BPE);
     gguf_put_str(w, "tokenizer.ggml.pre", str_of(pre));
     gguf_put_u32(w, "tokenizer.ggml.eos_token_id", CTRL);
     gguf_put_u32(w, "tokenizer.ggml.bos_token_id", CTRL_LONG);
-    if (kit_make(&v, &k, "gpt2", w, &e))
+    if (kit_make_vocab(&v, &k, "gpt2", w, &e))
         fprintf(stderr, "%s\n", e.msg);
     EXPECT(v);
     return v;
@@ -74,11 +74,11 @@ static void bpe_merges_by_rank(void)
     EXPECT_IDS(kit_encode(v, STR("lolo"), false), LO, LO);
     struct tokens none = kit_encode(v, STR(""), true);
     EXPECT_EQ(none.n, 0ul);
-    kit_done(&none);
+    kit_free_tokens(&none);
     vocab_close(v);
 }
 
-/* kit_bytes adds bytes first, so their ids equal their values. */
+/* kit_add_bytes adds bytes first, so their ids equal their values. */
 static void ids_of_bytes(void)
 {
     struct vocab *v = bpe("gpt-2");
@@ -114,7 +114,7 @@ static void only_trusted_spans_produce_special_tokens(void)
     EXPECT_IDS(kit_encode(v, STR("abc"), true), 'a', 'b', 'c'); /* an unused token never matches */
     t = kit_encode(v, text, false);
     EXPECT_EQ(t.n, 5ul);
-    kit_done(&t);
+    kit_free_tokens(&t);
     for (size_t cut = 1; cut < text.n; cut++) { /* one untrusted byte prevents the match */
         struct span half[] = { { { text.p, cut }, true }, { str_skip(text, cut), false } };
         struct span other[] = { { { text.p, cut }, false }, { str_skip(text, cut), true } };
@@ -136,7 +136,7 @@ static void spans_are_joined_between_special_tokens(void)
     EXPECT_IDS(kit_encode_spans(v, t, 3, false), LO, CTRL, 'w', ER);
     struct tokens none = kit_encode_spans(v, NULL, 0, false);
     EXPECT_EQ(none.n, 0ul);
-    kit_done(&none);
+    kit_free_tokens(&none);
     vocab_close(v);
 }
 
@@ -149,12 +149,12 @@ static void no_merge_makes_a_control_token(void)
     struct err e = { 0 };
 
     k = (struct kit_vocab){ 0 };
-    kit_bytes(&k, true);
-    kit_merge(&k, "e n", "en");
-    kit_merge(&k, "en d", NULL);
-    int32_t control = kit_add(&k, "end", TOKEN_CONTROL);
+    kit_add_bytes(&k, true);
+    kit_add_merge(&k, "e n", "en");
+    kit_add_merge(&k, "en d", NULL);
+    int32_t control = kit_add_token(&k, "end", TOKEN_CONTROL);
     gguf_put_str(w, "tokenizer.ggml.pre", STR("llama-bpe"));
-    EXPECT_EQ(kit_make(&v, &k, "gpt2", w, &e), 0);
+    EXPECT_EQ(kit_make_vocab(&v, &k, "gpt2", w, &e), 0);
     EXPECT_IDS(kit_encode(v, STR("end"), true), control);
     EXPECT_IDS(kit_encode(v, STR("end"), false), 'e', 'n', 'd');
     vocab_close(v);
@@ -170,11 +170,11 @@ static void pieces_without_a_token_are_passed_through(void)
     struct err e = { 0 };
 
     k = (struct kit_vocab){ 0 };
-    kit_bytes(&k, true);
-    kit_merge(&k, "a b", NULL);
-    kit_merge(&k, "ab c", "abc");
+    kit_add_bytes(&k, true);
+    kit_add_merge(&k, "a b", NULL);
+    kit_add_merge(&k, "ab c", "abc");
     gguf_put_str(w, "tokenizer.ggml.pre", STR("gpt-2"));
-    EXPECT_EQ(kit_make(&v, &k, "gpt2", w, &e), 0);
+    EXPECT_EQ(kit_make_vocab(&v, &k, "gpt2", w, &e), 0);
     EXPECT_IDS(kit_encode(v, STR("abc"), false), 256);
     EXPECT_IDS(kit_encode(v, STR("abd"), false), 'a', 'b', 'd');
     vocab_close(v);
@@ -186,14 +186,14 @@ static void ignore_merges_takes_whole_words(void)
     static const char *const pres[] = { "llama-bpe", "gpt-2" };
 
     k = (struct kit_vocab){ 0 };
-    kit_bytes(&k, true);
-    int32_t whole = kit_add(&k, "word", TOKEN_NORMAL); /* no merge produces it */
+    kit_add_bytes(&k, true);
+    int32_t whole = kit_add_token(&k, "word", TOKEN_NORMAL); /* no merge produces it */
     for (size_t i = 0; i < 2; i++) {
         struct gguf_writer *w = gguf_writer_new(0);
         struct vocab *v = NULL;
         struct err e = { 0 };
         gguf_put_str(w, "tokenizer.ggml.pre", str_of(pres[i]));
-        EXPECT_EQ(kit_make(&v, &k, "gpt2", w, &e), 0);
+        EXPECT_EQ(kit_make_vocab(&v, &k, "gpt2", w, &e), 0);
         if (i == 0)
             EXPECT_IDS(kit_encode(v, STR("word"), false), whole);
         else
@@ -225,10 +225,10 @@ static struct vocab *spm(bool prefix, bool squeeze)
     struct err e = { 0 };
 
     k = (struct kit_vocab){ 0 };
-    kit_add(&k, "<unk>", TOKEN_UNKNOWN);
-    kit_add(&k, "<s>", TOKEN_CONTROL);
-    kit_add(&k, "</s>", TOKEN_CONTROL);
-    kit_bytes(&k, false);
+    kit_add_token(&k, "<unk>", TOKEN_UNKNOWN);
+    kit_add_token(&k, "<s>", TOKEN_CONTROL);
+    kit_add_token(&k, "</s>", TOKEN_CONTROL);
+    kit_add_bytes(&k, false);
     kit_add_scored(&k, "\xE2\x96\x81", -9);
     kit_add_scored(&k, "h", -10);
     kit_add_scored(&k, "e", -11);
@@ -237,11 +237,11 @@ static struct vocab *spm(bool prefix, bool squeeze)
     kit_add_scored(&k, "\xE2\x96\x81he", -5);
     kit_add_scored(&k, "\xE2\x96\x81\xE2\x96\x81", -3);
     kit_add_scored(&k, "\xC3\xA9", -12);
-    kit_add(&k, "\n\n", TOKEN_USER);
+    kit_add_token(&k, "\n\n", TOKEN_USER_DEFINED);
     EXPECT_EQ(k.n, (size_t)N_SPM);
     gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", prefix);
     gguf_put_bool(w, "tokenizer.ggml.remove_extra_whitespaces", squeeze);
-    EXPECT_EQ(kit_make(&v, &k, "llama", w, &e), 0);
+    EXPECT_EQ(kit_make_vocab(&v, &k, "llama", w, &e), 0);
     return v;
 }
 
@@ -306,19 +306,19 @@ static void special_token_ids_come_from_keys_and_names(void)
     struct err e = { 0 };
 
     k = (struct kit_vocab){ 0 };
-    kit_bytes(&k, true);
-    int32_t by_name = kit_add(&k, "<|im_end|>", TOKEN_CONTROL);
-    int32_t by_key = kit_add(&k, "<|stop|>", TOKEN_CONTROL);
-    int32_t not_control = kit_add(&k, "</s>", TOKEN_NORMAL);
-    int32_t other = kit_add(&k, "<|im_start|>", TOKEN_CONTROL);
-    int32_t eos = kit_add(&k, "<e>", TOKEN_CONTROL);
+    kit_add_bytes(&k, true);
+    int32_t by_name = kit_add_token(&k, "<|im_end|>", TOKEN_CONTROL);
+    int32_t by_key = kit_add_token(&k, "<|stop|>", TOKEN_CONTROL);
+    int32_t not_control = kit_add_token(&k, "</s>", TOKEN_NORMAL);
+    int32_t other = kit_add_token(&k, "<|im_start|>", TOKEN_CONTROL);
+    int32_t eos = kit_add_token(&k, "<e>", TOKEN_CONTROL);
     gguf_put_str(w, "tokenizer.ggml.pre", STR("qwen2"));
     gguf_put_u32(w, "tokenizer.ggml.eot_token_id", (uint32_t)by_key);
     gguf_put_u32(w, "tokenizer.ggml.eos_token_id", (uint32_t)eos);
     /* none; some files write this value */
     gguf_put_u32(w, "tokenizer.ggml.bos_token_id", UINT32_MAX);
     gguf_put_i32(w, "tokenizer.ggml.eom_token_id", -1);
-    EXPECT_EQ(kit_make(&v, &k, "gpt2", w, &e), 0);
+    EXPECT_EQ(kit_make_vocab(&v, &k, "gpt2", w, &e), 0);
     EXPECT(vocab_is_end(v, by_name) && vocab_is_end(v, by_key) && vocab_is_end(v, eos));
     EXPECT(!vocab_is_end(v, not_control) && !vocab_is_end(v, other));
     EXPECT(!vocab_is_end(v, -1) && !vocab_is_end(v, 1 << 30));
@@ -349,7 +349,7 @@ static void no_half_character_is_emitted(void)
     detok_end(&d, &out);
     EXPECT(str_eq(buf_str(&out), text));
     buf_clear(&out);
-    kit_done(&t);
+    kit_free_tokens(&t);
     vocab_close(v);
 }
 
@@ -440,7 +440,7 @@ static void encoding_and_decoding_is_identity(void)
             buf_clear(&back);
             for (size_t k = 0; k < t.n; k++)
                 EXPECT(vocab_attr(all[i], t.ids[k]) != TOKEN_CONTROL);
-            kit_done(&t);
+            kit_free_tokens(&t);
         }
         vocab_close(all[i]);
     }
@@ -462,7 +462,7 @@ static void broken_text_keeps_its_bytes(void)
             buf_puts(&bytes, vocab_bytes(v, t.ids[k]));
         EXPECT(str_eq(buf_str(&bytes), s));
         buf_clear(&bytes);
-        kit_done(&t);
+        kit_free_tokens(&t);
     }
     vocab_close(v);
 }
@@ -504,7 +504,7 @@ static struct vocab *random_merges(struct rng *r, char names[][40])
     size_t n = 3;
 
     k = (struct kit_vocab){ 0 };
-    kit_bytes(&k, true);
+    kit_add_bytes(&k, true);
     for (size_t i = 0; i < 3; i++)
         snprintf(names[i], 40, "%c", (char)('a' + i));
     for (size_t i = 0; i < 60; i++) {
@@ -515,11 +515,11 @@ static struct vocab *random_merges(struct rng *r, char names[][40])
             continue;
         snprintf(pairs[i], sizeof(pairs[i]), "%s %s", a, b);
         snprintf(names[n], 40, "%.16s%.16s", a, b);
-        kit_merge(&k, pairs[i], names[n]); /* pairs and texts may be duplicated */
+        kit_add_merge(&k, pairs[i], names[n]); /* pairs and texts may be duplicated */
         n++;
     }
     gguf_put_str(w, "tokenizer.ggml.pre", STR("gpt-2"));
-    EXPECT_EQ(kit_make(&v, &k, "gpt2", w, &e), 0);
+    EXPECT_EQ(kit_make_vocab(&v, &k, "gpt2", w, &e), 0);
     return v;
 }
 
@@ -532,7 +532,7 @@ static void merging_agrees_with_its_definition(void)
     for (int round = 0; round < 60; round++) {
         struct vocab *v = random_merges(&r, names);
         struct merge m = { 0 };
-        merge_remember(&m, round % 2 ? MERGE_MEMO_FROM : MERGE_MEMO_FROM - 1);
+        merge_enable_memo(&m, round % 2 ? MERGE_MEMO_FROM : MERGE_MEMO_FROM - 1);
         EXPECT_EQ(m.memo != NULL, round % 2);
         for (int k = 0; k < 20; k++) {
             char word[600];
@@ -597,11 +597,11 @@ static void a_word_beyond_the_limit_is_refused(void)
     memset(p, 'a', n);
     EXPECT_EQ(vocab_encode(v, &(struct span){ { p, n }, false }, 1, false, &t, &e), -1);
     EXPECT(e.code == ERR_TOO_LARGE);
-    kit_done(&t);
+    kit_free_tokens(&t);
     t.arena = arena_new(KB); /* also with an arena too small for the tokens */
     EXPECT_EQ(vocab_encode(v, &(struct span){ { p, 4000 }, false }, 1, false, &t, &e), -1);
     EXPECT(e.code == ERR_MEMORY);
-    kit_done(&t);
+    kit_free_tokens(&t);
     mem_free(p);
     vocab_close(v);
 }
@@ -614,7 +614,7 @@ static void expect_refused(
     struct vocab *v = NULL;
     struct err e = { 0 };
 
-    EXPECT_EQ(kit_make(&v, k, model, w, &e), -1);
+    EXPECT_EQ(kit_make_vocab(&v, k, model, w, &e), -1);
     if (!strstr(e.msg, says))
         fprintf(stderr, "got: %s\nwant: %s\n", e.msg, says);
     EXPECT(strstr(e.msg, says));
@@ -627,7 +627,7 @@ static void damaged_vocabularies_are_named(void)
     struct gguf_writer *w;
 
     k = (struct kit_vocab){ 0 };
-    kit_bytes(&k, true);
+    kit_add_bytes(&k, true);
     expect_refused(&k, "bert", gguf_writer_new(0), "kind 'bert'");
     expect_refused(&k, "a\nb", gguf_writer_new(0), "kind 'a?b'");
     w = gguf_writer_new(0);
@@ -650,8 +650,8 @@ static void damaged_vocabularies_are_named(void)
     expect_refused(&bad, "gpt2", gguf_writer_new(0), "merges: number 0 is no pair");
     for (size_t i = 0; i < ARRAY_LEN(bytes); i++) {
         bad = (struct kit_vocab){ 0 };
-        kit_add(&bad, "a", TOKEN_NORMAL);
-        kit_add(&bad, bytes[i], TOKEN_BYTE);
+        kit_add_token(&bad, "a", TOKEN_NORMAL);
+        kit_add_token(&bad, bytes[i], TOKEN_BYTE);
         expect_refused(&bad, "llama", gguf_writer_new(0), "token 1 is a byte");
     }
     bad = k;
@@ -698,11 +698,11 @@ static void duplicate_and_empty_tokens_are_tolerated(void)
     struct err e = { 0 };
 
     k = (struct kit_vocab){ 0 };
-    kit_bytes(&k, true);
-    kit_merge(&k, "a b", "ab");
-    kit_add(&k, "", TOKEN_NORMAL);
-    int32_t last = kit_add(&k, "ab", TOKEN_NORMAL);
-    EXPECT_EQ(kit_make(&v, &k, "gpt2", w, &e), 0);
+    kit_add_bytes(&k, true);
+    kit_add_merge(&k, "a b", "ab");
+    kit_add_token(&k, "", TOKEN_NORMAL);
+    int32_t last = kit_add_token(&k, "ab", TOKEN_NORMAL);
+    EXPECT_EQ(kit_make_vocab(&v, &k, "gpt2", w, &e), 0);
     EXPECT_EQ(vocab_find(v, STR("ab")), last);
     EXPECT_IDS(kit_encode(v, STR("ab"), false), last);
     vocab_close(v);

@@ -182,7 +182,7 @@ static double count_comparisons(const struct load *l, uint64_t *most)
         add_random(&q, &r, i, l, now += 100000);
     *most = 0;
     for (int i = 0; i < ROUNDS; i++) {
-        uint64_t before = waitq_n_looks(&q);
+        uint64_t before = waitq_n_visited(&q);
         now += 5000000;
         uint32_t id = waitq_first(&q, now, true), tenant = seqs[id].tenant;
         waitq_remove(&q, id);
@@ -191,7 +191,7 @@ static double count_comparisons(const struct load *l, uint64_t *most)
             tenants_charge(&ts, (uint32_t)rng_below(&r, ts.n), 2);
         tenants_leave(&ts, tenant);
         add_random(&q, &r, id, l, now);
-        uint64_t n = waitq_n_looks(&q) - before;
+        uint64_t n = waitq_n_visited(&q) - before;
         *most = MAX(*most, n);
         all += n;
     }

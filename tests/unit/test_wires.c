@@ -1,6 +1,6 @@
 /* One request in every dialect: a random conversation with random sampling parameters is written
  * in each dialect, parsed, and compared byte by byte. */
-#include "wire_kit.h"
+#include "dialect_kit.h"
 
 #include "base/rng.h"
 
@@ -254,7 +254,7 @@ static void write_responses(struct jw *w)
 
 static void expect_conversation(int n_parts_most)
 {
-    const struct convo *c = &kit.ask.convo;
+    const struct convo *c = &kit.request.convo;
 
     EXPECT_EQ(c->n_messages, sample_request.n_turns);
     for (int i = 0; i < sample_request.n_turns; i++) {
@@ -270,14 +270,14 @@ static void expect_conversation(int n_parts_most)
 
 static void expect_prompts(void)
 {
-    EXPECT_EQ(kit.ask.n_prompts, sample_request.turns[0].n_parts);
-    for (int i = 0; i < kit.ask.n_prompts; i++)
-        EXPECT(str_eq(kit.ask.prompts[i].text, sample_request.turns[0].parts[i]));
+    EXPECT_EQ(kit.request.n_prompts, sample_request.turns[0].n_parts);
+    for (int i = 0; i < kit.request.n_prompts; i++)
+        EXPECT(str_eq(kit.request.prompts[i].text, sample_request.turns[0].parts[i]));
 }
 
 static void expect_sampling(void)
 {
-    const struct ask *a = &kit.ask;
+    const struct request *a = &kit.request;
 
     EXPECT_EQ(a->max_tokens, sample_request.max_tokens);
     EXPECT_EQ(a->sample.top_k, sample_request.top_k);
@@ -290,7 +290,7 @@ static void expect_sampling(void)
         EXPECT(str_eq(a->stops[i], sample_request.stops[i]));
 }
 
-static void round_trip(const struct wire *wire, void (*write)(struct jw *w))
+static void round_trip(const struct dialect *dialect, void (*write)(struct jw *w))
 {
     struct buf b;
     struct jw w;
@@ -307,12 +307,12 @@ static void round_trip(const struct wire *wire, void (*write)(struct jw *w))
     arena_free(kit.arena);
     kit.arena = arena_new(64 * MB);
     memset(&kit.e, 0, sizeof(kit.e));
-    if (ask_parse(&kit.ask, wire, arena_str(kit.arena, buf_str(&b)), kit.arena, &kit.e))
-        fprintf(stderr, "%s: %s\n" STR_FMT "\n", wire->name, kit.e.msg, STR_ARG(b));
+    if (request_parse(&kit.request, dialect, arena_str(kit.arena, buf_str(&b)), kit.arena, &kit.e))
+        fprintf(stderr, "%s: %s\n" STR_FMT "\n", dialect->name, kit.e.msg, STR_ARG(b));
     EXPECT(!kit.e.code);
     buf_clear(&b);
-    EXPECT(str_is(kit.ask.model, "m"));
-    EXPECT(str_eq(json_get(kit.ask.raw, "x_unknown")->s, sample_request.user));
+    EXPECT(str_is(kit.request.model, "m"));
+    EXPECT(str_eq(json_get(kit.request.raw, "x_unknown")->s, sample_request.user));
     expect_sampling();
 }
 
@@ -324,21 +324,21 @@ static void request_is_complete_in_every_dialect(void)
     rng = (struct rng){ seed, 0 };
     for (int i = 0; i < ROUNDS; i++) {
         make_request();
-        round_trip(&wire_openai_chat, write_openai);
+        round_trip(&dialect_openai_chat, write_openai);
         expect_conversation(PARTS_MAX);
-        EXPECT(str_eq(kit.ask.user, sample_request.user));
-        round_trip(&wire_anthropic, write_anthropic);
+        EXPECT(str_eq(kit.request.user, sample_request.user));
+        round_trip(&dialect_anthropic, write_anthropic);
         expect_conversation(PARTS_MAX);
-        EXPECT(str_eq(kit.ask.user, sample_request.user));
-        round_trip(&wire_responses, write_responses);
+        EXPECT(str_eq(kit.request.user, sample_request.user));
+        round_trip(&dialect_responses, write_responses);
         expect_conversation(PARTS_MAX);
-        EXPECT(str_eq(kit.ask.user, sample_request.user));
-        round_trip(&wire_ollama_chat, write_ollama);
+        EXPECT(str_eq(kit.request.user, sample_request.user));
+        round_trip(&dialect_ollama_chat, write_ollama);
         expect_conversation(1);
-        round_trip(&wire_llama, write_llama);
+        round_trip(&dialect_llama, write_llama);
         expect_prompts();
     }
-    kit_close();
+    kit_close_response();
 }
 
 TESTS(TEST(request_is_complete_in_every_dialect))

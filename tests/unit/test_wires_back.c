@@ -1,6 +1,6 @@
 /* Responses sent back as history: a random turn with reasoning, text, calls with arguments and
  * results is written as a response body, sent back by the client, and compared byte by byte. */
-#include "wire_kit.h"
+#include "dialect_kit.h"
 
 #include "base/rng.h"
 
@@ -124,19 +124,19 @@ static struct str take_piece(struct str *rest)
 static void write_response(void)
 {
     for (struct str rest = turn.reasoning; rest.n;)
-        answer_reasoning(kit.answer, 0, take_piece(&rest));
+        response_add_reasoning(kit.response, 0, take_piece(&rest));
     for (int i = 0; i <= turn.n_calls; i++) {
         for (struct str rest = turn.text[i]; rest.n;)
-            answer_text(kit.answer, 0, take_piece(&rest));
+            response_add_text(kit.response, 0, take_piece(&rest));
         if (i == turn.n_calls)
             break;
-        answer_call_begin(kit.answer, 0, i, turn.names[i]);
+        response_call_begin(kit.response, 0, i, turn.names[i]);
         for (struct str rest = turn.args[i]; rest.n;)
-            answer_call_args(kit.answer, 0, i, take_piece(&rest));
-        answer_call_end(kit.answer, 0, i);
+            response_call_args(kit.response, 0, i, take_piece(&rest));
+        response_call_end(kit.response, 0, i);
     }
-    answer_choice_end(kit.answer, 0, FINISH_STOP, STR_NONE, -1);
-    answer_end(kit.answer);
+    response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
+    response_end(kit.response);
 }
 
 /* ---- sending it back */
@@ -206,7 +206,8 @@ static void back_ollama(struct jw *w, const struct json *body)
     }
 }
 
-static void send_back(const struct wire *wire, void (*back)(struct jw *w, const struct json *body))
+static void send_back(
+    const struct dialect *dialect, void (*back)(struct jw *w, const struct json *body))
 {
     struct arena *a = arena_new(64 * MB);
     struct json *body;
@@ -226,12 +227,12 @@ static void send_back(const struct wire *wire, void (*back)(struct jw *w, const 
     jw_raw(&w, STR("{\"role\":\"user\",\"content\":\"and?\"}"));
     jw_end_array(&w);
     jw_end_object(&w);
-    answer_free(kit.answer);
-    kit.answer = NULL;
+    response_free(kit.response);
+    kit.response = NULL;
     arena_free(kit.arena);
     kit.arena = a;
-    if (ask_parse(&kit.ask, wire, arena_str(a, buf_str(&b)), a, &kit.e))
-        fprintf(stderr, "%s: %s\n" STR_FMT "\n", wire->name, kit.e.msg, STR_ARG(b));
+    if (request_parse(&kit.request, dialect, arena_str(a, buf_str(&b)), a, &kit.e))
+        fprintf(stderr, "%s: %s\n" STR_FMT "\n", dialect->name, kit.e.msg, STR_ARG(b));
     EXPECT(!kit.e.code);
     buf_clear(&b);
 }
@@ -264,7 +265,7 @@ static void expect_args(struct str got, struct str want)
 
 static void expect_turn(bool has_ids, bool has_errors)
 {
-    const struct convo *c = &kit.ask.convo;
+    const struct convo *c = &kit.request.convo;
     const struct message *m = &c->messages[1];
 
     EXPECT_EQ(c->n_messages, turn.n_calls + 3);
@@ -295,22 +296,22 @@ static void response_sent_as_history_is_unchanged(void)
     for (int i = 0; i < ROUNDS; i++) {
         texts = arena_new(MB);
         make_turn();
-        kit_open(&wire_openai_chat, ASK(""));
+        kit_open_response(&dialect_openai_chat, ASK(""));
         write_response();
-        send_back(&wire_openai_chat, back_openai);
+        send_back(&dialect_openai_chat, back_openai);
         expect_turn(true, false);
-        kit_open(&wire_anthropic, ASK(""));
+        kit_open_response(&dialect_anthropic, ASK(""));
         write_response();
-        send_back(&wire_anthropic, back_anthropic);
+        send_back(&dialect_anthropic, back_anthropic);
         expect_turn(true, true);
-        EXPECT_EQ(kit.ask.n_strange_thoughts, 0);
-        kit_open(&wire_ollama_chat, ASK(",'stream':false"));
+        EXPECT_EQ(kit.request.n_unverified_reasoning, 0);
+        kit_open_response(&dialect_ollama_chat, ASK(",'stream':false"));
         write_response();
-        send_back(&wire_ollama_chat, back_ollama);
+        send_back(&dialect_ollama_chat, back_ollama);
         expect_turn(false, false);
         arena_free(texts);
     }
-    kit_close();
+    kit_close_response();
 }
 
 TESTS(TEST(response_sent_as_history_is_unchanged))

@@ -19,7 +19,8 @@ struct tiny_file {
     struct rng rng;
 };
 
-static inline void tiny_int(struct tiny_file *f, const struct tiny *t, const char *tail, int v)
+static inline void tiny_int(
+    struct tiny_file *f, const struct tiny_model *t, const char *tail, int v)
 {
     char key[96];
     int64_t value = v;
@@ -34,7 +35,7 @@ static inline void tiny_int(struct tiny_file *f, const struct tiny *t, const cha
     tiny_u64(&f->kv, (uint64_t)value);
 }
 
-static inline void tiny_tensor(struct tiny_file *f, const struct tiny *t, const char *name,
+static inline void tiny_tensor(struct tiny_file *f, const struct tiny_model *t, const char *name,
     enum tensor id, uint64_t cols, uint64_t rows)
 {
     bool is_vector = tensor_rows[id].rows == DIM_ONE;
@@ -45,7 +46,7 @@ static inline void tiny_tensor(struct tiny_file *f, const struct tiny *t, const 
         return;
     if (t->retype && !strcmp(t->retype, name))
         type = t->retype_to;
-    if (t->bend && !strcmp(t->bend, name))
+    if (t->widen && !strcmp(t->widen, name))
         cols += qtype_info(type)->block;
     while (f->data.n % 32)
         buf_putc(&f->data, 0);
@@ -74,7 +75,7 @@ static inline void tiny_tensor(struct tiny_file *f, const struct tiny *t, const 
         }
 }
 
-static inline void tiny_tensors(struct tiny_file *f, const struct tiny *t)
+static inline void tiny_tensors(struct tiny_file *f, const struct tiny_model *t)
 {
     const struct family *family = family_find(str_of(t->arch));
     const struct hparams h = { .family = family,
@@ -103,8 +104,8 @@ static inline void tiny_tensors(struct tiny_file *f, const struct tiny *t)
                 (uint64_t)hparams_dim(&h, tensor_rows[id].cols),
                 (uint64_t)hparams_dim(&h, tensor_rows[id].rows));
         }
-    if (t->stranger)
-        tiny_tensor(f, t, t->stranger, TENSOR_Q, 32, 16);
+    if (t->extra_tensor)
+        tiny_tensor(f, t, t->extra_tensor, TENSOR_Q, 32, 16);
 }
 
 static inline void tiny_string(struct tiny_file *f, const char *key, const char *z)
@@ -115,7 +116,7 @@ static inline void tiny_string(struct tiny_file *f, const char *key, const char 
     tiny_str(&f->kv, z);
 }
 
-static inline void tiny_keys(struct tiny_file *f, const struct tiny *t)
+static inline void tiny_keys(struct tiny_file *f, const struct tiny_model *t)
 {
     const char *known[] = { "block_count", "embedding_length", "feed_forward_length",
         "attention.head_count", "attention.head_count_kv", "attention.key_length",
@@ -142,7 +143,7 @@ static inline void tiny_keys(struct tiny_file *f, const struct tiny *t)
 }
 
 /* Returns the bytes of the file. */
-static inline struct buf tiny_bytes(const struct tiny *t)
+static inline struct buf tiny_bytes(const struct tiny_model *t)
 {
     struct tiny_file f = { .rng = { t->seed, 0 } };
     struct buf head;
@@ -166,7 +167,7 @@ static inline struct buf tiny_bytes(const struct tiny *t)
 }
 
 /* Writes the file, opens it and unlinks it. */
-static inline struct gguf *tiny_open(const struct tiny *t)
+static inline struct gguf *tiny_open(const struct tiny_model *t)
 {
     char path[] = "/tmp/inferflux-tiny-XXXXXX";
     struct buf bytes = tiny_bytes(t);

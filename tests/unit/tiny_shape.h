@@ -3,7 +3,7 @@
 
 #include "format/qtype.h"
 
-struct tiny {
+struct tiny_model {
     const char *arch;
     /* `type` of the matrices; `type_v` of attn_v and ffn_down (K_M files mix types) */
     enum qtype type, type_v;
@@ -13,16 +13,16 @@ struct tiny {
     uint64_t seed;
     /* Defects; NULL and 0: none. */
     const char *drop;   /* tensor that is left out */
-    const char *bend;   /* tensor with one more block of columns */
+    const char *widen;  /* tensor with one more block of columns */
     const char *retype; /* tensor with type `retype_to` */
     uint32_t retype_to;
-    const char *stranger; /* name of an additional tensor */
-    const char *key;      /* key with the value `value` instead; -1: left out */
+    const char *extra_tensor; /* name of an additional tensor */
+    const char *key;          /* key with the value `value` instead; -1: left out */
     int64_t value;
     const char *key_str, *str; /* key with a string value */
 };
 
-static const struct tiny tiny_default = { .arch = "llama",
+static const struct tiny_model tiny_default = { .arch = "llama",
     .type = Q_F32,
     .type_v = Q_F32,
     .layers = 2,

@@ -14,7 +14,7 @@
 #include "testing/sse.h"
 #include "../check.h"
 
-struct kit {
+struct http_kit {
     struct loop *loop;
     struct http_server *server;
     struct http_options o;
@@ -23,12 +23,12 @@ struct kit {
     struct http_exchange *held; /* the latest /hold exchange; NULL after it has ended */
 };
 
-struct kit_later {
+struct http_kit_later {
     struct loop_task task;
     struct http_exchange *x;
 };
 
-static inline void kit_echo(struct http_exchange *x)
+static inline void http_kit_echo(struct http_exchange *x)
 {
     const struct http_request *r = x->req;
     struct buf b;
@@ -43,41 +43,41 @@ static inline void kit_echo(struct http_exchange *x)
     }
     buf_putc(&b, '\n');
     buf_puts(&b, r->body);
-    sink_reply(&x->sink, 200, "text/plain", buf_str(&b), NULL, 0);
+    sink_respond(&x->sink, 200, "text/plain", buf_str(&b), NULL, 0);
     buf_clear(&b);
 }
 
-static inline void kit_on_later(struct loop_task *t)
+static inline void http_kit_on_later(struct loop_task *t)
 {
-    struct kit_later *later = container_of(t, struct kit_later, task);
+    struct http_kit_later *later = container_of(t, struct http_kit_later, task);
 
-    kit_echo(later->x);
+    http_kit_echo(later->x);
 }
 
-static inline int64_t kit_on_head(void *ctx, struct http_exchange *x)
+static inline int64_t http_kit_on_head(void *ctx, struct http_exchange *x)
 {
-    struct kit *k = ctx;
+    struct http_kit *k = ctx;
 
     k->n_heads++;
     if (str_is(x->req->path, "/refuse")) {
-        sink_reply(&x->sink, 401, "text/plain", STR("who?\n"), NULL, 0);
+        sink_respond(&x->sink, 401, "text/plain", STR("who?\n"), NULL, 0);
         return -1;
     }
     return str_is(x->req->path, "/tiny") ? 4 : k->max_body;
 }
 
-static inline void kit_on_request(void *ctx, struct http_exchange *x)
+static inline void http_kit_on_request(void *ctx, struct http_exchange *x)
 {
-    struct kit *k = ctx;
+    struct http_kit *k = ctx;
     struct str path = x->req->path;
 
     k->n_requests++;
     if (str_is(path, "/echo") || str_is(path, "/tiny") || str_is(path, "*")) {
-        kit_echo(x);
+        http_kit_echo(x);
     } else if (str_is(path, "/later")) {
-        struct kit_later *later = arena_zalloc(x->arena, 1, sizeof(*later));
+        struct http_kit_later *later = arena_zalloc(x->arena, 1, sizeof(*later));
         CHECK(later);
-        later->task.fn = kit_on_later;
+        later->task.fn = http_kit_on_later;
         later->x = x;
         loop_defer(k->loop, &later->task);
     } else if (str_is(path, "/empty")) {
@@ -99,15 +99,15 @@ static inline void kit_on_request(void *ctx, struct http_exchange *x)
     } else if (str_is(path, "/field")) {
         struct http_field f[] = { { STR("X-Echo"), http_field_get(x->req, "x-echo") },
             { STR("Content-Length"), STR("999") } };
-        sink_reply(&x->sink, 200, "text/plain", STR("ok"), f, 2);
+        sink_respond(&x->sink, 200, "text/plain", STR("ok"), f, 2);
     } else {
-        sink_reply(&x->sink, 404, "text/plain", STR("no\n"), NULL, 0);
+        sink_respond(&x->sink, 404, "text/plain", STR("no\n"), NULL, 0);
     }
 }
 
-static inline void kit_on_gone(void *ctx, struct http_exchange *x)
+static inline void http_kit_on_disconnect(void *ctx, struct http_exchange *x)
 {
-    struct kit *k = ctx;
+    struct http_kit *k = ctx;
 
     k->n_gone++;
     if (k->held == x)
@@ -116,27 +116,27 @@ static inline void kit_on_gone(void *ctx, struct http_exchange *x)
     sink_write(&x->sink, STR("into the void"));
 }
 
-static inline void kit_on_drained(void *ctx, struct http_exchange *x)
+static inline void http_kit_on_drained(void *ctx, struct http_exchange *x)
 {
-    struct kit *k = ctx;
+    struct http_kit *k = ctx;
 
     k->n_drained++;
 }
 
-/* Before this call only k->o and k->max_body may be set (kit_init). */
-static inline void kit_init(struct kit *k)
+/* Before this call only k->o and k->max_body may be set (http_kit_init). */
+static inline void http_kit_init(struct http_kit *k)
 {
-    *k = (struct kit){ .o = http_options_default, .max_body = 1 << 20 };
+    *k = (struct http_kit){ .o = http_options_default, .max_body = 1 << 20 };
     k->o.port = 0;
 }
 
-static inline void kit_open(struct kit *k)
+static inline void http_kit_open(struct http_kit *k)
 {
     struct http_app app = { .ctx = k,
-        .on_head = kit_on_head,
-        .on_request = kit_on_request,
-        .on_gone = kit_on_gone,
-        .on_drained = kit_on_drained };
+        .on_head = http_kit_on_head,
+        .on_request = http_kit_on_request,
+        .on_disconnect = http_kit_on_disconnect,
+        .on_drained = http_kit_on_drained };
     struct err e = { 0 };
 
     if (loop_open(&k->loop, &e) || http_server_open(&k->server, k->loop, &k->o, &app, &e)) {
@@ -145,7 +145,7 @@ static inline void kit_open(struct kit *k)
     }
 }
 
-static inline void kit_close(struct kit *k)
+static inline void http_kit_close(struct http_kit *k)
 {
     http_server_close(k->server);
     loop_close(k->loop);

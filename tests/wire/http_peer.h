@@ -13,13 +13,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static inline void kit_turn(struct kit *k, int rounds)
+static inline void http_kit_run_loop(struct http_kit *k, int rounds)
 {
     while (rounds--)
         loop_once(k->loop, 0);
 }
 
-static inline void kit_turn_ms(struct kit *k, int ms)
+static inline void http_kit_run_loop_ms(struct http_kit *k, int ms)
 {
     uint64_t end = clock_ns() + (uint64_t)ms * 1000000u;
 
@@ -27,7 +27,7 @@ static inline void kit_turn_ms(struct kit *k, int ms)
         loop_once(k->loop, 1);
 }
 
-static inline int kit_connect_with(struct kit *k, int receive_buffer)
+static inline int http_kit_connect_with(struct http_kit *k, int receive_buffer)
 {
     struct sockaddr_in where = { .sin_family = AF_INET,
         .sin_port = htons(http_server_port(k->server)),
@@ -42,13 +42,13 @@ static inline int kit_connect_with(struct kit *k, int receive_buffer)
     return fd;
 }
 
-static inline int kit_connect(struct kit *k)
+static inline int http_kit_connect(struct http_kit *k)
 {
-    return kit_connect_with(k, 0);
+    return http_kit_connect_with(k, 0);
 }
 
 /* Sends as much as the server accepts; returns false if it has closed the connection. */
-static inline bool kit_send(struct kit *k, int fd, struct str s)
+static inline bool http_kit_send(struct http_kit *k, int fd, struct str s)
 {
     uint64_t end = clock_ns() + 20000000000u;
 
@@ -62,10 +62,10 @@ static inline bool kit_send(struct kit *k, int fd, struct str s)
     return !s.n;
 }
 
-enum kit_end { KIT_OPEN, KIT_EOF, KIT_RESET };
+enum http_kit_end { KIT_OPEN, KIT_EOF, KIT_RESET };
 
 /* Appends received bytes to *b until it has at least n, or the server has closed the connection. */
-static inline enum kit_end kit_read(struct kit *k, int fd, struct buf *b, size_t n)
+static inline enum http_kit_end http_kit_read(struct http_kit *k, int fd, struct buf *b, size_t n)
 {
     uint64_t end = clock_ns() + 20000000000u;
     char piece[65536];
@@ -85,10 +85,10 @@ static inline enum kit_end kit_read(struct kit *k, int fd, struct buf *b, size_t
 }
 
 /* Reads until b contains `mark`. */
-static inline bool kit_read_to(struct kit *k, int fd, struct buf *b, const char *mark)
+static inline bool http_kit_read_to(struct http_kit *k, int fd, struct buf *b, const char *mark)
 {
     while (str_find(buf_str(b), str_of(mark)) < 0)
-        if (kit_read(k, fd, b, b->n + 1) != KIT_OPEN)
+        if (http_kit_read(k, fd, b, b->n + 1) != KIT_OPEN)
             return str_find(buf_str(b), str_of(mark)) >= 0;
         else if (!b->n)
             return false;
@@ -96,7 +96,7 @@ static inline bool kit_read_to(struct kit *k, int fd, struct buf *b, const char 
 }
 
 /* Waits until *what is `value`. */
-static inline bool kit_wait(struct kit *k, const int *what, int value)
+static inline bool http_kit_wait(struct http_kit *k, const int *what, int value)
 {
     uint64_t end = clock_ns() + 20000000000u;
 

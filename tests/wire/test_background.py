@@ -139,7 +139,7 @@ def test_the_same_bytes_in_the_background_and_not():
             "script": '<think>hm</think>Well. <tool_call>\n{"name": "f", "arguments": {}}\n'
             '</tool_call>'}):
         for cached in ("0", "1M"):
-            with Server(env={"INFERFLUX_EXACT_CACHE_BYTES": cached}) as s:
+            with Server(env={"INFERFLUX_RESPONSE_CACHE_BYTES": cached}) as s:
                 plain = post(s, body)
                 first = post(s, {**body, "background": True})
                 assert first["status"] == "queued" and first["background"] is True

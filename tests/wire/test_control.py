@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 sys.path.insert(0, os.path.join(ROOT, "tests/wire"))
 from harness import Server, equal, program, read_all, read_until, run
-from test_leave import CHAT, Line, big_prompt, chat, send, tiny_model
+from test_disconnect import CHAT, Line, big_prompt, chat, send, tiny_model
 
 SLOW = {"text": "word " * 3000, "delay_ms": 20}
 

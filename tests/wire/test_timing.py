@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests/wire"))
 if os.path.exists(os.path.join(ROOT, "build/inferfluxd")):  # sanitizers add noise to times
     os.environ.setdefault("BUILD", "build")
 from harness import Server, run
-from test_leave import Line
+from test_disconnect import Line
 
 PROBES = int(os.environ.get("PROBES", "1000"))
 OWN_PROBES = max(PROBES // 10, 20)

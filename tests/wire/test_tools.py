@@ -202,8 +202,8 @@ def test_tool_choice_is_enforced_or_rejected():
             assert '"error":{' in frames and "[DONE]" not in frames, frames
         text = s.get("/metrics")[2].decode()
         counted = {k: int(re.search(rf"^inferflux_{k} (\d+)$", text, re.M)[1]) for k in
-            ("tool_calls_total", "tool_choices_unmet_total")}
-        equal(counted, {"tool_calls_total": 18, "tool_choices_unmet_total": 6})
+            ("tool_calls_total", "tool_choice_failures_total")}
+        equal(counted, {"tool_calls_total": 18, "tool_choice_failures_total": 6})
         # A truncated call is returned as it is.
         choice, = json.loads(ask(s, '{"text": "abcdefgh"}}', tool_choice=named,
             max_tokens=2))["choices"]

@@ -152,28 +152,28 @@ static size_t n_dates(struct str s)
 }
 
 /* cut: bytes of the first piece; step: bytes of each later piece (0 = the rest in one piece). */
-static void run_cut(struct kit *k, const struct wire_case *w, size_t cut, size_t step)
+static void run_cut(struct http_kit *k, const struct wire_case *w, size_t cut, size_t step)
 {
     enum { DATE_LINE = 37 };
     struct str rest = buf_str(&w->sent);
     struct buf got;
-    int fd = kit_connect(k);
+    int fd = http_kit_connect(k);
 
     buf_init(&got, MB);
     for (size_t n = cut; rest.n; n = step ? step : rest.n) {
         n = MIN(n, rest.n);
-        if (n && !kit_send(k, fd, (struct str){ rest.p, n }))
+        if (n && !http_kit_send(k, fd, (struct str){ rest.p, n }))
             break; /* already rejected */
         rest = str_skip(rest, n);
-        kit_turn(k, 1);
+        http_kit_run_loop(k, 1);
     }
     if (w->is_half)
         shutdown(fd, SHUT_WR);
     size_t want_n = w->want.n + n_dates(buf_str(&w->want)) * DATE_LINE;
-    enum kit_end end = kit_read(k, fd, &got, w->want_close ? SIZE_MAX : want_n);
+    enum http_kit_end end = http_kit_read(k, fd, &got, w->want_close ? SIZE_MAX : want_n);
     if (!w->want_close) {
-        kit_turn(k, 3);
-        end = kit_read(k, fd, &got, got.n); /* no further byte may arrive */
+        http_kit_run_loop(k, 3);
+        end = http_kit_read(k, fd, &got, got.n); /* no further byte may arrive */
         char more;
         ssize_t n = recv(fd, &more, 1, 0);
         end = n == 0 ? KIT_EOF : n > 0 ? KIT_RESET : end;
@@ -189,25 +189,25 @@ static void run_cut(struct kit *k, const struct wire_case *w, size_t cut, size_t
     }
     buf_clear(&got);
     close(fd);
-    kit_turn(k, 2);
+    http_kit_run_loop(k, 2);
 }
 
 static void run_case(const struct wire_case *w)
 {
-    struct kit k;
+    struct http_kit k;
 
-    kit_init(&k);
+    http_kit_init(&k);
     k.o = w->o;
     k.max_body = w->max_body;
-    kit_open(&k);
+    http_kit_open(&k);
     run_cut(&k, w, w->sent.n, 0);
     if (!w->cut_off) {
         for (size_t cut = 1; cut < w->sent.n; cut++)
             run_cut(&k, w, cut, 0);
         run_cut(&k, w, 1, 1);
     }
-    kit_turn(&k, 5);
-    kit_close(&k);
+    http_kit_run_loop(&k, 5);
+    http_kit_close(&k);
 }
 
 static void run_file(const char *name)

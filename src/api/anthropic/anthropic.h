@@ -7,12 +7,14 @@
 
 #include "api/common/fields.h"
 #include "api/models.h"
-#include "api/common/wire.h"
+#include "api/common/dialect.h"
 
 /* anthropic_request.c */
-int anthropic_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
+int anthropic_parse(
+    struct request *request, const struct json *body, struct arena *a, struct err *e);
 /* For count_tokens: the same body, but max_tokens may be absent. */
-int anthropic_parse_count(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
+int anthropic_parse_count(
+    struct request *request, const struct json *body, struct arena *a, struct err *e);
 
 /* anthropic_messages.c: `system` (may be NULL) and `messages` -> f->request->convo. The model
  * continues a trailing message of the assistant. */
@@ -22,7 +24,7 @@ int anthropic_read_convo(struct fields *f, const struct json *system, const stru
 int anthropic_read_tools(struct fields *f, const struct json *tools, const struct json *choice);
 /* Whether the arguments of this tool's calls are streamed as they are generated, without waiting
  * for a complete call. */
-bool anthropic_is_eager(const struct ask *ask, struct str name);
+bool anthropic_is_eager(const struct request *request, struct str name);
 
 /* anthropic_signature.c: signs a thinking block when it is sent, so that it can be verified when
  * the client returns it. The signature covers the JSON-escaped text. The key is random per process:
@@ -31,17 +33,17 @@ struct signature_text {
     char z[48];
 };
 struct signature_text anthropic_sign(struct str escaped);
-bool anthropic_signed(struct str thought, struct str signature);
+bool anthropic_signature_is_valid(struct str thought, struct str signature);
 
 /* anthropic_blocks.c: implements the content block callbacks of the dialect. */
-void anthropic_text(struct answer *a, struct choice *c, struct str text);
-void anthropic_reasoning(struct answer *a, struct choice *c, struct str text);
-void anthropic_call_begin(struct answer *a, struct choice *c, struct answer_call *k);
+void anthropic_text(struct response *a, struct response_choice *c, struct str text);
+void anthropic_reasoning(struct response *a, struct response_choice *c, struct str text);
+void anthropic_call_begin(struct response *a, struct response_choice *c, struct response_call *k);
 void anthropic_call_args(
-    struct answer *a, struct choice *c, struct answer_call *k, struct str json);
-void anthropic_call_end(struct answer *a, struct choice *c, struct answer_call *k);
-void anthropic_call_broken(struct answer *a, struct choice *c, struct answer_call *k);
-void anthropic_close_block(struct answer *a, struct choice *c);
+    struct response *a, struct response_choice *c, struct response_call *k, struct str json);
+void anthropic_call_end(struct response *a, struct response_choice *c, struct response_call *k);
+void anthropic_call_broken(struct response *a, struct response_choice *c, struct response_call *k);
+void anthropic_close_block(struct response *a, struct response_choice *c);
 
 /* anthropic_models.c: GET /v1/models in Anthropic's format: a page of the list, one entry. `after`
  * and `before` are the ids that bound the page, or STR_NONE; an unknown id has no effect. */

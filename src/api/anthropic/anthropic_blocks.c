@@ -1,5 +1,5 @@
 #include "api/anthropic/anthropic.h"
-#include "api/common/answer_state.h"
+#include "api/common/response_state.h"
 
 /* anthropic_blocks.c: content blocks of a message (text, thinking, tool_use), in the order of
  * generation. A stream sends each as
@@ -14,21 +14,21 @@
 
 enum { CLOSED, TEXT, THINKING, CALL }; /* c->block: type of the open block */
 
-static bool is_stream(const struct answer *a)
+static bool is_stream(const struct response *a)
 {
-    return a->setup.ask->stream;
+    return a->setup.request->stream;
 }
 
 /* ---- events */
 
-static void put_event(struct answer *a, const char *name, const struct choice *c)
+static void put_event(struct response *a, const char *name, const struct response_choice *c)
 {
     buf_printf(
         &a->out, "event: %s\ndata: {\"type\":\"%s\",\"index\":%d", name, name, c->n_blocks - 1);
 }
 
 static void put_delta(
-    struct answer *a, const struct choice *c, const char *type, const char *member)
+    struct response *a, const struct response_choice *c, const char *type, const char *member)
 {
     put_event(a, "content_block_delta", c);
     buf_printf(&a->out, ",\"delta\":{\"type\":\"%s\",\"%s\":\"", type, member);
@@ -37,7 +37,7 @@ static void put_delta(
 /* ---- opening and closing */
 
 /* Signs the reasoning of the open block, which is the part of c->reasoning after block_from. */
-static struct signature_text sign_block(struct choice *c)
+static struct signature_text sign_block(struct response_choice *c)
 {
     struct str all = buf_str(&c->reasoning);
     struct signature_text s = anthropic_sign(str_skip(all, c->block_from));
@@ -46,7 +46,7 @@ static struct signature_text sign_block(struct choice *c)
     return s;
 }
 
-static void close_stream_block(struct answer *a, struct choice *c)
+static void close_stream_block(struct response *a, struct response_choice *c)
 {
     if (c->block == THINKING) {
         put_delta(a, c, "signature_delta", "signature");
@@ -57,7 +57,7 @@ static void close_stream_block(struct answer *a, struct choice *c)
     buf_putz(&a->out, "}\n\n");
 }
 
-static void close_body_block(struct answer *a, struct choice *c)
+static void close_body_block(struct response *a, struct response_choice *c)
 {
     if (c->block == TEXT)
         buf_putc(&a->out, '"');
@@ -66,7 +66,7 @@ static void close_body_block(struct answer *a, struct choice *c)
     buf_putc(&a->out, '}');
 }
 
-void anthropic_close_block(struct answer *a, struct choice *c)
+void anthropic_close_block(struct response *a, struct response_choice *c)
 {
     if (c->block == CLOSED)
         return;
@@ -80,7 +80,7 @@ void anthropic_close_block(struct answer *a, struct choice *c)
 /* head: the start of the block, up to its text or input; empty: the end of an empty block, for the
  * start event. */
 static void open_block(
-    struct answer *a, struct choice *c, int kind, struct str head, const char *empty)
+    struct response *a, struct response_choice *c, int kind, struct str head, const char *empty)
 {
     anthropic_close_block(a, c);
     c->block = kind;
@@ -98,7 +98,7 @@ static void open_block(
     }
 }
 
-static void open_call(struct answer *a, struct choice *c, const struct answer_call *k)
+static void open_call(struct response *a, struct response_choice *c, const struct response_call *k)
 {
     struct buf head;
 
@@ -115,8 +115,8 @@ static void open_call(struct answer *a, struct choice *c, const struct answer_ca
 
 /* ---- content */
 
-static void put_fragment(
-    struct answer *a, struct choice *c, const char *type, const char *member, struct str text)
+static void put_fragment(struct response *a, struct response_choice *c, const char *type,
+    const char *member, struct str text)
 {
     if (is_stream(a))
         put_delta(a, c, type, member);
@@ -125,43 +125,44 @@ static void put_fragment(
         buf_putz(&a->out, "\"}}\n\n");
 }
 
-void anthropic_text(struct answer *a, struct choice *c, struct str text)
+void anthropic_text(struct response *a, struct response_choice *c, struct str text)
 {
     if (c->block != TEXT)
         open_block(a, c, TEXT, STR("{\"type\":\"text\",\"text\":\""), "\"");
     put_fragment(a, c, "text_delta", "text", text);
 }
 
-void anthropic_reasoning(struct answer *a, struct choice *c, struct str text)
+void anthropic_reasoning(struct response *a, struct response_choice *c, struct str text)
 {
     if (c->block != THINKING)
         open_block(
             a, c, THINKING, STR("{\"type\":\"thinking\",\"thinking\":\""), "\",\"signature\":\"\"");
-    if (!a->setup.ask->omits_thoughts)
+    if (!a->setup.request->is_reasoning_omitted)
         put_fragment(a, c, "thinking_delta", "thinking", text);
 }
 
 /* ---- calls */
 
-static bool is_eager(const struct answer *a, const struct answer_call *k)
+static bool is_eager(const struct response *a, const struct response_call *k)
 {
-    return is_stream(a) && anthropic_is_eager(a->setup.ask, k->name);
+    return is_stream(a) && anthropic_is_eager(a->setup.request, k->name);
 }
 
-void anthropic_call_begin(struct answer *a, struct choice *c, struct answer_call *k)
+void anthropic_call_begin(struct response *a, struct response_choice *c, struct response_call *k)
 {
     k->block = is_eager(a, k);
     if (k->block)
         open_call(a, c, k);
 }
 
-void anthropic_call_args(struct answer *a, struct choice *c, struct answer_call *k, struct str json)
+void anthropic_call_args(
+    struct response *a, struct response_choice *c, struct response_call *k, struct str json)
 {
     if (k->block)
         put_fragment(a, c, "input_json_delta", "partial_json", json);
 }
 
-void anthropic_call_end(struct answer *a, struct choice *c, struct answer_call *k)
+void anthropic_call_end(struct response *a, struct response_choice *c, struct response_call *k)
 {
     if (!k->block)
         open_call(a, c, k);
@@ -173,7 +174,7 @@ void anthropic_call_end(struct answer *a, struct choice *c, struct answer_call *
 }
 
 /* A block is open only if the client accepts incomplete calls. */
-void anthropic_call_broken(struct answer *a, struct choice *c, struct answer_call *k)
+void anthropic_call_broken(struct response *a, struct response_choice *c, struct response_call *k)
 {
     if (k->block)
         anthropic_close_block(a, c);

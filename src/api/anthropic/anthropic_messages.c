@@ -14,7 +14,7 @@
 struct block_reader {
     struct fields *f;
     struct convo *c;
-    struct part *parts;             /* next free element */
+    struct content_part *parts;     /* next free element */
     struct tool_call *calls;        /* next free element */
     const struct tool_call *called; /* tool calls of the last assistant message that has any */
     int n_called, next_called;
@@ -104,7 +104,7 @@ static struct message *continue_message(struct block_reader *r, enum role role)
 
 static void add_text(struct block_reader *r, struct message *m, struct str text)
 {
-    *r->parts++ = (struct part){ .kind = PART_TEXT, .text = text };
+    *r->parts++ = (struct content_part){ .kind = PART_TEXT, .text = text };
     m->n_parts++;
     m->has_content = true;
     m->is_plain = m->n_parts == 1; /* a string is equivalent to a single text block */
@@ -121,7 +121,7 @@ static int read_type(struct fields *f, const struct path *at, const struct json 
 
 static int unknown_type(struct fields *f, const struct path *at, struct str type)
 {
-    struct path_text name = path_spell(AT(at, "type"));
+    struct path_text name = path_format(AT(at, "type"));
 
     return err_param(f->e, ERR_INVALID, name.z,
         "'%s' is '%.*s', which is not a supported block type.", name.z,
@@ -342,7 +342,7 @@ static int read_thinking(struct block_reader *r, const struct path *at, const st
     if (path_need_text(r->f, AT(at, "thinking"), json_get(v, "thinking"), &thinking) ||
         path_take_text(r->f, AT(at, "signature"), json_get(v, "signature"), &signature))
         return -1;
-    r->f->ask->n_strange_thoughts += !anthropic_signed(thinking, signature);
+    r->f->request->n_unverified_reasoning += !anthropic_signature_is_valid(thinking, signature);
     return 0;
 }
 
@@ -444,7 +444,7 @@ static int read_message(struct block_reader *r, const struct path *where, const 
         return read_assistant(r, where, content);
     if (str_is(role, "system"))
         return read_content(r, AT(where, "content"), content, continue_message(r, ROLE_SYSTEM));
-    struct path_text at = path_spell(AT(where, "role"));
+    struct path_text at = path_format(AT(where, "role"));
     return err_param(r->f->e, ERR_INVALID, at.z,
         "'%s' must be one of user, assistant, system, not '%.*s'.", at.z,
         (int)MIN(role.n, (size_t)40), role.p);
@@ -453,7 +453,7 @@ static int read_message(struct block_reader *r, const struct path *where, const 
 /* An empty system prompt counts as absent. */
 static int read_system(struct block_reader *r, const struct json *system)
 {
-    if (!system || field_says_nothing(system))
+    if (!system || field_is_neutral(system))
         return 0;
     return read_content(r, AT(NULL, "system"), system, open_message(r, ROLE_SYSTEM));
 }
@@ -469,7 +469,7 @@ static void set_continuation(struct convo *c)
 int anthropic_read_convo(struct fields *f, const struct json *system, const struct json *messages)
 {
     const char *name = "messages";
-    struct block_reader r = { .f = f, .c = &f->ask->convo };
+    struct block_reader r = { .f = f, .c = &f->request->convo };
     int i = 0;
 
     if (!messages)
@@ -478,9 +478,9 @@ int anthropic_read_convo(struct fields *f, const struct json *system, const stru
         return field_wrong_kind(f, name, "an array", messages);
     if (!messages->n)
         return err_param(f->e, ERR_INVALID, name, "'messages' must not be empty.");
-    if (messages->n > ASK_MESSAGES_MAX)
+    if (messages->n > REQUEST_MESSAGES_MAX)
         return err_param(f->e, ERR_RANGE, name, "'messages' may have at most %d entries, not %u.",
-            ASK_MESSAGES_MAX, messages->n);
+            REQUEST_MESSAGES_MAX, messages->n);
     if (allocate_blocks(&r, system, messages) || read_system(&r, system))
         return -1;
     for (const struct json *m = messages->child; m; m = m->next, i++)

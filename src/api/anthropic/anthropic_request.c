@@ -1,5 +1,5 @@
 #include "api/anthropic/anthropic.h"
-#include "api/common/rows.h"
+#include "api/common/common_fields.h"
 
 /* anthropic_request.c: field table of the Messages API. A field that would change the output and is
  * not supported is rejected by name; hints (cache_control, container, context_management, ...) are
@@ -9,12 +9,12 @@ static int read_metadata(struct fields *f, const char *name, const struct json *
 static int read_output_config(struct fields *f, const char *name, const struct json *v);
 static int read_thinking(struct fields *f, const char *name, const struct json *v);
 
-enum { ON = 1 << ASK_CHAT };
+enum { ON = 1 << REQUEST_CHAT };
 
 /* clang-format off */
-#define TO(member)       offsetof(struct ask, member)
-#define READ(name, fn)   { name, FIELD_READ, ON, .read = fn }
-#define LATER(name)      { name, FIELD_LATER, ON }
+#define TO(member)       offsetof(struct request, member)
+#define READ(name, fn)   { name, FIELD_CUSTOM, ON, .read = fn }
+#define LATER(name)      { name, FIELD_DEFERRED, ON }
 /* clang-format on */
 
 static const struct field table[] = {
@@ -24,15 +24,15 @@ static const struct field table[] = {
     READ("metadata", read_metadata),
     { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
     READ("output_config", read_output_config),
-    READ("script", row_script),
-    READ("seed", row_seed),
-    { "service_tier", FIELD_WORD, ON, .to = TO(service_tier), .text = "auto|standard_only" },
-    READ("stop_sequences", row_stop),
+    READ("script", common_field_script),
+    READ("seed", common_field_seed),
+    { "service_tier", FIELD_ENUM, ON, .to = TO(service_tier), .text = "auto|standard_only" },
+    READ("stop_sequences", common_field_stop),
     { "stream", FIELD_BOOL, ON, .to = TO(stream) },
     LATER("system"),
     { "temperature", FIELD_FLOAT, ON, { 0, 2 }, TO(sample.temperature) },
     READ("thinking", read_thinking),
-    { "thread", FIELD_REFUSE, ON, .text = "conversations are not stored; send all messages" },
+    { "thread", FIELD_UNSUPPORTED, ON, .text = "conversations are not stored; send all messages" },
     LATER("tool_choice"),
     LATER("tools"),
     { "top_k", FIELD_INT, ON, { -1, INT32_MAX }, TO(sample.top_k) },
@@ -47,8 +47,9 @@ static int read_metadata(struct fields *f, const char *name, const struct json *
     if (v->kind != JSON_OBJECT)
         return field_wrong_kind(f, name, "an object", v);
     const struct json *user = json_get(v, "user_id");
-    f->ask->metadata = v;
-    return json_is_null(user) ? 0 : field_text(f, "metadata.user_id", user, 1024, &f->ask->user);
+    f->request->metadata = v;
+    return json_is_null(user) ? 0
+                              : field_text(f, "metadata.user_id", user, 1024, &f->request->user);
 }
 
 static int read_output_config(struct fields *f, const char *name, const struct json *v)
@@ -61,8 +62,8 @@ static int read_output_config(struct fields *f, const char *name, const struct j
             f, "output_config.format", "structured output is not implemented yet");
     if (json_is_null(effort))
         return 0;
-    return field_word(
-        f, "output_config.effort", effort, "low|medium|high|xhigh|max", &f->ask->reasoning_effort);
+    return field_enum(f, "output_config.effort", effort, "low|medium|high|xhigh|max",
+        &f->request->reasoning_effort);
 }
 
 /* `adaptive` and `between_tools` let the model decide, which is the template's default. */
@@ -78,19 +79,19 @@ static int read_thinking(struct fields *f, const char *name, const struct json *
     struct str display = STR_NONE;
     if (json_is_null(t))
         return field_missing(f, "thinking.type");
-    if (field_word(f, "thinking.type", t, "enabled|disabled|adaptive|between_tools", &type) ||
+    if (field_enum(f, "thinking.type", t, "enabled|disabled|adaptive|between_tools", &type) ||
         (!json_is_null(shown) &&
-            field_word(f, "thinking.display", shown, "summarized|omitted", &display)))
+            field_enum(f, "thinking.display", shown, "summarized|omitted", &display)))
         return -1;
-    f->ask->omits_thoughts = str_is(display, "omitted");
+    f->request->is_reasoning_omitted = str_is(display, "omitted");
     if (str_is(type, "disabled"))
-        f->ask->thinking = THINKING_OFF;
+        f->request->thinking = THINKING_OFF;
     if (!str_is(type, "enabled"))
         return 0;
-    f->ask->thinking = THINKING_ON;
+    f->request->thinking = THINKING_ON;
     if (json_is_null(budget))
         return field_missing(f, "thinking.budget_tokens");
-    return field_int(f, "thinking.budget_tokens", budget, budgets, &f->ask->thinking_budget);
+    return field_int(f, "thinking.budget_tokens", budget, budgets, &f->request->thinking_budget);
 }
 
 /* ---- the two routes */
@@ -101,40 +102,42 @@ static int read_max_tokens(struct fields *f, bool is_required)
 {
     const struct range in = { 0, INT32_MAX };
     const struct json *v = field_get(f, "max_tokens");
-    struct ask *ask = f->ask;
+    struct request *request = f->request;
 
     if (!v)
         return is_required ? field_missing(f, "max_tokens") : 0;
-    if (field_int(f, "max_tokens", v, in, &ask->max_tokens))
+    if (field_int(f, "max_tokens", v, in, &request->max_tokens))
         return -1;
-    if (ask->max_tokens && ask->thinking_budget >= ask->max_tokens)
+    if (request->max_tokens && request->thinking_budget >= request->max_tokens)
         return err_param(f->e, ERR_INVALID, "thinking.budget_tokens",
-            "'thinking.budget_tokens' is %d, not less than 'max_tokens', %d.", ask->thinking_budget,
-            ask->max_tokens);
+            "'thinking.budget_tokens' is %d, not less than 'max_tokens', %d.",
+            request->thinking_budget, request->max_tokens);
     return 0;
 }
 
 static int parse_messages(
-    struct ask *ask, const struct json *body, struct arena *a, struct err *e, bool is_count)
+    struct request *request, const struct json *body, struct arena *a, struct err *e, bool is_count)
 {
-    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+    struct fields f = { request, a, e, table, ARRAY_LEN(table), { NULL } };
 
-    ask->kind = ASK_CHAT;
+    request->kind = REQUEST_CHAT;
     if (fields_read(&f, body) ||
         anthropic_read_convo(&f, field_get(&f, "system"), field_get(&f, "messages")) ||
         anthropic_read_tools(&f, field_get(&f, "tools"), field_get(&f, "tool_choice")) ||
-        read_max_tokens(&f, !is_count) || tell_template(&f))
+        read_max_tokens(&f, !is_count) || common_field_set_template_kwargs(&f))
         return -1;
-    ask->sample.top_k = MAX(ask->sample.top_k, 0);
+    request->sample.top_k = MAX(request->sample.top_k, 0);
     return 0;
 }
 
-int anthropic_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+int anthropic_parse(
+    struct request *request, const struct json *body, struct arena *a, struct err *e)
 {
-    return parse_messages(ask, body, a, e, false);
+    return parse_messages(request, body, a, e, false);
 }
 
-int anthropic_parse_count(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+int anthropic_parse_count(
+    struct request *request, const struct json *body, struct arena *a, struct err *e)
 {
-    return parse_messages(ask, body, a, e, true);
+    return parse_messages(request, body, a, e, true);
 }

@@ -1,5 +1,5 @@
 #include "api/anthropic/anthropic.h"
-#include "api/common/answer_state.h"
+#include "api/common/response_state.h"
 
 /* anthropic_response.c: response messages and their events. A stream is
  *
@@ -8,7 +8,7 @@
  * Each event has its name twice, since clients dispatch on the line `event:`. Owner: the io
  * thread. */
 
-static const char *stop_reason(const struct ask *ask, const struct choice *c)
+static const char *stop_reason(const struct request *request, const struct response_choice *c)
 {
     switch (c->finish) {
     case FINISH_STOP:
@@ -20,16 +20,16 @@ static const char *stop_reason(const struct ask *ask, const struct choice *c)
         break;
     }
     /* Fewer tokens than requested: the context is full. */
-    return c->n_tokens < ask->max_tokens ? "model_context_window_exceeded" : "max_tokens";
+    return c->n_tokens < request->max_tokens ? "model_context_window_exceeded" : "max_tokens";
 }
 
-static void put_stop(struct jw *w, const struct answer *a)
+static void put_stop(struct jw *w, const struct response *a)
 {
-    const struct choice *c = &a->choices[0];
+    const struct response_choice *c = &a->choices[0];
 
     jw_key(w, "stop_reason");
     if (c->has_ended)
-        jw_z(w, stop_reason(a->setup.ask, c));
+        jw_z(w, stop_reason(a->setup.request, c));
     else
         jw_null(w);
     jw_key(w, "stop_sequence");
@@ -42,9 +42,9 @@ static void put_stop(struct jw *w, const struct answer *a)
 }
 
 /* input_tokens counts the uncached tokens: the whole prompt is the sum of the three counts. */
-static void put_usage(struct jw *w, const struct answer *a)
+static void put_usage(struct jw *w, const struct response *a)
 {
-    struct answer_counts n = answer_counts(a);
+    struct response_counts n = response_counts(a);
 
     jw_key(w, "usage");
     jw_object(w);
@@ -62,7 +62,7 @@ static void put_usage(struct jw *w, const struct answer *a)
 }
 
 /* Writes a message up to the bracket that opens its content. */
-static void put_message_head(struct buf *out, const struct answer *a)
+static void put_message_head(struct buf *out, const struct response *a)
 {
     struct jw w;
 
@@ -80,7 +80,7 @@ static void put_message_head(struct buf *out, const struct answer *a)
 }
 
 /* Writes a message from the bracket after its content to the closing brace. */
-static void put_message_end(struct buf *out, const struct answer *a)
+static void put_message_end(struct buf *out, const struct response *a)
 {
     struct jw w;
 
@@ -110,13 +110,13 @@ static void event_end(struct jw *w)
 
 #define PING "event: ping\ndata: {\"type\":\"ping\"}\n\n"
 
-static void begin_message(struct answer *a)
+static void begin_message(struct response *a)
 {
-    if (!a->setup.ask->stream)
+    if (!a->setup.request->stream)
         put_message_head(&a->out, a);
 }
 
-static void start_stream(struct answer *a)
+static void start_stream(struct response *a)
 {
     buf_putz(&a->out, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":");
     put_message_head(&a->out, a);
@@ -124,12 +124,13 @@ static void start_stream(struct answer *a)
     buf_putz(&a->out, "}\n\n" PING);
 }
 
-static void ignore_token(struct answer *a, struct choice *c, const struct answer_token *t)
+static void ignore_token(
+    struct response *a, struct response_choice *c, const struct response_token *t)
 {
     /* This dialect has no logprobs. */
 }
 
-static void end_stream(struct answer *a)
+static void end_stream(struct response *a)
 {
     struct jw w;
 
@@ -144,7 +145,7 @@ static void end_stream(struct answer *a)
     event_end(&w);
 }
 
-static void end_body(struct answer *a)
+static void end_body(struct response *a)
 {
     put_message_end(&a->out, a);
 }
@@ -158,15 +159,15 @@ static void put_error_frame(struct buf *out, const struct err *e, const struct e
 
 /* ---- dialects */
 
-const struct wire wire_anthropic = {
+const struct dialect dialect_anthropic = {
     .name = "anthropic",
     .id_prefix = "msg_",
     .stream_type = "text/event-stream",
     .keepalive = { PING, sizeof(PING) - 1 },
     .error_form = ERROR_ANTHROPIC,
     .call_prefix = "toolu_",
-    .keeps_thoughts = true,
-    .is_gathering = true,
+    .keeps_reasoning = true,
+    .is_incremental = true,
     .parse = anthropic_parse,
     .begin = begin_message,
     .start = start_stream,
@@ -183,7 +184,7 @@ const struct wire wire_anthropic = {
     .error_frame = put_error_frame,
 };
 
-const struct wire wire_anthropic_count = {
+const struct dialect dialect_anthropic_count = {
     .name = "anthropic.count",
     .id_prefix = "",
     .error_form = ERROR_ANTHROPIC,

@@ -28,7 +28,7 @@ struct signature_text anthropic_sign(struct str escaped)
     return out;
 }
 
-bool anthropic_signed(struct str text, struct str signature)
+bool anthropic_signature_is_valid(struct str text, struct str signature)
 {
     struct buf escaped;
     bool is_valid = false;

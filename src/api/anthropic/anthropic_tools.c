@@ -15,7 +15,7 @@ static bool is_server_tool(const struct json *tool)
 static int read_tool(
     struct tool_list *l, struct fields *f, const struct path *at, const struct json *v)
 {
-    struct tool_words spec = { .description = STR_NONE };
+    struct tool_spec spec = { .description = STR_NONE };
 
     if (v->kind != JSON_OBJECT)
         return path_wrong_kind(f, at, "an object", v);
@@ -29,7 +29,7 @@ static int read_tool(
         return -1;
     spec.parameters = json_is_null(schema) ? NULL : schema;
     spec.strict = json_is_null(strict) ? NULL : strict;
-    return tools_put(l, f, at, &spec);
+    return tools_add(l, f, at, &spec);
 }
 
 static int read_tools(struct fields *f, const struct json *tools)
@@ -62,32 +62,32 @@ static int read_choice(struct fields *f, const struct json *v)
         return field_wrong_kind(f, "tool_choice", "an object", v);
     if (json_is_null(type))
         return field_missing(f, "tool_choice.type");
-    if (field_word(f, "tool_choice.type", type, "auto|any|tool|none", &word))
+    if (field_enum(f, "tool_choice.type", type, "auto|any|tool|none", &word))
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(types); i++)
         if (str_is(word, types[i].type))
-            f->ask->tool_choice = types[i].choice;
+            f->request->tool_choice = types[i].choice;
     const struct json *name = json_get(v, "name"), *one = json_get(v, "disable_parallel_tool_use");
     bool is_one = false;
     if (!json_is_null(one) && field_bool(f, "tool_choice.disable_parallel_tool_use", one, &is_one))
         return -1;
-    f->ask->parallel_tool_calls = !is_one;
-    if (f->ask->tool_choice != TOOL_CHOICE_NAMED)
+    f->request->parallel_tool_calls = !is_one;
+    if (f->request->tool_choice != TOOL_CHOICE_NAMED)
         return 0;
     if (json_is_null(name))
         return field_missing(f, "tool_choice.name");
-    return field_text(f, "tool_choice.name", name, SIZE_MAX, &f->ask->tool_name);
+    return field_text(f, "tool_choice.name", name, SIZE_MAX, &f->request->tool_name);
 }
 
 int anthropic_read_tools(struct fields *f, const struct json *tools, const struct json *choice)
 {
-    f->ask->tool_choice = TOOL_CHOICE_AUTO;
+    f->request->tool_choice = TOOL_CHOICE_AUTO;
     return read_tools(f, tools) || (choice && read_choice(f, choice)) ? -1 : 0;
 }
 
-bool anthropic_is_eager(const struct ask *ask, struct str name)
+bool anthropic_is_eager(const struct request *request, struct str name)
 {
-    const struct json *tools = json_get(ask->raw, "tools");
+    const struct json *tools = json_get(request->raw, "tools");
 
     for (const struct json *t = json_is_null(tools) ? NULL : tools->child; t; t = t->next) {
         const struct json *n = json_get(t, "name"), *eager = json_get(t, "eager_input_streaming");

@@ -39,7 +39,7 @@ int field_no_memory(struct fields *f)
     return err_set(f->e, ERR_MEMORY, "No memory for this request.");
 }
 
-bool field_says_nothing(const struct json *v)
+bool field_is_neutral(const struct json *v)
 {
     double d;
 
@@ -134,7 +134,7 @@ static bool is_one_of(struct str word, const char *words)
     return false;
 }
 
-int field_word(
+int field_enum(
     struct fields *f, const char *name, const struct json *v, const char *words, struct str *out)
 {
     if (v->kind != JSON_STRING)
@@ -200,7 +200,7 @@ const struct json *field_get(const struct fields *f, const char *name)
 
 static int read_entry(struct fields *f, const struct field *row, const struct json *v)
 {
-    void *to = row->to == FIELD_TYPE_ONLY ? NULL : (char *)f->ask + row->to;
+    void *to = row->to == FIELD_TYPE_ONLY ? NULL : (char *)f->request + row->to;
     struct str text = STR_NONE;
     double number = 0;
     bool flag = false;
@@ -224,8 +224,8 @@ static int read_entry(struct fields *f, const struct field *row, const struct js
     case FIELD_TEXT:
         rc = field_text(f, row->name, v, (size_t)row->in.hi, to ? to : &text);
         break;
-    case FIELD_WORD:
-        rc = field_word(f, row->name, v, row->text, to ? to : &text);
+    case FIELD_ENUM:
+        rc = field_enum(f, row->name, v, row->text, to ? to : &text);
         break;
     case FIELD_OBJECT:
         if (v->kind != JSON_OBJECT)
@@ -233,14 +233,14 @@ static int read_entry(struct fields *f, const struct field *row, const struct js
         if (to)
             *(const struct json **)to = v;
         break;
-    case FIELD_REFUSE:
-        if (!field_says_nothing(v))
+    case FIELD_UNSUPPORTED:
+        if (!field_is_neutral(v))
             return field_unsupported(f, row->name, row->text);
         break;
-    case FIELD_READ:
+    case FIELD_CUSTOM:
         rc = row->read(f, row->name, v);
         break;
-    case FIELD_LATER:
+    case FIELD_DEFERRED:
         break;
     }
     return rc;
@@ -260,7 +260,7 @@ int fields_read(struct fields *f, const struct json *body)
     memset(f->found, 0, sizeof(f->found));
     for (const struct json *m = body->child; m; m = m->next) {
         int row = m->key.n ? find_entry(f, m->key) : -1;
-        if (row >= 0 && f->table[row].on & 1u << f->ask->kind)
+        if (row >= 0 && f->table[row].on & 1u << f->request->kind)
             f->found[row] = m->kind == JSON_NULL ? NULL : m;
     }
     for (size_t i = 0; i < f->n; i++)

@@ -3,25 +3,25 @@
  * The body is walked once. A member that is not in the table is ignored; null counts as absent; of
  * two members with the same name the last is used. Then the entries are read in the order of the
  * table, which is alphabetical (checked in test builds), so the first error reported does not
- * depend on the order of the client's members. Entries of type FIELD_LATER are not read, only
+ * depend on the order of the client's members. Entries of type FIELD_DEFERRED are not read, only
  * returned by field_get. Any thread. */
 #pragma once
 
-#include "generate/ask.h"
+#include "generate/request.h"
 
 enum { FIELDS_MAX = 128 };
 
 enum field_kind {
-    FIELD_BOOL,   /* bool */
-    FIELD_INT,    /* int, in range */
-    FIELD_FLOAT,  /* float, in range */
-    FIELD_DOUBLE, /* double, in range */
-    FIELD_TEXT,   /* struct str, at most in.hi bytes */
-    FIELD_WORD,   /* struct str, one of `text`: "low|high" */
-    FIELD_OBJECT, /* const struct json * */
-    FIELD_REFUSE, /* ERR_UNSUPPORTED unless the value is neutral: null, false, 0, "", [], {} */
-    FIELD_READ,   /* read by the entry's function */
-    FIELD_LATER   /* read by the caller after all others, with field_get */
+    FIELD_BOOL,        /* bool */
+    FIELD_INT,         /* int, in range */
+    FIELD_FLOAT,       /* float, in range */
+    FIELD_DOUBLE,      /* double, in range */
+    FIELD_TEXT,        /* struct str, at most in.hi bytes */
+    FIELD_ENUM,        /* struct str, one of `text`: "low|high" */
+    FIELD_OBJECT,      /* const struct json * */
+    FIELD_UNSUPPORTED, /* ERR_UNSUPPORTED unless the value is neutral: null, false, 0, "", [], {} */
+    FIELD_CUSTOM,      /* read by the entry's function */
+    FIELD_DEFERRED     /* read by the caller after all others, with field_get */
 };
 
 struct range {
@@ -33,7 +33,7 @@ struct fields;
 struct field {
     const char *name;
     enum field_kind kind;
-    unsigned on; /* bit per enum ask_kind in which the field exists; ignored in others */
+    unsigned on; /* bit per enum request_kind in which the field exists; ignored in others */
     struct range in;
     size_t to;        /* offset in struct request; FIELD_TYPE_ONLY: checked, not stored */
     const char *text; /* ENUM: the values; UNSUPPORTED: reason, for the error message */
@@ -43,7 +43,7 @@ struct field {
 #define FIELD_TYPE_ONLY SIZE_MAX
 
 struct fields {
-    struct ask *ask;
+    struct request *request;
     struct arena *arena;
     struct err *e;
     const struct field *table;
@@ -60,7 +60,7 @@ int field_wrong_kind(struct fields *f, const char *name, const char *want, const
 int field_unsupported(struct fields *f, const char *name, const char *what);
 int field_missing(struct fields *f, const char *name);
 int field_no_memory(struct fields *f);
-bool field_says_nothing(const struct json *v);
+bool field_is_neutral(const struct json *v);
 
 /* Read one value; 0 or -1. */
 int field_bool(struct fields *f, const char *name, const struct json *v, bool *out);
@@ -69,7 +69,7 @@ int field_number(
     struct fields *f, const char *name, const struct json *v, struct range in, double *out);
 int field_text(
     struct fields *f, const char *name, const struct json *v, size_t most, struct str *out);
-int field_word(
+int field_enum(
     struct fields *f, const char *name, const struct json *v, const char *words, struct str *out);
 /* Reads an array of at most `most` token ids into the arena. */
 int field_ids(struct fields *f, const char *name, const struct json *v, size_t most, int32_t **out);

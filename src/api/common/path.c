@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-struct path_text path_spell(const struct path *p)
+struct path_text path_format(const struct path *p)
 {
     enum { DEEPEST = 8 };
     const struct path *chain[DEEPEST];
@@ -23,17 +23,17 @@ struct path_text path_spell(const struct path *p)
 
 int path_wrong_kind(struct fields *f, const struct path *at, const char *want, const struct json *v)
 {
-    return field_wrong_kind(f, path_spell(at).z, want, v);
+    return field_wrong_kind(f, path_format(at).z, want, v);
 }
 
 int path_missing(struct fields *f, const struct path *at)
 {
-    return field_missing(f, path_spell(at).z);
+    return field_missing(f, path_format(at).z);
 }
 
 int path_unsupported(struct fields *f, const struct path *at, const char *what)
 {
-    return field_unsupported(f, path_spell(at).z, what);
+    return field_unsupported(f, path_format(at).z, what);
 }
 
 int path_need_text(struct fields *f, const struct path *at, const struct json *v, struct str *out)

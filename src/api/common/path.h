@@ -18,7 +18,7 @@ struct path {
 struct path_text { /* truncated if longer */
     char z[48];
 };
-struct path_text path_spell(const struct path *p);
+struct path_text path_format(const struct path *p);
 
 /* The errors and value readers of fields.h, at a path: -1 or 0. */
 int path_wrong_kind(

@@ -114,7 +114,7 @@ void anthropic_error(struct buf *out, const struct err *e, const struct error_ex
 
     if (is_overflow)
         snprintf(overflow_message, sizeof(overflow_message),
-            "prompt is too long: %s%d tokens > %d maximum", x->is_least ? "at least " : "",
+            "prompt is too long: %s%d tokens > %d maximum", x->is_lower_bound ? "at least " : "",
             x->n_prompt_tokens, x->n_ctx);
     jw_init(&w, out);
     jw_object(&w);
@@ -200,13 +200,13 @@ int status_fields(
     uint32_t seconds = x && x->retry_after_s ? x->retry_after_s : 1;
 
     switch (status_of(code).retry) {
-    case RETRY_NO_WORD:
+    case RETRY_DEFAULT:
         return 0;
     case RETRY_LATER:
         snprintf(scratch, 16, "%u", seconds);
         out[0] = (struct http_field){ STR("Retry-After"), str_of(scratch) };
         return 1;
-    case RETRY_POINTLESS:
+    case RETRY_NEVER:
         out[0] = (struct http_field){ STR("x-should-retry"), STR("false") };
         return 1;
     }
@@ -258,6 +258,6 @@ void status_reply(struct sink *s, enum error_form form, const struct err *e,
     struct str text = buf_ok(&body) ? buf_str(&body)
                                     : STR("{\"error\":{\"message\":\"out of memory\",\"type\":"
                                           "\"server_error\",\"param\":null,\"code\":null}}");
-    sink_reply(s, status_http(form, e->code), error_formats[form].type, text, all, n);
+    sink_respond(s, status_http(form, e->code), error_formats[form].type, text, all, n);
     buf_clear(&body);
 }

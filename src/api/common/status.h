@@ -6,9 +6,9 @@
 #include "http/sink.h"
 
 enum retry {
-    RETRY_NO_WORD,  /* no header */
-    RETRY_LATER,    /* sends Retry-After */
-    RETRY_POINTLESS /* x-should-retry: false; otherwise client libraries retry every 5xx */
+    RETRY_DEFAULT, /* no header */
+    RETRY_LATER,   /* sends Retry-After */
+    RETRY_NEVER    /* x-should-retry: false; otherwise client libraries retry every 5xx */
 };
 
 struct status {
@@ -24,7 +24,7 @@ struct status status_of(enum errcode code);
 struct error_extra {            /* zero = none */
     const char *code;           /* replaces the code of status.def; NULL = none */
     int n_prompt_tokens, n_ctx; /* for ERR_CONTEXT */
-    bool is_least;              /* n_prompt_tokens is a lower bound: the prompt was not built */
+    bool is_lower_bound;        /* n_prompt_tokens is a lower bound: the prompt was not built */
     uint32_t retry_after_s;     /* 0 = 1 */
     const char *instance;       /* problem documents: the path; NULL */
     /* In Anthropic's body; empty = the field `request-id` of the response. */

@@ -36,9 +36,9 @@ int tools_begin(struct tool_list *l, struct fields *f, const char *name, const s
 {
     if (said->kind != JSON_ARRAY)
         return field_wrong_kind(f, name, "an array", said);
-    if (said->n > ASK_TOOLS_MAX)
+    if (said->n > REQUEST_TOOLS_MAX)
         return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
-            ASK_TOOLS_MAX, said->n);
+            REQUEST_TOOLS_MAX, said->n);
     l->array = new_node(f, NULL, JSON_ARRAY);
     if (!l->array)
         return field_no_memory(f);
@@ -49,7 +49,7 @@ int tools_begin(struct tool_list *l, struct fields *f, const char *name, const s
 
 void tools_end(struct tool_list *l, struct fields *f)
 {
-    f->ask->tools = l->array->n ? l->array : NULL;
+    f->request->tools = l->array->n ? l->array : NULL;
 }
 
 static int check_name(struct fields *f, const struct path *where, struct str name)
@@ -60,7 +60,7 @@ static int check_name(struct fields *f, const struct path *where, struct str nam
         is_valid = is_valid && (unsigned char)name.p[i] >= 0x20;
     if (is_valid)
         return 0;
-    struct path_text at = path_spell(AT(where, "name"));
+    struct path_text at = path_format(AT(where, "name"));
     return err_param(f->e, ERR_INVALID, at.z,
         "'%s' must have 1 to %d bytes, and no control characters.", at.z, PARSER_NAME_MAX);
 }
@@ -106,8 +106,8 @@ static int put_tool(
     return 0;
 }
 
-int tools_put(
-    struct tool_list *l, struct fields *f, const struct path *where, const struct tool_words *t)
+int tools_add(
+    struct tool_list *l, struct fields *f, const struct path *where, const struct tool_spec *t)
 {
     struct json *function = new_node(f, "function", JSON_OBJECT);
     struct json *name = new_node(f, "name", JSON_STRING);
@@ -215,72 +215,73 @@ static bool has_tool(const struct json *tools, struct str name)
     return false;
 }
 
-static int check_tool_exists(const struct ask *ask, struct str name, struct err *e)
+static int check_tool_exists(const struct request *request, struct str name, struct err *e)
 {
-    if (has_tool(ask->tools, name))
+    if (has_tool(request->tools, name))
         return 0;
     return err_param(e, ERR_INVALID, "tool_choice",
         "'tool_choice' names '%.*s', which is not in 'tools'.", (int)MIN(name.n, (size_t)64),
         name.p);
 }
 
-static bool is_listed(const struct ask *ask, struct str name)
+static bool is_listed(const struct request *request, struct str name)
 {
-    for (int i = 0; i < ask->n_allowed_tools; i++)
-        if (str_eq(ask->allowed_tools[i], name))
+    for (int i = 0; i < request->n_allowed_tools; i++)
+        if (str_eq(request->allowed_tools[i], name))
             return true;
-    return ask->n_allowed_tools == 0;
+    return request->n_allowed_tools == 0;
 }
 
-bool tools_allow(const struct ask *ask, struct str name)
+bool tools_is_allowed(const struct request *request, struct str name)
 {
-    if (!ask->tools || ask->tool_choice == TOOL_CHOICE_NONE)
+    if (!request->tools || request->tool_choice == TOOL_CHOICE_NONE)
         return false;
-    if (ask->tool_choice == TOOL_CHOICE_NAMED)
-        return str_eq(name, ask->tool_name);
-    if (ask->n_allowed_tools)
-        return is_listed(ask, name);
-    return ask->tool_choice != TOOL_CHOICE_REQUIRED || has_tool(ask->tools, name);
+    if (request->tool_choice == TOOL_CHOICE_NAMED)
+        return str_eq(name, request->tool_name);
+    if (request->n_allowed_tools)
+        return is_listed(request, name);
+    return request->tool_choice != TOOL_CHOICE_REQUIRED || has_tool(request->tools, name);
 }
 
-static int set_allowed_tools(struct ask *ask, struct arena *a, struct err *e)
+static int set_allowed_tools(struct request *request, struct arena *a, struct err *e)
 {
-    struct fields f = { .ask = ask, .arena = a, .e = e };
+    struct fields f = { .request = request, .arena = a, .e = e };
     struct tool_list l;
 
-    for (int i = 0; i < ask->n_allowed_tools; i++)
-        if (check_tool_exists(ask, ask->allowed_tools[i], e))
+    for (int i = 0; i < request->n_allowed_tools; i++)
+        if (check_tool_exists(request, request->allowed_tools[i], e))
             return -1;
-    if (tools_begin(&l, &f, "tools", ask->tools))
+    if (tools_begin(&l, &f, "tools", request->tools))
         return -1;
-    for (const struct json *t = ask->tools->child; t; t = t->next) {
-        if (!is_listed(ask, tool_name_of(t)))
+    for (const struct json *t = request->tools->child; t; t = t->next) {
+        if (!is_listed(request, tool_name_of(t)))
             continue;
         struct json *copy = copy_node(&f, NULL, t);
         if (!copy)
             return field_no_memory(&f);
         append_node(l.array, &l.tail, copy);
     }
-    ask->convo.tools = l.array;
+    request->convo.tools = l.array;
     return 0;
 }
 
-int tools_settle(struct ask *ask, struct arena *a, struct err *e)
+int tools_resolve(struct request *request, struct arena *a, struct err *e)
 {
     bool is_forced =
-        ask->tool_choice == TOOL_CHOICE_REQUIRED || ask->tool_choice == TOOL_CHOICE_NAMED;
+        request->tool_choice == TOOL_CHOICE_REQUIRED || request->tool_choice == TOOL_CHOICE_NAMED;
 
-    if (!ask->tools) {
-        if (is_forced || ask->n_allowed_tools)
+    if (!request->tools) {
+        if (is_forced || request->n_allowed_tools)
             return err_param(e, ERR_INVALID, "tool_choice",
                 "'tool_choice' asks for a tool, but 'tools' is empty.");
-        ask->tool_choice = TOOL_CHOICE_NONE;
+        request->tool_choice = TOOL_CHOICE_NONE;
         return 0;
     }
-    if (ask->tool_choice == TOOL_CHOICE_NONE)
+    if (request->tool_choice == TOOL_CHOICE_NONE)
         return 0;
-    if (ask->tool_choice == TOOL_CHOICE_NAMED && check_tool_exists(ask, ask->tool_name, e))
+    if (request->tool_choice == TOOL_CHOICE_NAMED &&
+        check_tool_exists(request, request->tool_name, e))
         return -1;
-    ask->convo.tools = ask->tools;
-    return ask->n_allowed_tools ? set_allowed_tools(ask, a, e) : 0;
+    request->convo.tools = request->tools;
+    return request->n_allowed_tools ? set_allowed_tools(request, a, e) : 0;
 }

@@ -1,9 +1,9 @@
 /* tools.h: tools and tool choice of a request, common to all dialects.
  *
  * A dialect converts its functions to OpenAI's format, one after the other (tools_read for an array
- * in this format, else tools_put), and sets request->tool_choice, tool_name and allowed_tools; NONE
- * need not be set when there are no tools. ask_parse then calls tools_settle. Memory: the request's
- * arena. Any thread. */
+ * in this format, else tools_add), and sets request->tool_choice, tool_name and allowed_tools; NONE
+ * need not be set when there are no tools. request_parse then calls tools_resolve. Memory: the
+ * request's arena. Any thread. */
 #pragma once
 
 #include "api/common/path.h"
@@ -15,24 +15,25 @@ struct tool_list {
 /* `said` is the client's array. ERR_RANGE if it has too many elements. */
 int tools_begin(struct tool_list *l, struct fields *f, const char *name, const struct json *said);
 
-struct tool_words {
+struct tool_spec {
     struct str name, description;  /* description .p NULL: none */
     const struct json *parameters; /* JSON Schema; NULL: no arguments */
     const struct json *strict;     /* NULL: absent */
 };
 /* `where` is the path of the tool, for errors. A name has 1 to 256 bytes without control
  * characters. */
-int tools_put(
-    struct tool_list *l, struct fields *f, const struct path *where, const struct tool_words *t);
+int tools_add(
+    struct tool_list *l, struct fields *f, const struct path *where, const struct tool_spec *t);
 void tools_end(struct tool_list *l, struct fields *f); /* sets request->tools */
 
 /* Reads an array [{"type":"function","function":{"name","description","parameters"}}]. The type is
  * optional; other members are kept. */
 int tools_read(struct fields *f, const char *name, const struct json *v);
 
-/* Called by ask_parse: checks that the choice matches the tools, and sets convo.tools to the tools
- * that may be called. ERR_INVALID, "tool_choice": the choice names a tool that is not there. */
-int tools_settle(struct ask *ask, struct arena *a, struct err *e);
+/* Called by request_parse: checks that the choice matches the tools, and sets convo.tools to the
+ * tools that may be called. ERR_INVALID, "tool_choice": the choice names a tool that is not there.
+ * */
+int tools_resolve(struct request *request, struct arena *a, struct err *e);
 
 /* Whether the request allows a call of this name. */
-bool tools_allow(const struct ask *ask, struct str name);
+bool tools_is_allowed(const struct request *request, struct str name);

@@ -5,16 +5,17 @@
 #pragma once
 
 #include "api/common/fields.h"
-#include "api/common/wire.h"
+#include "api/common/dialect.h"
 
 /* llama_request.c */
-int llama_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
+int llama_parse(struct request *request, const struct json *body, struct arena *a, struct err *e);
 /* The same body for /infill: generates the text between `input_prefix` and `input_suffix`. */
-int llama_parse_infill(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
+int llama_parse_infill(
+    struct request *request, const struct json *body, struct arena *a, struct err *e);
 
 /* llama_response.c: writes the default value of each request field, as an object. */
 void llama_put_defaults(struct jw *w);
 
 /* llama_prompt.c: the prompt fields of the body -> f->request->prompts. */
 int llama_read_prompts(struct fields *f);
-int llama_read_fill(struct fields *f);
+int llama_read_infill(struct fields *f);

@@ -1,5 +1,5 @@
 #include "api/llama/llama.h"
-#include "api/common/rows.h"
+#include "api/common/common_fields.h"
 
 /* llama_request.c: field table of llama-server's /completion and /infill. A field that would change
  * the output and is not supported is rejected by name; fields for slots and caches (n_keep, ...)
@@ -9,15 +9,15 @@ static int read_bias(struct fields *f, const char *name, const struct json *v);
 static int read_n_predict(struct fields *f, const char *name, const struct json *v);
 static int read_n_probs(struct fields *f, const char *name, const struct json *v);
 
-enum { ON = 1 << ASK_COMPLETION };
+enum { ON = 1 << REQUEST_COMPLETION };
 
 /* clang-format off */
-#define TO(member)             offsetof(struct ask, member)
+#define TO(member)             offsetof(struct request, member)
 #define FLAG(name, member)     { name, FIELD_BOOL, ON, .to = TO(member) }
 #define FLOAT(name, lo, hi, m) { name, FIELD_FLOAT, ON, { lo, hi }, TO(m) }
 #define INT(name, lo, hi, m)   { name, FIELD_INT, ON, { lo, hi }, TO(m) }
-#define READ(name, fn)         { name, FIELD_READ, ON, .read = fn }
-#define REFUSE(name, target)     { name, FIELD_REFUSE, ON, .text = target }
+#define READ(name, fn)         { name, FIELD_CUSTOM, ON, .read = fn }
+#define REFUSE(name, target)     { name, FIELD_UNSUPPORTED, ON, .text = target }
 /* clang-format on */
 
 #define NO_CONSTRAINTS "structured output is not implemented yet"
@@ -31,28 +31,28 @@ static const struct field table[] = {
     REFUSE("grammar", NO_CONSTRAINTS),
     INT("id_slot", -1, INT32_MAX, id_slot),
     FLAG("ignore_eos", ignore_eos),
-    { "input_extra", FIELD_LATER, ON },
-    { "input_prefix", FIELD_LATER, ON },
-    { "input_suffix", FIELD_LATER, ON },
+    { "input_extra", FIELD_DEFERRED, ON },
+    { "input_prefix", FIELD_DEFERRED, ON },
+    { "input_suffix", FIELD_DEFERRED, ON },
     REFUSE("json_schema", NO_CONSTRAINTS),
     READ("logit_bias", read_bias),
     REFUSE("lora", "no adapters are loaded"),
     FLOAT("min_p", 0, 1, sample.min_p),
     REFUSE("mirostat", NO_SAMPLER),
     { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
-    INT("n_cmpl", 1, ASK_N_MAX, n),
+    INT("n_cmpl", 1, REQUEST_N_MAX, n),
     REFUSE("n_indent", NO_SAMPLER),
     READ("n_predict", read_n_predict),
     READ("n_probs", read_n_probs),
     REFUSE("post_sampling_probs", "probabilities are those before sampling"),
     FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
-    { "prompt", FIELD_LATER, ON },
+    { "prompt", FIELD_DEFERRED, ON },
     INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
     FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
     FLAG("return_tokens", want_token_ids),
-    READ("script", row_script),
-    READ("seed", row_seed),
-    READ("stop", row_stop),
+    READ("script", common_field_script),
+    READ("seed", common_field_seed),
+    READ("stop", common_field_stop),
     FLAG("stream", stream),
     REFUSE("t_max_predict_ms", "use x_timeout"),
     FLOAT("temperature", 0, 2, sample.temperature),
@@ -122,9 +122,9 @@ static int read_bias(struct fields *f, const char *name, const struct json *v)
 
     if (v->kind != JSON_OBJECT && v->kind != JSON_ARRAY)
         return field_wrong_kind(f, name, "an object or an array of pairs", v);
-    if (v->n > ASK_BIAS_MAX)
+    if (v->n > REQUEST_BIAS_MAX)
         return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
-            ASK_BIAS_MAX, v->n);
+            REQUEST_BIAS_MAX, v->n);
     all.ids = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*all.ids));
     all.texts = arena_zalloc(f->arena, MAX(v->n, 1u), sizeof(*all.texts));
     if (!all.ids || !all.texts)
@@ -132,9 +132,9 @@ static int read_bias(struct fields *f, const char *name, const struct json *v)
     for (const struct json *c = v->child; c; c = c->next)
         if (v->kind == JSON_ARRAY ? read_pair(f, name, c, &all) : read_named(f, name, c, &all))
             return -1;
-    f->ask->text_bias = all.texts;
-    f->ask->n_text_bias = all.n_texts;
-    return ask_set_bias(f->ask, f->arena, all.ids, all.n_ids, f->e);
+    f->request->text_bias = all.texts;
+    f->request->n_text_bias = all.n_texts;
+    return request_set_bias(f->request, f->arena, all.ids, all.n_ids, f->e);
 }
 
 /* -1: up to the context limit; -2 (until the context is full) is treated the same. 0 computes the
@@ -143,9 +143,9 @@ static int read_n_predict(struct fields *f, const char *name, const struct json 
 {
     const struct range in = { -2, INT32_MAX };
 
-    if (field_int(f, name, v, in, &f->ask->max_tokens))
+    if (field_int(f, name, v, in, &f->request->max_tokens))
         return -1;
-    f->ask->max_tokens = MAX(f->ask->max_tokens, -1);
+    f->request->max_tokens = MAX(f->request->max_tokens, -1);
     return 0;
 }
 
@@ -153,43 +153,44 @@ static int read_n_probs(struct fields *f, const char *name, const struct json *v
 {
     const struct range in = { 0, TOP_LOGPROBS_MAX };
 
-    if (field_int(f, name, v, in, &f->ask->sample.n_top))
+    if (field_int(f, name, v, in, &f->request->sample.n_top))
         return -1;
-    f->ask->want_logprobs = f->ask->sample.n_top > 0;
+    f->request->want_logprobs = f->request->sample.n_top > 0;
     return 0;
 }
 
 /* ---- the routes */
 
-static int parse_completion(struct ask *ask, const struct json *body, struct arena *a,
+static int parse_completion(struct request *request, const struct json *body, struct arena *a,
     struct err *e, int (*read_prompts)(struct fields *f))
 {
-    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+    struct fields f = { request, a, e, table, ARRAY_LEN(table), { NULL } };
 
-    ask->kind = ASK_COMPLETION;
-    ask->add_special_tokens = true;
-    ask->sample.temperature = 0.8f;
-    ask->sample.top_k = 40;
-    ask->sample.top_p = 0.95f;
-    ask->sample.min_p = 0.05f;
+    request->kind = REQUEST_COMPLETION;
+    request->add_special_tokens = true;
+    request->sample.temperature = 0.8f;
+    request->sample.top_k = 40;
+    request->sample.top_p = 0.95f;
+    request->sample.min_p = 0.05f;
     if (fields_read(&f, body) || read_prompts(&f))
         return -1;
-    if ((int64_t)ask->n_prompts * ask->n > ASK_PROMPTS_MAX)
+    if ((int64_t)request->n_prompts * request->n > REQUEST_PROMPTS_MAX)
         return err_param(e, ERR_RANGE, "prompt",
-            "%d prompts with %d choices each exceed the limit of %d choices.", ask->n_prompts,
-            ask->n, ASK_PROMPTS_MAX);
-    ask->best_of = ask->n;
-    ask->sample.top_k = MAX(ask->sample.top_k, 0);
-    ask->sample.want_logprobs = ask->want_logprobs;
+            "%d prompts with %d choices each exceed the limit of %d choices.", request->n_prompts,
+            request->n, REQUEST_PROMPTS_MAX);
+    request->best_of = request->n;
+    request->sample.top_k = MAX(request->sample.top_k, 0);
+    request->sample.want_logprobs = request->want_logprobs;
     return 0;
 }
 
-int llama_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+int llama_parse(struct request *request, const struct json *body, struct arena *a, struct err *e)
 {
-    return parse_completion(ask, body, a, e, llama_read_prompts);
+    return parse_completion(request, body, a, e, llama_read_prompts);
 }
 
-int llama_parse_infill(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+int llama_parse_infill(
+    struct request *request, const struct json *body, struct arena *a, struct err *e)
 {
-    return parse_completion(ask, body, a, e, llama_read_fill);
+    return parse_completion(request, body, a, e, llama_read_infill);
 }

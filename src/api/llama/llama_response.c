@@ -1,4 +1,4 @@
-#include "api/common/answer_state.h"
+#include "api/common/response_state.h"
 #include "api/llama/llama.h"
 
 #include <math.h>
@@ -10,7 +10,7 @@
 /* ---- tokens */
 
 static void put_token(
-    struct buf *b, const struct answer *a, int32_t id, struct str bytes, float logprob)
+    struct buf *b, const struct response *a, int32_t id, struct str bytes, float logprob)
 {
     struct jw w;
 
@@ -24,13 +24,14 @@ static void put_token(
     jw_f32(&w, isfinite(logprob) ? logprob : -9999.0f); /* JSON has no infinity */
 }
 
-static void append_token(struct answer *a, struct choice *c, const struct answer_token *t)
+static void append_token(
+    struct response *a, struct response_choice *c, const struct response_token *t)
 {
-    int n_top = t->s ? MIN(t->s->n_top, a->setup.ask->sample.n_top) : 0;
+    int n_top = t->s ? MIN(t->s->n_top, a->setup.request->sample.n_top) : 0;
 
     if (!t->s)
         return;
-    struct buf *b = choice_item(c, LIST_TOKENS);
+    struct buf *b = response_list_item(c, LIST_TOKENS);
     put_token(b, a, t->id, t->bytes, t->s->logprob);
     buf_putz(b, ",\"top_logprobs\":[");
     for (int i = 0; i < n_top; i++) {
@@ -43,12 +44,12 @@ static void append_token(struct answer *a, struct choice *c, const struct answer
     buf_putz(b, "]}");
 }
 
-static void put_lists(struct answer *a, const struct choice *c)
+static void put_lists(struct response *a, const struct response_choice *c)
 {
     buf_putz(&a->out, "\",\"tokens\":[");
     buf_puts(&a->out, buf_str(&c->lists[LIST_IDS]));
     buf_putc(&a->out, ']');
-    if (!a->setup.ask->want_logprobs)
+    if (!a->setup.request->want_logprobs)
         return;
     buf_putz(&a->out, ",\"completion_probabilities\":[");
     buf_puts(&a->out, buf_str(&c->lists[LIST_TOKENS]));
@@ -57,12 +58,12 @@ static void put_lists(struct answer *a, const struct choice *c)
 
 /* ---- frames */
 
-static void begin_response(struct answer *a)
+static void begin_response(struct response *a)
 {
     buf_putz(&a->head, "data: {\"index\":");
 }
 
-static void put_text_frame(struct answer *a, struct choice *c, struct str text)
+static void put_text_frame(struct response *a, struct response_choice *c, struct str text)
 {
     buf_puts(&a->out, buf_str(&a->head));
     buf_printf(&a->out, "%d,\"content\":\"", c->number);
@@ -74,7 +75,7 @@ static void put_text_frame(struct answer *a, struct choice *c, struct str text)
 }
 
 /* Sends the logprobs of tokens that have no text. */
-static void end_choice(struct answer *a, struct choice *c)
+static void end_choice(struct response *a, struct response_choice *c)
 {
     if (c->lists[LIST_TOKENS].n || c->lists[LIST_IDS].n)
         put_text_frame(a, c, STR(""));
@@ -82,7 +83,7 @@ static void end_choice(struct answer *a, struct choice *c)
 
 /* ---- the last frame */
 
-static const char *stop_type(const struct choice *c)
+static const char *stop_type(const struct response_choice *c)
 {
     switch (c->finish) {
     case FINISH_STOP:
@@ -97,9 +98,9 @@ static const char *stop_type(const struct choice *c)
     return "none";
 }
 
-static void put_settings(struct jw *w, const struct ask *ask)
+static void put_settings(struct jw *w, const struct request *request)
 {
-    const struct sample_params *s = &ask->sample;
+    const struct sample_params *s = &request->sample;
 
     jw_object(w);
     jw_key(w, "seed");
@@ -113,26 +114,27 @@ static void put_settings(struct jw *w, const struct ask *ask)
     jw_member_f32(w, "repeat_penalty", s->repeat_penalty);
     jw_member_f32(w, "presence_penalty", s->presence_penalty);
     jw_member_f32(w, "frequency_penalty", s->frequency_penalty);
-    jw_member_i64(w, "n_predict", ask->max_tokens);
+    jw_member_i64(w, "n_predict", request->max_tokens);
     jw_member_i64(w, "n_probs", s->n_top);
-    jw_member_bool(w, "ignore_eos", ask->ignore_eos);
+    jw_member_bool(w, "ignore_eos", request->ignore_eos);
     jw_key(w, "stop");
     jw_array(w);
-    for (int i = 0; i < ask->n_stops; i++)
-        jw_str(w, ask->stops[i]);
+    for (int i = 0; i < request->n_stops; i++)
+        jw_str(w, request->stops[i]);
     jw_end_array(w);
-    jw_member_bool(w, "stream", ask->stream);
+    jw_member_bool(w, "stream", request->stream);
     jw_end_object(w);
 }
 
 void llama_put_defaults(struct jw *w)
 {
     struct arena *a = arena_new(64 * KB);
-    struct ask ask;
+    struct request request;
     struct err e;
 
-    if (a && !ask_parse(&ask, &wire_llama, STR("{\"prompt\":\"\",\"seed\":4294967295}"), a, &e))
-        put_settings(w, &ask);
+    if (a && !request_parse(
+                 &request, &dialect_llama, STR("{\"prompt\":\"\",\"seed\":4294967295}"), a, &e))
+        put_settings(w, &request);
     else
         jw_null(w);
     arena_free(a);
@@ -152,13 +154,13 @@ static void put_speed(struct jw *w, const char *const keys[4], int n, double ms)
     jw_member_f32(w, keys[3], (float)(ms > 0 ? n / ms * 1e3 : 0));
 }
 
-static void put_timings(struct jw *w, const struct answer *a, const struct choice *c)
+static void put_timings(struct jw *w, const struct response *a, const struct response_choice *c)
 {
     static const char *const prompt[] = { "prompt_n", "prompt_ms", "prompt_per_token_ms",
         "prompt_per_second" };
     static const char *const predicted[] = { "predicted_n", "predicted_ms",
         "predicted_per_token_ms", "predicted_per_second" };
-    const struct answer_times *t = &a->times;
+    const struct response_times *t = &a->times;
     uint64_t first_ns = t->first_token_ns ? t->first_token_ns : t->ended_ns;
 
     jw_key(w, "timings");
@@ -168,16 +170,16 @@ static void put_timings(struct jw *w, const struct answer *a, const struct choic
     put_speed(w, predicted, c->n_tokens, ms_between(t->first_token_ns, t->ended_ns));
     if (t->n_drafted > 0) {
         jw_member_i64(w, "draft_n", t->n_drafted);
-        jw_member_i64(w, "draft_n_accepted", t->n_drafts_right);
+        jw_member_i64(w, "draft_n_accepted", t->n_drafts_accepted);
     }
     jw_end_object(w);
 }
 
 /* Writes the last frame from the closing quote of the text to the closing brace. */
-static void put_summary(struct answer *a, const struct choice *c)
+static void put_summary(struct response *a, const struct response_choice *c)
 {
-    const struct ask *ask = a->setup.ask;
-    const struct ask_prompt *p = &ask->prompts[(c - a->choices) / ask->best_of];
+    const struct request *request = a->setup.request;
+    const struct request_prompt *p = &request->prompts[(c - a->choices) / request->best_of];
     struct jw w;
 
     put_lists(a, c);
@@ -198,16 +200,16 @@ static void put_summary(struct answer *a, const struct choice *c)
     jw_key(&w, "prompt");
     jw_str(&w, p->is_tokens ? STR("") : p->text);
     jw_key(&w, "generation_settings");
-    put_settings(&w, ask);
+    put_settings(&w, request);
     put_timings(&w, a, c);
     buf_putc(&a->out, '}');
 }
 
-static void end_stream(struct answer *a)
+static void end_stream(struct response *a)
 {
     for (int i = 0; i < a->n_choices; i++) {
-        struct choice *c = &a->choices[i];
-        for (int k = 0; k < N_ANSWER_LISTS; k++)
+        struct response_choice *c = &a->choices[i];
+        for (int k = 0; k < N_RESPONSE_LISTS; k++)
             buf_reset(&c->lists[k]);
         buf_puts(&a->out, buf_str(&a->head));
         buf_printf(&a->out, "%d,\"content\":\"", c->number);
@@ -216,10 +218,10 @@ static void end_stream(struct answer *a)
     }
 }
 
-static void put_body(struct answer *a)
+static void put_body(struct response *a)
 {
     for (int i = 0; i < a->n_choices; i++) {
-        const struct choice *c = &a->choices[i];
+        const struct response_choice *c = &a->choices[i];
         if (a->n_choices > 1)
             buf_putc(&a->out, i ? ',' : '[');
         buf_printf(&a->out, "{\"index\":%d,\"content\":\"", c->number);
@@ -237,7 +239,7 @@ static void put_error_frame(struct buf *out, const struct err *e, const struct e
     buf_putz(out, "\n\n");
 }
 
-const struct wire wire_llama = {
+const struct dialect dialect_llama = {
     .name = "llama",
     .id_prefix = "cmpl-",
     .stream_type = "text/event-stream",
@@ -253,7 +255,7 @@ const struct wire wire_llama = {
     .error_frame = put_error_frame,
 };
 
-const struct wire wire_llama_infill = {
+const struct dialect dialect_llama_infill = {
     .name = "llama.infill",
     .id_prefix = "cmpl-",
     .stream_type = "text/event-stream",

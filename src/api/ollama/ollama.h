@@ -7,11 +7,13 @@
 
 #include "api/common/fields.h"
 #include "api/models.h"
-#include "api/common/wire.h"
+#include "api/common/dialect.h"
 
 /* ollama_request.c */
-int ollama_parse_chat(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
-int ollama_parse_generate(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
+int ollama_parse_chat(
+    struct request *request, const struct json *body, struct arena *a, struct err *e);
+int ollama_parse_generate(
+    struct request *request, const struct json *body, struct arena *a, struct err *e);
 
 /* Digest of the model file in hexadecimal; "" if unknown. */
 struct digest_text {

@@ -1,6 +1,6 @@
 #include "api/ollama/ollama.h"
 #include "api/openai/openai.h"
-#include "api/common/rows.h"
+#include "api/common/common_fields.h"
 #include "api/common/tools.h"
 
 #include <stdio.h>
@@ -16,16 +16,16 @@ static int read_options(struct fields *f, const char *name, const struct json *v
 static int read_think(struct fields *f, const char *name, const struct json *v);
 static int read_tools(struct fields *f, const char *name, const struct json *v);
 
-enum { ON = 1 << ASK_CHAT };
+enum { ON = 1 << REQUEST_CHAT };
 
 /* clang-format off */
-#define TO(member)            offsetof(struct ask, member)
+#define TO(member)            offsetof(struct request, member)
 #define FLAG(name, member)    { name, FIELD_BOOL, ON, .to = TO(member) }
 #define FLOAT(name, lo, hi, m) { name, FIELD_FLOAT, ON, { lo, hi }, TO(m) }
 #define INT(name, lo, hi, m)  { name, FIELD_INT, ON, { lo, hi }, TO(m) }
-#define READ(name, fn)        { name, FIELD_READ, ON, .read = fn }
-#define LATER(name)           { name, FIELD_LATER, ON }
-#define REFUSE(name, what)    { name, FIELD_REFUSE, ON, .text = what }
+#define READ(name, fn)        { name, FIELD_CUSTOM, ON, .read = fn }
+#define LATER(name)           { name, FIELD_DEFERRED, ON }
+#define REFUSE(name, what)    { name, FIELD_UNSUPPORTED, ON, .text = what }
 /* clang-format on */
 
 #define NO_CONSTRAINTS "structured output is not implemented yet"
@@ -37,13 +37,13 @@ static const struct field chat_table[] = {
     LATER("messages"),
     { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
     READ("options", read_options),
-    READ("script", row_script),
+    READ("script", common_field_script),
     FLAG("stream", stream),
     READ("think", read_think),
     READ("tools", read_tools),
     INT("top_logprobs", 0, TOP_LOGPROBS_MAX, sample.n_top),
     /* default false here: messages are dropped only if the client allows it */
-    FLAG("truncate", may_shorten),
+    FLAG("truncate", may_truncate),
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
 };
 
@@ -57,7 +57,7 @@ static const struct field generate_table[] = {
     READ("options", read_options),
     LATER("prompt"),
     LATER("raw"),
-    READ("script", row_script),
+    READ("script", common_field_script),
     FLAG("stream", stream),
     LATER("suffix"),
     LATER("system"),
@@ -76,8 +76,8 @@ static const struct field option_table[] = {
     FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
     INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
     FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
-    READ("seed", row_seed),
-    READ("stop", row_stop),
+    READ("seed", common_field_seed),
+    READ("stop", common_field_stop),
     FLOAT("temperature", 0, 2, sample.temperature),
     INT("top_k", -1, INT32_MAX, sample.top_k),
     FLOAT("top_p", 0, 1, sample.top_p),
@@ -102,13 +102,13 @@ static int read_num_predict(struct fields *f, const char *name, const struct jso
 
     if (field_int(f, name, v, in, &n))
         return -1;
-    f->ask->max_tokens = n > 0 ? n : -1;
+    f->request->max_tokens = n > 0 ? n : -1;
     return 0;
 }
 
 static int read_options(struct fields *f, const char *name, const struct json *v)
 {
-    struct fields options = { f->ask, f->arena, f->e, option_table, ARRAY_LEN(option_table),
+    struct fields options = { f->request, f->arena, f->e, option_table, ARRAY_LEN(option_table),
         { NULL } };
 
     if (v->kind != JSON_OBJECT)
@@ -121,18 +121,18 @@ static int read_think(struct fields *f, const char *name, const struct json *v)
     bool is_on = true;
 
     if (v->kind == JSON_STRING &&
-        field_word(f, name, v, "low|medium|high|max", &f->ask->reasoning_effort))
+        field_enum(f, name, v, "low|medium|high|max", &f->request->reasoning_effort))
         return -1;
     if (v->kind != JSON_STRING && field_bool(f, name, v, &is_on))
         return -1;
-    f->ask->thinking = is_on ? THINKING_ON : THINKING_OFF;
+    f->request->thinking = is_on ? THINKING_ON : THINKING_OFF;
     return 0;
 }
 
 /* Ollama has no tool choice: the model decides. */
 static int read_tools(struct fields *f, const char *name, const struct json *v)
 {
-    f->ask->tool_choice = TOOL_CHOICE_AUTO;
+    f->request->tool_choice = TOOL_CHOICE_AUTO;
     return tools_read(f, name, v);
 }
 
@@ -146,7 +146,7 @@ static int read_role(struct fields *f, const struct path *where, struct message 
         return -1;
     if (role_parse(role, &m->role))
         return 0;
-    struct path_text at = path_spell(AT(where, "role"));
+    struct path_text at = path_format(AT(where, "role"));
     return err_param(f->e, ERR_INVALID, at.z,
         "'%s' must be one of system, user, assistant, tool, not '%.*s'.", at.z,
         (int)MIN(role.n, (size_t)40), role.p);
@@ -157,7 +157,7 @@ static int set_text(struct fields *f, struct message *m, struct str text)
     m->parts = arena_zalloc(f->arena, 1, sizeof(*m->parts));
     if (!m->parts)
         return field_no_memory(f);
-    m->parts[0] = (struct part){ .kind = PART_TEXT, .text = text };
+    m->parts[0] = (struct content_part){ .kind = PART_TEXT, .text = text };
     m->n_parts = 1;
     m->has_content = true;
     m->is_plain = true;
@@ -183,7 +183,7 @@ static int read_message(
         openai_read_tool_calls(f, where, m))
         return -1;
     m->raw = NULL;
-    if (!field_says_nothing(images))
+    if (!field_is_neutral(images))
         return path_unsupported(f, AT(where, "images"), "this model accepts only text");
     return text.p || !m->n_tool_calls ? set_text(f, m, text.p ? text : STR("")) : 0;
 }
@@ -240,22 +240,22 @@ static int link_calls(struct fields *f, struct message *m, struct call_history *
 
 static struct message *new_messages(struct fields *f, size_t n)
 {
-    f->ask->convo.messages = arena_zalloc(f->arena, n, sizeof(*f->ask->convo.messages));
-    return f->ask->convo.messages;
+    f->request->convo.messages = arena_zalloc(f->arena, n, sizeof(*f->request->convo.messages));
+    return f->request->convo.messages;
 }
 
 /* The model continues a last message of the assistant. */
 static int read_messages(struct fields *f, const struct json *v)
 {
-    struct convo *c = &f->ask->convo;
+    struct convo *c = &f->request->convo;
     const char *name = "messages";
     struct call_history call_history = { 0 };
 
     if (v->kind != JSON_ARRAY)
         return field_wrong_kind(f, name, "an array", v);
-    if (v->n > ASK_MESSAGES_MAX)
+    if (v->n > REQUEST_MESSAGES_MAX)
         return err_param(f->e, ERR_RANGE, name, "'messages' may have at most %d entries, not %u.",
-            ASK_MESSAGES_MAX, v->n);
+            REQUEST_MESSAGES_MAX, v->n);
     if (!new_messages(f, v->n))
         return field_no_memory(f);
     for (const struct json *j = v->child; j; j = j->next, c->n_messages++) {
@@ -272,38 +272,39 @@ static int read_messages(struct fields *f, const struct json *v)
 
 /* ---- the two routes */
 
-static void set_defaults(struct ask *ask)
+static void set_defaults(struct request *request)
 {
-    ask->kind = ASK_CHAT;
-    ask->stream = true;
-    ask->sample.temperature = 0.8f;
-    ask->sample.top_k = 40;
-    ask->sample.top_p = 0.9f;
-    ask->sample.repeat_penalty = 1.1f;
+    request->kind = REQUEST_CHAT;
+    request->stream = true;
+    request->sample.temperature = 0.8f;
+    request->sample.top_k = 40;
+    request->sample.top_p = 0.9f;
+    request->sample.repeat_penalty = 1.1f;
 }
 
 static int finish_request(struct fields *f)
 {
-    struct ask *ask = f->ask;
+    struct request *request = f->request;
 
-    ask->n_prompts = 1;
-    ask->sample.top_k = MAX(ask->sample.top_k, 0);
-    ask->sample.want_logprobs = ask->want_logprobs;
-    if (!ask->want_logprobs)
-        ask->sample.n_top = 0;
-    return tell_template(f);
+    request->n_prompts = 1;
+    request->sample.top_k = MAX(request->sample.top_k, 0);
+    request->sample.want_logprobs = request->want_logprobs;
+    if (!request->want_logprobs)
+        request->sample.n_top = 0;
+    return common_field_set_template_kwargs(f);
 }
 
-int ollama_parse_chat(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+int ollama_parse_chat(
+    struct request *request, const struct json *body, struct arena *a, struct err *e)
 {
-    struct fields f = { ask, a, e, chat_table, ARRAY_LEN(chat_table), { NULL } };
+    struct fields f = { request, a, e, chat_table, ARRAY_LEN(chat_table), { NULL } };
 
-    set_defaults(ask);
+    set_defaults(request);
     if (fields_read(&f, body))
         return -1;
     const struct json *messages = field_get(&f, "messages");
-    ask->load_only = field_says_nothing(messages);
-    if (!ask->load_only && read_messages(&f, messages))
+    request->load_only = field_is_neutral(messages);
+    if (!request->load_only && read_messages(&f, messages))
         return -1;
     return finish_request(&f);
 }
@@ -311,7 +312,7 @@ int ollama_parse_chat(struct ask *ask, const struct json *body, struct arena *a,
 /* Builds the conversation [system] user. */
 static int set_chat_prompt(struct fields *f, struct str system, struct str prompt)
 {
-    struct convo *c = &f->ask->convo;
+    struct convo *c = &f->request->convo;
 
     if (!new_messages(f, 2))
         return field_no_memory(f);
@@ -328,33 +329,34 @@ static int set_chat_prompt(struct fields *f, struct str system, struct str promp
 
 static int set_infill_prompt(struct fields *f, struct str prompt, struct str suffix)
 {
-    struct infill fill = { .prefix = prompt, .suffix = suffix };
+    struct infill infill = { .prefix = prompt, .suffix = suffix };
 
-    f->ask->kind = ASK_COMPLETION;
-    f->ask->add_special_tokens = true;
-    return row_fill(f, &fill);
+    f->request->kind = REQUEST_COMPLETION;
+    f->request->add_special_tokens = true;
+    return common_field_infill(f, &infill);
 }
 
 static int set_raw_prompt(struct fields *f, struct str prompt)
 {
-    struct ask *ask = f->ask;
+    struct request *request = f->request;
 
-    ask->kind = ASK_COMPLETION;
-    ask->add_special_tokens = true;
-    ask->prompts = arena_zalloc(f->arena, 1, sizeof(*ask->prompts));
-    if (!ask->prompts)
+    request->kind = REQUEST_COMPLETION;
+    request->add_special_tokens = true;
+    request->prompts = arena_zalloc(f->arena, 1, sizeof(*request->prompts));
+    if (!request->prompts)
         return field_no_memory(f);
-    ask->prompts[0].text = prompt;
+    request->prompts[0].text = prompt;
     return 0;
 }
 
-int ollama_parse_generate(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+int ollama_parse_generate(
+    struct request *request, const struct json *body, struct arena *a, struct err *e)
 {
-    struct fields f = { ask, a, e, generate_table, ARRAY_LEN(generate_table), { NULL } };
+    struct fields f = { request, a, e, generate_table, ARRAY_LEN(generate_table), { NULL } };
     struct str prompt = STR(""), system = STR(""), suffix = STR("");
     bool is_raw = false;
 
-    set_defaults(ask);
+    set_defaults(request);
     if (fields_read(&f, body))
         return -1;
     const struct json *raw = field_get(&f, "raw"), *p = field_get(&f, "prompt");
@@ -364,8 +366,8 @@ int ollama_parse_generate(struct ask *ask, const struct json *body, struct arena
         (end && field_text(&f, "suffix", end, SIZE_MAX, &suffix)) ||
         (s && field_text(&f, "system", s, SIZE_MAX, &system)))
         return -1;
-    ask->load_only = !prompt.n && !suffix.n;
-    if (ask->load_only)
+    request->load_only = !prompt.n && !suffix.n;
+    if (request->load_only)
         return finish_request(&f);
     if (suffix.n ? set_infill_prompt(&f, prompt, suffix)
         : is_raw ? set_raw_prompt(&f, prompt)

@@ -1,4 +1,4 @@
-#include "api/common/answer_state.h"
+#include "api/common/response_state.h"
 #include "api/ollama/ollama.h"
 #include "api/openai/openai.h"
 
@@ -13,7 +13,7 @@
  * tool call is sent when it is complete, since its arguments are an object in this protocol. A
  * keep-alive is a blank before a line, which clients skip. Owner: the io thread of the response. */
 
-static void put_head(struct answer *a, const char *open)
+static void put_head(struct response *a, const char *open)
 {
     struct time_text created = models_time(a->setup.created);
     struct jw w;
@@ -27,39 +27,39 @@ static void put_head(struct answer *a, const char *open)
     buf_putz(&a->head, open);
 }
 
-static void begin_chat(struct answer *a)
+static void begin_chat(struct response *a)
 {
     put_head(a, ",\"message\":{\"role\":\"assistant\",\"content\":\"");
     buf_putc(&a->tail, '}');
 }
 
-static void begin_generate(struct answer *a)
+static void begin_generate(struct response *a)
 {
     put_head(a, ",\"response\":\"");
 }
 
-static void put_logprobs(struct answer *a, const struct choice *c)
+static void put_logprobs(struct response *a, const struct response_choice *c)
 {
-    if (!a->setup.ask->want_logprobs)
+    if (!a->setup.request->want_logprobs)
         return;
     buf_putz(&a->out, ",\"logprobs\":[");
     buf_puts(&a->out, buf_str(&c->lists[LIST_TOKENS]));
     buf_putc(&a->out, ']');
 }
 
-static void line_begin(struct answer *a)
+static void line_begin(struct response *a)
 {
     buf_puts(&a->out, buf_str(&a->head));
 }
 
-static void line_end(struct answer *a, const struct choice *c)
+static void line_end(struct response *a, const struct response_choice *c)
 {
     buf_puts(&a->out, buf_str(&a->tail));
     put_logprobs(a, c);
     buf_putz(&a->out, ",\"done\":false}\n");
 }
 
-static void put_text_line(struct answer *a, struct choice *c, struct str text)
+static void put_text_line(struct response *a, struct response_choice *c, struct str text)
 {
     line_begin(a);
     json_escape(&a->out, text);
@@ -67,7 +67,7 @@ static void put_text_line(struct answer *a, struct choice *c, struct str text)
     line_end(a, c);
 }
 
-static void put_reasoning_line(struct answer *a, struct choice *c, struct str text)
+static void put_reasoning_line(struct response *a, struct response_choice *c, struct str text)
 {
     line_begin(a);
     buf_putz(&a->out, "\",\"thinking\":\"");
@@ -90,7 +90,7 @@ static void put_single_line(struct jw *w, struct buf *out, struct str json)
 
 /* Writes n calls from call i:
  * ,"tool_calls":[{"id","function":{"index","name","arguments"}}, ...] */
-static void put_calls(struct answer *a, const struct choice *c, int i, int n)
+static void put_calls(struct response *a, const struct response_choice *c, int i, int n)
 {
     struct jw w;
 
@@ -98,7 +98,7 @@ static void put_calls(struct answer *a, const struct choice *c, int i, int n)
     jw_init(&w, &a->out);
     jw_array(&w);
     for (n += i; i < n; i++) {
-        const struct answer_call *k = &c->calls[i];
+        const struct response_call *k = &c->calls[i];
         jw_object(&w);
         jw_key(&w, "id");
         jw_str(&w, k->id);
@@ -116,7 +116,7 @@ static void put_calls(struct answer *a, const struct choice *c, int i, int n)
     jw_end_array(&w);
 }
 
-static void put_call_line(struct answer *a, struct choice *c, struct answer_call *k)
+static void put_call_line(struct response *a, struct response_choice *c, struct response_call *k)
 {
     line_begin(a);
     buf_putc(&a->out, '"');
@@ -125,15 +125,15 @@ static void put_call_line(struct answer *a, struct choice *c, struct answer_call
 }
 
 /* Sends the logprobs of tokens that have no text. */
-static void end_choice(struct answer *a, struct choice *c)
+static void end_choice(struct response *a, struct response_choice *c)
 {
     if (c->lists[LIST_TOKENS].n)
         put_text_line(a, c, STR(""));
 }
 
-static const char *done_reason(const struct answer *a)
+static const char *done_reason(const struct response *a)
 {
-    if (a->setup.ask->load_only)
+    if (a->setup.request->load_only)
         return "load";
     switch (a->choices[0].finish) {
     case FINISH_STOP:
@@ -152,16 +152,16 @@ static void put_ns(struct buf *out, const char *key, uint64_t from, uint64_t to)
     buf_printf(out, ",\"%s\":%llu", key, (unsigned long long)(from && to > from ? to - from : 0));
 }
 
-static void put_done(struct answer *a)
+static void put_done(struct response *a)
 {
-    struct answer_counts n = answer_counts(a);
-    const struct answer_times *t = &a->times;
+    struct response_counts n = response_counts(a);
+    const struct response_times *t = &a->times;
 
     buf_printf(&a->out, ",\"done\":true,\"done_reason\":\"%s\"", done_reason(a));
-    if (a->setup.ask->load_only)
+    if (a->setup.request->load_only)
         return;
-    put_ns(&a->out, "total_duration", t->asked_ns, t->ended_ns);
-    put_ns(&a->out, "load_duration", t->asked_ns, t->started_ns);
+    put_ns(&a->out, "total_duration", t->queued_ns, t->ended_ns);
+    put_ns(&a->out, "load_duration", t->queued_ns, t->started_ns);
     buf_printf(&a->out, ",\"prompt_eval_count\":%d", n.prompt_tokens);
     put_ns(&a->out, "prompt_eval_duration", t->started_ns,
         t->first_token_ns ? t->first_token_ns : t->ended_ns);
@@ -169,10 +169,10 @@ static void put_done(struct answer *a)
     put_ns(&a->out, "eval_duration", t->first_token_ns, t->ended_ns);
 }
 
-static void put_last_line(struct answer *a)
+static void put_last_line(struct response *a)
 {
-    struct choice *c = &a->choices[0];
-    bool is_stream = a->setup.ask->stream; /* the stream has already sent the calls */
+    struct response_choice *c = &a->choices[0];
+    bool is_stream = a->setup.request->stream; /* the stream has already sent the calls */
 
     line_begin(a);
     buf_puts(&a->out, buf_str(&c->text));
@@ -191,7 +191,7 @@ static void put_last_line(struct answer *a)
     buf_putc(&a->out, '}');
 }
 
-static void end_stream(struct answer *a)
+static void end_stream(struct response *a)
 {
     put_last_line(a);
     buf_putc(&a->out, '\n');
@@ -205,7 +205,7 @@ static void put_error_line(struct buf *out, const struct err *e, const struct er
 
 /* ---- dialects */
 
-const struct wire wire_ollama_chat = {
+const struct dialect dialect_ollama_chat = {
     .name = "ollama.chat",
     .id_prefix = "",
     .stream_type = "application/x-ndjson",
@@ -223,7 +223,7 @@ const struct wire wire_ollama_chat = {
     .error_frame = put_error_line,
 };
 
-const struct wire wire_ollama_generate = {
+const struct dialect dialect_ollama_generate = {
     .name = "ollama.generate",
     .id_prefix = "",
     .stream_type = "application/x-ndjson",

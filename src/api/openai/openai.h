@@ -7,12 +7,13 @@
 
 #include "api/common/fields.h"
 #include "api/common/path.h"
-#include "api/common/wire.h"
+#include "api/common/dialect.h"
 
 /* openai_request.c */
-int openai_parse_chat(struct ask *ask, const struct json *body, struct arena *a, struct err *e);
+int openai_parse_chat(
+    struct request *request, const struct json *body, struct arena *a, struct err *e);
 int openai_parse_completion(
-    struct ask *ask, const struct json *body, struct arena *a, struct err *e);
+    struct request *request, const struct json *body, struct arena *a, struct err *e);
 
 /* openai_messages.c: the messages array -> f->request->convo. */
 int openai_read_messages(struct fields *f, const char *name, const struct json *v);
@@ -28,8 +29,9 @@ int openai_read_tool_choice(struct fields *f, const struct json *v);
 int openai_read_response_format(struct fields *f, const char *name, const struct json *v);
 /* The same at another place in the body, for the Responses dialect. `name` is the full path of that
  * place and lives as long as the request. */
-int openai_read_shape(
+int openai_read_constraint(
     struct fields *f, const char *name, const struct path *where, const struct json *v);
 
 /* openai_response.c: dialect.token of a chat: {"token","logprob","bytes","top_logprobs"}. */
-void openai_chat_token(struct answer *a, struct choice *c, const struct answer_token *t);
+void openai_chat_token(
+    struct response *a, struct response_choice *c, const struct response_token *t);

@@ -6,7 +6,7 @@
 /* Writes {"token","logprob","bytes" and leaves the object open. `bytes` has the raw bytes, so a
  * client can join the halves of a character that is split between tokens. */
 static void put_chat_token(
-    struct buf *b, const struct answer *a, int32_t id, struct str bytes, float logprob)
+    struct buf *b, const struct response *a, int32_t id, struct str bytes, float logprob)
 {
     buf_putz(b, "{\"token\":");
     openai_put_token_text(b, a, id, bytes);
@@ -21,12 +21,13 @@ static void put_chat_token(
     buf_putc(b, ']');
 }
 
-void openai_chat_token(struct answer *a, struct choice *c, const struct answer_token *t)
+void openai_chat_token(
+    struct response *a, struct response_choice *c, const struct response_token *t)
 {
     if (!t->s)
         return;
-    struct buf *b = choice_item(c, LIST_TOKENS);
-    int n_top = MIN(t->s->n_top, a->setup.ask->sample.n_top);
+    struct buf *b = response_list_item(c, LIST_TOKENS);
+    int n_top = MIN(t->s->n_top, a->setup.request->sample.n_top);
 
     put_chat_token(b, a, t->id, t->bytes, t->s->logprob);
     buf_putz(b, ",\"top_logprobs\":[");
@@ -40,9 +41,10 @@ void openai_chat_token(struct answer *a, struct choice *c, const struct answer_t
     buf_putz(b, "]}");
 }
 
-static void put_chat_logprobs(struct buf *out, const struct answer *a, const struct choice *c)
+static void put_chat_logprobs(
+    struct buf *out, const struct response *a, const struct response_choice *c)
 {
-    if (!a->setup.ask->want_logprobs) {
+    if (!a->setup.request->want_logprobs) {
         buf_putz(out, ",\"logprobs\":null");
         return;
     }
@@ -51,13 +53,13 @@ static void put_chat_logprobs(struct buf *out, const struct answer *a, const str
     buf_putz(out, "],\"refusal\":null}");
 }
 
-static void chat_begin(struct answer *a)
+static void chat_begin(struct response *a)
 {
     openai_begin_frames(a, "chat.completion.chunk", "\"}");
 }
 
 /* The first frame of a choice has the role. */
-static void chat_start(struct answer *a, struct choice *c)
+static void chat_start(struct response *a, struct response_choice *c)
 {
     if (c->has_started)
         return;
@@ -69,7 +71,7 @@ static void chat_start(struct answer *a, struct choice *c)
 }
 
 /* Closes the string of a delta, and the frame. */
-static void chat_string_end(struct answer *a, struct choice *c, const char *closing)
+static void chat_string_end(struct response *a, struct response_choice *c, const char *closing)
 {
     if (a->plain_tail.n && !*closing) {
         buf_puts(&a->out, buf_str(&a->plain_tail));
@@ -83,7 +85,7 @@ static void chat_string_end(struct answer *a, struct choice *c, const char *clos
     openai_frame_end(a);
 }
 
-static void chat_text(struct answer *a, struct choice *c, struct str text)
+static void chat_text(struct response *a, struct response_choice *c, struct str text)
 {
     chat_start(a, c);
     openai_frame_begin(a, c);
@@ -98,12 +100,12 @@ static const struct {
     const char *key;
 } reasoning_keys[] = { { REASONING_CONTENT, "reasoning_content" }, { REASONING, "reasoning" } };
 
-static bool uses_reasoning_key(const struct answer *a, size_t i)
+static bool uses_reasoning_key(const struct response *a, size_t i)
 {
     return !a->setup.reasoning_names || a->setup.reasoning_names & reasoning_keys[i].bit;
 }
 
-static void chat_reasoning(struct answer *a, struct choice *c, struct str text)
+static void chat_reasoning(struct response *a, struct response_choice *c, struct str text)
 {
     const char *before = "";
 
@@ -124,11 +126,11 @@ static void chat_reasoning(struct answer *a, struct choice *c, struct str text)
 
 /* The first frame of a call has its id and name; a client joins the fragments of the arguments by
  * index. */
-static void chat_call_begin(struct answer *a, struct choice *c, struct answer_call *k)
+static void chat_call_begin(struct response *a, struct response_choice *c, struct response_call *k)
 {
     chat_start(a, c);
     openai_frame_begin(a, c);
-    if (a->setup.ask->has_functions) {
+    if (a->setup.request->has_functions) {
         buf_putz(&a->out, ",\"delta\":{\"function_call\":{\"name\":\"");
         json_escape(&a->out, k->name);
         buf_putz(&a->out, "\",\"arguments\":\"");
@@ -144,9 +146,9 @@ static void chat_call_begin(struct answer *a, struct choice *c, struct answer_ca
 }
 
 static void chat_call_args(
-    struct answer *a, struct choice *c, struct answer_call *k, struct str json)
+    struct response *a, struct response_choice *c, struct response_call *k, struct str json)
 {
-    bool is_function_call = a->setup.ask->has_functions;
+    bool is_function_call = a->setup.request->has_functions;
 
     openai_frame_begin(a, c);
     if (is_function_call)
@@ -158,7 +160,7 @@ static void chat_call_args(
     chat_string_end(a, c, is_function_call ? "}" : "}]}");
 }
 
-static void chat_choice_end(struct answer *a, struct choice *c)
+static void chat_choice_end(struct response *a, struct response_choice *c)
 {
     chat_start(a, c);
     openai_frame_begin(a, c);
@@ -179,7 +181,7 @@ static void put_string_member(struct buf *out, const char *key, struct str escap
     buf_putc(out, '"');
 }
 
-static void put_function(struct jw *w, const struct answer_call *k)
+static void put_function(struct jw *w, const struct response_call *k)
 {
     jw_object(w);
     jw_key(w, "name");
@@ -189,12 +191,12 @@ static void put_function(struct jw *w, const struct answer_call *k)
     jw_end_object(w);
 }
 
-static void put_calls(struct buf *out, const struct answer *a, const struct choice *c)
+static void put_calls(struct buf *out, const struct response *a, const struct response_choice *c)
 {
     struct jw w;
 
     jw_init(&w, out);
-    if (a->setup.ask->has_functions) {
+    if (a->setup.request->has_functions) {
         buf_putz(out, ",\"function_call\":");
         put_function(&w, &c->calls[0]);
         return;
@@ -214,7 +216,7 @@ static void put_calls(struct buf *out, const struct answer *a, const struct choi
     jw_end_array(&w);
 }
 
-static void chat_put_choice(struct answer *a, const struct choice *c)
+static void chat_put_choice(struct response *a, const struct response_choice *c)
 {
     buf_putz(&a->out, ",\"message\":{\"role\":\"assistant\"");
     if (c->n_calls && !c->text.n)
@@ -233,14 +235,14 @@ static void chat_put_choice(struct answer *a, const struct choice *c)
     openai_put_token_ids(&a->out, a, c);
 }
 
-static void chat_body(struct answer *a)
+static void chat_body(struct response *a)
 {
     openai_put_body(a, "chat.completion", chat_put_choice);
 }
 
 /* ---- dialects ---- */
 
-const struct wire wire_openai_chat = {
+const struct dialect dialect_openai_chat = {
     .name = "openai.chat",
     .id_prefix = "chatcmpl-",
     .stream_type = "text/event-stream",
@@ -259,7 +261,7 @@ const struct wire wire_openai_chat = {
     .error_frame = openai_error_frame,
 };
 
-const struct wire wire_apply_template = {
+const struct dialect dialect_apply_template = {
     .name = "apply-template",
     .error_form = ERROR_OPENAI,
     .parse = openai_parse_chat,

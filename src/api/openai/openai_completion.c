@@ -6,9 +6,9 @@
 /* A token that is part of a character is written as its bytes: the tokens are keys of one object
  * below and must be distinct. */
 static void put_completion_token(
-    struct buf *b, const struct answer *a, int32_t id, struct str bytes)
+    struct buf *b, const struct response *a, int32_t id, struct str bytes)
 {
-    if (a->setup.ask->tokens_as_ids || utf8_valid(bytes)) {
+    if (a->setup.request->tokens_as_ids || utf8_valid(bytes)) {
         openai_put_token_text(b, a, id, bytes);
         return;
     }
@@ -18,7 +18,7 @@ static void put_completion_token(
     buf_putc(b, '"');
 }
 
-static void put_top_token(struct buf *b, const struct answer *a, int32_t id, float logprob)
+static void put_top_token(struct buf *b, const struct response *a, int32_t id, float logprob)
 {
     put_completion_token(b, a, id, a->setup.token_bytes(a->setup.vocab, id));
     buf_putc(b, ':');
@@ -26,9 +26,9 @@ static void put_top_token(struct buf *b, const struct answer *a, int32_t id, flo
 }
 
 /* Writes the alternatives, and the token itself if it is not among them. */
-static void put_top_tokens(struct buf *b, const struct answer *a, const struct answer_token *t)
+static void put_top_tokens(struct buf *b, const struct response *a, const struct response_token *t)
 {
-    int n_top = MIN(t->s->n_top, a->setup.ask->sample.n_top);
+    int n_top = MIN(t->s->n_top, a->setup.request->sample.n_top);
     bool has_token = false;
 
     buf_putc(b, '{');
@@ -46,11 +46,13 @@ static void put_top_tokens(struct buf *b, const struct answer *a, const struct a
     buf_putc(b, '}');
 }
 
-static void completion_token(struct answer *a, struct choice *c, const struct answer_token *t)
+static void completion_token(
+    struct response *a, struct response_choice *c, const struct response_token *t)
 {
-    put_completion_token(choice_item(c, LIST_TOKENS), a, t->id, t->bytes);
-    buf_u64(choice_item(c, LIST_OFFSETS), t->offset);
-    struct buf *logprobs = choice_item(c, LIST_LOGPROBS), *top = choice_item(c, LIST_TOP);
+    put_completion_token(response_list_item(c, LIST_TOKENS), a, t->id, t->bytes);
+    buf_u64(response_list_item(c, LIST_OFFSETS), t->offset);
+    struct buf *logprobs = response_list_item(c, LIST_LOGPROBS),
+               *top = response_list_item(c, LIST_TOP);
     if (t->s) {
         openai_put_logprob(logprobs, t->s->logprob);
         put_top_tokens(top, a, t);
@@ -60,9 +62,10 @@ static void completion_token(struct answer *a, struct choice *c, const struct an
     }
 }
 
-static void put_completion_logprobs(struct buf *out, const struct answer *a, const struct choice *c)
+static void put_completion_logprobs(
+    struct buf *out, const struct response *a, const struct response_choice *c)
 {
-    if (!a->setup.ask->want_logprobs) {
+    if (!a->setup.request->want_logprobs) {
         buf_putz(out, ",\"logprobs\":null");
         return;
     }
@@ -77,12 +80,12 @@ static void put_completion_logprobs(struct buf *out, const struct answer *a, con
     buf_putz(out, "]}");
 }
 
-static void completion_begin(struct answer *a)
+static void completion_begin(struct response *a)
 {
     openai_begin_frames(a, "text_completion", "\"");
 }
 
-static void completion_text(struct answer *a, struct choice *c, struct str text)
+static void completion_text(struct response *a, struct response_choice *c, struct str text)
 {
     openai_frame_begin(a, c);
     buf_putz(&a->out, ",\"text\":\"");
@@ -98,7 +101,7 @@ static void completion_text(struct answer *a, struct choice *c, struct str text)
     openai_frame_end(a);
 }
 
-static void completion_choice_end(struct answer *a, struct choice *c)
+static void completion_choice_end(struct response *a, struct response_choice *c)
 {
     openai_frame_begin(a, c);
     buf_putz(&a->out, ",\"text\":\"\"");
@@ -111,7 +114,7 @@ static void completion_choice_end(struct answer *a, struct choice *c)
     openai_frame_end(a);
 }
 
-static void completion_put_choice(struct answer *a, const struct choice *c)
+static void completion_put_choice(struct response *a, const struct response_choice *c)
 {
     buf_putz(&a->out, ",\"text\":\"");
     buf_puts(&a->out, buf_str(&c->text));
@@ -121,12 +124,12 @@ static void completion_put_choice(struct answer *a, const struct choice *c)
     openai_put_token_ids(&a->out, a, c);
 }
 
-static void completion_body(struct answer *a)
+static void completion_body(struct response *a)
 {
     openai_put_body(a, "text_completion", completion_put_choice);
 }
 
-const struct wire wire_openai_completion = {
+const struct dialect dialect_openai_completion = {
     .name = "openai.completion",
     .id_prefix = "cmpl-",
     .stream_type = "text/event-stream",

@@ -25,17 +25,17 @@ static const struct {
 };
 
 static int read_part(
-    struct fields *f, const struct path *where, const struct json *v, struct part *p)
+    struct fields *f, const struct path *where, const struct json *v, struct content_part *p)
 {
     struct str type;
 
     if (v->kind == JSON_STRING) {
-        *p = (struct part){ .kind = PART_TEXT, .text = v->s, .raw = v };
+        *p = (struct content_part){ .kind = PART_TEXT, .text = v->s, .raw = v };
         return 0;
     }
     if (v->kind != JSON_OBJECT)
         return path_wrong_kind(f, where, "an object", v);
-    *p = (struct part){ .raw = v };
+    *p = (struct content_part){ .raw = v };
     const struct json *text = json_get(v, "text"), *t = json_get(v, "type");
     if (json_is_null(t) && !json_is_null(text))
         return path_need_text(f, AT(where, "text"), text, &p->text);
@@ -50,7 +50,7 @@ static int read_part(
             return path_unsupported(f, where, "this model accepts only text");
         return path_need_text(f, AT(where, member), json_get(v, member), &p->text);
     }
-    struct path_text at = path_spell(AT(where, "type"));
+    struct path_text at = path_format(AT(where, "type"));
     return err_param(f->e, ERR_INVALID, at.z,
         "'%s' is '%.*s', which is not a supported content type.", at.z,
         (int)MIN(type.n, (size_t)40), type.p);
@@ -85,7 +85,7 @@ static int read_content(struct fields *f, const struct path *where, struct messa
     m->parts = arena_zalloc(f->arena, 1, sizeof(*m->parts));
     if (!m->parts)
         return field_no_memory(f);
-    m->parts[0] = (struct part){ .kind = PART_TEXT, .text = content->s };
+    m->parts[0] = (struct content_part){ .kind = PART_TEXT, .text = content->s };
     m->n_parts = 1;
     return 0;
 }
@@ -184,7 +184,7 @@ static int read_role(struct fields *f, const struct path *where, struct message 
         return -1;
     if (role_parse(role, &m->role))
         return 0;
-    struct path_text at = path_spell(AT(where, "role"));
+    struct path_text at = path_format(AT(where, "role"));
     return err_param(f->e, ERR_INVALID, at.z,
         "'%s' must be one of system, developer, user, assistant, tool, function, not '%.*s'.", at.z,
         (int)MIN(role.n, (size_t)40), role.p);
@@ -224,15 +224,15 @@ static int read_message(
 
 int openai_read_messages(struct fields *f, const char *name, const struct json *v)
 {
-    struct convo *c = &f->ask->convo;
+    struct convo *c = &f->request->convo;
 
     if (v->kind != JSON_ARRAY)
         return field_wrong_kind(f, name, "an array", v);
     if (!v->n)
         return err_param(f->e, ERR_INVALID, name, "'messages' must not be empty.");
-    if (v->n > ASK_MESSAGES_MAX)
+    if (v->n > REQUEST_MESSAGES_MAX)
         return err_param(f->e, ERR_RANGE, name, "'messages' may have at most %d entries, not %u.",
-            ASK_MESSAGES_MAX, v->n);
+            REQUEST_MESSAGES_MAX, v->n);
     c->messages = arena_zalloc(f->arena, v->n, sizeof(*c->messages));
     if (!c->messages)
         return field_no_memory(f);

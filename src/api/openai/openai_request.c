@@ -1,5 +1,5 @@
 #include "api/openai/openai.h"
-#include "api/common/rows.h"
+#include "api/common/common_fields.h"
 
 #include <stdlib.h>
 
@@ -19,17 +19,17 @@ static int read_reasoning_format(struct fields *f, const char *name, const struc
 static int read_stop_ids(struct fields *f, const char *name, const struct json *v);
 static int read_stream_options(struct fields *f, const char *name, const struct json *v);
 
-enum { CHAT = 1 << ASK_CHAT, COMPLETION = 1 << ASK_COMPLETION, BOTH = CHAT | COMPLETION };
+enum { CHAT = 1 << REQUEST_CHAT, COMPLETION = 1 << REQUEST_COMPLETION, BOTH = CHAT | COMPLETION };
 
 /* clang-format off */
-#define TO(member)               offsetof(struct ask, member)
+#define TO(member)               offsetof(struct request, member)
 #define FLAG(name, on, member)   { name, FIELD_BOOL, on, .to = TO(member) }
 #define INT(name, lo, hi, m)     { name, FIELD_INT, BOTH, { lo, hi }, TO(m) }
 #define FLOAT(name, lo, hi, m)   { name, FIELD_FLOAT, BOTH, { lo, hi }, TO(m) }
 #define TEXT(name, most, member) { name, FIELD_TEXT, BOTH, { 0, most }, TO(member) }
-#define READ(name, on, fn)       { name, FIELD_READ, on, .read = fn }
-#define LATER(name, on)          { name, FIELD_LATER, on }
-#define REFUSE(name, on, what)   { name, FIELD_REFUSE, on, .text = what }
+#define READ(name, on, fn)       { name, FIELD_CUSTOM, on, .read = fn }
+#define LATER(name, on)          { name, FIELD_DEFERRED, on }
+#define REFUSE(name, on, what)   { name, FIELD_UNSUPPORTED, on, .text = what }
 /* clang-format on */
 
 #define NO_CONSTRAINTS "structured output is not implemented yet"
@@ -42,7 +42,7 @@ static const struct field table[] = {
     READ("allowed_token_ids", BOTH, read_allowed_ids),
     REFUSE("audio", CHAT, NO_MEDIA),
     REFUSE("bad_words", BOTH, NO_SAMPLER),
-    INT("best_of", 1, ASK_N_MAX, best_of),
+    INT("best_of", 1, REQUEST_N_MAX, best_of),
     FLAG("cache_prompt", BOTH, cache_prompt),
     TEXT("cache_salt", 256, cache_salt),
     READ("chat_template", CHAT, read_chat_template),
@@ -67,20 +67,20 @@ static const struct field table[] = {
     READ("include_reasoning", CHAT, read_include_reasoning),
     FLAG("include_stop_str_in_output", BOTH, include_stop),
     REFUSE("json_schema", BOTH, NO_CONSTRAINTS),
-    READ("logit_bias", BOTH, row_logit_bias),
+    READ("logit_bias", BOTH, common_field_logit_bias),
     REFUSE("logprob_token_ids", BOTH, "use top_logprobs"),
     READ("logprobs", BOTH, read_logprobs),
     REFUSE("lora", BOTH, "no adapters are loaded"),
     LATER("max_completion_tokens", CHAT),
     LATER("max_tokens", BOTH),
     LATER("messages", CHAT),
-    READ("metadata", BOTH, row_metadata),
+    READ("metadata", BOTH, common_field_metadata),
     FLOAT("min_p", 0, 1, sample.min_p),
     INT("min_tokens", 0, INT32_MAX, min_tokens),
     REFUSE("mirostat", BOTH, NO_SAMPLER),
     READ("modalities", CHAT, read_modalities),
     TEXT("model", 1024, model),
-    INT("n", 1, ASK_N_MAX, n),
+    INT("n", 1, REQUEST_N_MAX, n),
     FLAG("parallel_tool_calls", CHAT, parallel_tool_calls),
     READ("prediction", BOTH, read_prediction),
     FLOAT("presence_penalty", -2, 2, sample.presence_penalty),
@@ -88,7 +88,7 @@ static const struct field table[] = {
     LATER("prompt", COMPLETION),
     TEXT("prompt_cache_key", 1024, prompt_cache_key),
     REFUSE("prompt_logprobs", BOTH, "a completion with echo and logprobs has them"),
-    { "reasoning_effort", FIELD_WORD, CHAT, .to = TO(reasoning_effort),
+    { "reasoning_effort", FIELD_ENUM, CHAT, .to = TO(reasoning_effort),
         .text = "none|minimal|low|medium|high|xhigh|max" },
     READ("reasoning_format", CHAT, read_reasoning_format),
     REFUSE("regex", BOTH, NO_CONSTRAINTS),
@@ -100,12 +100,12 @@ static const struct field table[] = {
     FLAG("return_token_ids", BOTH, want_token_ids),
     FLAG("return_tokens_as_token_ids", BOTH, tokens_as_ids),
     TEXT("safety_identifier", 1024, safety_identifier),
-    READ("script", BOTH, row_script),
-    READ("seed", BOTH, row_seed),
-    { "service_tier", FIELD_WORD, BOTH, .to = TO(service_tier),
+    READ("script", BOTH, common_field_script),
+    READ("seed", BOTH, common_field_seed),
+    { "service_tier", FIELD_ENUM, BOTH, .to = TO(service_tier),
         .text = "auto|default|flex|scale|priority|fast" },
     FLAG("skip_special_tokens", BOTH, skip_special_tokens),
-    READ("stop", BOTH, row_stop),
+    READ("stop", BOTH, common_field_stop),
     READ("stop_token_ids", BOTH, read_stop_ids),
     FLAG("stream", BOTH, stream),
     READ("stream_options", BOTH, read_stream_options),
@@ -123,7 +123,7 @@ static const struct field table[] = {
     FLOAT("typical_p", 0, 1, sample.typical_p),
     REFUSE("use_beam_search", BOTH, NO_SAMPLER),
     TEXT("user", 1024, user),
-    { "verbosity", FIELD_WORD, CHAT, .to = FIELD_TYPE_ONLY, .text = "low|medium|high" },
+    { "verbosity", FIELD_ENUM, CHAT, .to = FIELD_TYPE_ONLY, .text = "low|medium|high" },
     { "x_timeout", FIELD_DOUBLE, BOTH, { 0, 86400 }, TO(timeout_s) },
     REFUSE("xtc_probability", BOTH, NO_SAMPLER),
 };
@@ -138,11 +138,11 @@ static int compare_ids(const void *a, const void *b)
 
 static int read_allowed_ids(struct fields *f, const char *name, const struct json *v)
 {
-    struct sample_params *s = &f->ask->sample;
+    struct sample_params *s = &f->request->sample;
     int32_t *ids;
     int n = 0;
 
-    if (field_ids(f, name, v, ASK_ALLOWED_MAX, &ids))
+    if (field_ids(f, name, v, REQUEST_ALLOWED_MAX, &ids))
         return -1;
     if (!v->n)
         return err_param(f->e, ERR_INVALID, name, "'%s' must not be empty.", name);
@@ -158,17 +158,17 @@ static int read_allowed_ids(struct fields *f, const char *name, const struct jso
 /* A template is a program, so clients may not send one; /apply-template has its own access rule. */
 static int read_chat_template(struct fields *f, const char *name, const struct json *v)
 {
-    if (f->ask->wire == &wire_apply_template)
+    if (f->request->dialect == &dialect_apply_template)
         return v->kind == JSON_STRING ? 0 : field_wrong_kind(f, name, "a string", v);
-    return field_says_nothing(v) ? 0
-                                 : field_unsupported(f, name, "the template is part of the model");
+    return field_is_neutral(v) ? 0
+                               : field_unsupported(f, name, "the template is part of the model");
 }
 
 static int read_echo(struct fields *f, const char *name, const struct json *v)
 {
-    if (field_bool(f, name, v, &f->ask->echo))
+    if (field_bool(f, name, v, &f->request->echo))
         return -1;
-    if (f->ask->echo && f->ask->kind == ASK_CHAT)
+    if (f->request->echo && f->request->kind == REQUEST_CHAT)
         return field_unsupported(f, name, "a chat prompt is not echoed");
     return 0;
 }
@@ -179,14 +179,14 @@ static int read_logprobs(struct fields *f, const char *name, const struct json *
 {
     const struct range in = { 0, TOP_LOGPROBS_MAX };
 
-    if (f->ask->kind == ASK_CHAT)
-        return field_bool(f, name, v, &f->ask->want_logprobs);
+    if (f->request->kind == REQUEST_CHAT)
+        return field_bool(f, name, v, &f->request->want_logprobs);
     if (v->kind == JSON_BOOL) { /* some chat clients also send this to /v1/completions */
-        f->ask->want_logprobs = v->b;
+        f->request->want_logprobs = v->b;
         return 0;
     }
-    f->ask->want_logprobs = true;
-    return field_int(f, name, v, in, &f->ask->sample.n_top);
+    f->request->want_logprobs = true;
+    return field_int(f, name, v, in, &f->request->sample.n_top);
 }
 
 static int read_modalities(struct fields *f, const char *name, const struct json *v)
@@ -196,7 +196,7 @@ static int read_modalities(struct fields *f, const char *name, const struct json
     if (v->kind != JSON_ARRAY)
         return field_wrong_kind(f, name, "an array", v);
     for (const struct json *c = v->child; c; c = c->next) {
-        if (field_word(f, name, c, "text|audio", &word))
+        if (field_enum(f, name, c, "text|audio", &word))
             return -1;
         if (str_is(word, "audio"))
             return field_unsupported(f, name, NO_MEDIA);
@@ -210,7 +210,7 @@ static int read_enable_thinking(struct fields *f, const char *name, const struct
 
     if (field_bool(f, name, v, &on))
         return -1;
-    f->ask->thinking = on ? THINKING_ON : THINKING_OFF;
+    f->request->thinking = on ? THINKING_ON : THINKING_OFF;
     return 0;
 }
 
@@ -220,7 +220,7 @@ static int read_include_reasoning(struct fields *f, const char *name, const stru
 
     if (field_bool(f, name, v, &on))
         return -1;
-    f->ask->hides_thoughts = !on;
+    f->request->is_reasoning_hidden = !on;
     return 0;
 }
 
@@ -229,17 +229,17 @@ static int read_reasoning_format(struct fields *f, const char *name, const struc
 {
     struct str word;
 
-    if (field_word(f, name, v, "none|auto|deepseek|deepseek-legacy", &word))
+    if (field_enum(f, name, v, "none|auto|deepseek|deepseek-legacy", &word))
         return -1;
-    f->ask->thoughts_are_text = str_is(word, "none");
+    f->request->is_reasoning_unparsed = str_is(word, "none");
     return 0;
 }
 
 static int read_stop_ids(struct fields *f, const char *name, const struct json *v)
 {
-    if (field_ids(f, name, v, ASK_STOP_IDS_MAX, &f->ask->stop_ids))
+    if (field_ids(f, name, v, REQUEST_STOP_IDS_MAX, &f->request->stop_ids))
         return -1;
-    f->ask->n_stop_ids = (int)v->n;
+    f->request->n_stop_ids = (int)v->n;
     return 0;
 }
 
@@ -252,10 +252,10 @@ static int read_stream_options(struct fields *f, const char *name, const struct 
     if (v->kind != JSON_OBJECT)
         return field_wrong_kind(f, name, "an object", v);
     if (!json_is_null(usage) &&
-        field_bool(f, "stream_options.include_usage", usage, &f->ask->include_usage))
+        field_bool(f, "stream_options.include_usage", usage, &f->request->include_usage))
         return -1;
     if (!json_is_null(continuous) && field_bool(f, "stream_options.continuous_usage_stats",
-                                         continuous, &f->ask->continuous_usage))
+                                         continuous, &f->request->continuous_usage))
         return -1;
     return 0;
 }
@@ -275,8 +275,8 @@ static int join_prediction(struct fields *f, const struct json *parts)
                 "'prediction.content' may contain only text parts.");
     }
     if (!rc) {
-        f->ask->prediction = buf_ok(&text) ? arena_str(f->arena, buf_str(&text)) : STR_NONE;
-        rc = f->ask->prediction.p ? 0 : field_no_memory(f);
+        f->request->prediction = buf_ok(&text) ? arena_str(f->arena, buf_str(&text)) : STR_NONE;
+        rc = f->request->prediction.p ? 0 : field_no_memory(f);
     }
     buf_clear(&text);
     return rc;
@@ -299,7 +299,7 @@ static int read_prediction(struct fields *f, const char *name, const struct json
             "'prediction.content' must be a string or an array of text parts.");
     if (content->kind == JSON_ARRAY)
         return join_prediction(f, content);
-    f->ask->prediction = content->s;
+    f->request->prediction = content->s;
     return 0;
 }
 
@@ -310,56 +310,57 @@ static int read_max_tokens(struct fields *f, int default_value)
     const struct json *max_tokens = field_get(f, "max_tokens");
     const struct json *v = field_get(f, "max_completion_tokens");
     const char *name = v ? "max_completion_tokens" : "max_tokens";
-    bool is_zero_allowed = f->ask->kind == ASK_COMPLETION; /* 0 only scores the prompt */
+    bool is_zero_allowed = f->request->kind == REQUEST_COMPLETION; /* 0 only scores the prompt */
     const struct range in = { -1, INT32_MAX };
     int ignored;
 
-    f->ask->max_tokens = default_value;
+    f->request->max_tokens = default_value;
     if (max_tokens && field_int(f, "max_tokens", max_tokens, in, &ignored))
         return -1;
     if (!v && !max_tokens)
         return 0;
-    if (field_int(f, name, v ? v : max_tokens, in, &f->ask->max_tokens))
+    if (field_int(f, name, v ? v : max_tokens, in, &f->request->max_tokens))
         return -1;
-    if (!f->ask->max_tokens && !is_zero_allowed)
+    if (!f->request->max_tokens && !is_zero_allowed)
         return err_param(f->e, ERR_RANGE, name, "'%s' must be at least 1, not 0.", name);
     return 0;
 }
 
 static int check_counts(struct fields *f)
 {
-    struct ask *ask = f->ask;
+    struct request *request = f->request;
 
-    if (ask->max_tokens >= 0 && ask->min_tokens > ask->max_tokens)
+    if (request->max_tokens >= 0 && request->min_tokens > request->max_tokens)
         return err_param(f->e, ERR_INVALID, "min_tokens",
-            "'min_tokens' is %d, more than 'max_tokens', %d.", ask->min_tokens, ask->max_tokens);
+            "'min_tokens' is %d, more than 'max_tokens', %d.", request->min_tokens,
+            request->max_tokens);
     if (!field_get(f, "best_of"))
-        ask->best_of = ask->n;
-    if (ask->best_of < ask->n)
+        request->best_of = request->n;
+    if (request->best_of < request->n)
         return err_param(f->e, ERR_INVALID, "best_of", "'best_of' is %d, less than 'n', %d.",
-            ask->best_of, ask->n);
-    if (ask->best_of > ask->n && ask->stream)
+            request->best_of, request->n);
+    if (request->best_of > request->n && request->stream)
         return err_param(f->e, ERR_INVALID, "best_of",
             "'best_of' greater than 'n' cannot be streamed: the best is known only at the end.");
-    if ((int64_t)ask->n_prompts * ask->best_of > ASK_PROMPTS_MAX)
+    if ((int64_t)request->n_prompts * request->best_of > REQUEST_PROMPTS_MAX)
         return err_param(f->e, ERR_RANGE, "prompt",
-            "%d prompts with %d choices each exceed the limit of %d choices.", ask->n_prompts,
-            ask->best_of, ASK_PROMPTS_MAX);
+            "%d prompts with %d choices each exceed the limit of %d choices.", request->n_prompts,
+            request->best_of, REQUEST_PROMPTS_MAX);
     return 0;
 }
 
 static int finish_sampling(struct fields *f)
 {
-    struct ask *ask = f->ask;
-    struct sample_params *s = &ask->sample;
+    struct request *request = f->request;
+    struct sample_params *s = &request->sample;
 
     if (s->top_k < 0)
         s->top_k = 0;
     /* In vLLM this penalty applies to the whole text; in llama-server to the last 64 tokens. */
     if (field_get(f, "repetition_penalty") && !field_get(f, "repeat_last_n"))
         s->repeat_last_n = -1;
-    s->min_tokens = ask->min_tokens;
-    s->want_logprobs = ask->want_logprobs || ask->best_of > ask->n;
+    s->min_tokens = request->min_tokens;
+    s->want_logprobs = request->want_logprobs || request->best_of > request->n;
     return 0;
 }
 
@@ -370,9 +371,9 @@ static int read_top_logprobs(struct fields *f)
 
     if (!v)
         return 0;
-    if (field_int(f, "top_logprobs", v, in, &f->ask->sample.n_top))
+    if (field_int(f, "top_logprobs", v, in, &f->request->sample.n_top))
         return -1;
-    if (f->ask->sample.n_top && !f->ask->want_logprobs)
+    if (f->request->sample.n_top && !f->request->want_logprobs)
         return err_param(
             f->e, ERR_INVALID, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true.");
     return 0;
@@ -383,14 +384,14 @@ static int read_top_logprobs(struct fields *f)
 /* Effort `none` also disables thinking, for templates that only have enable_thinking. */
 static int set_template_variables(struct fields *f)
 {
-    if (str_is(f->ask->reasoning_effort, "none"))
-        f->ask->thinking = THINKING_OFF;
-    return tell_template(f);
+    if (str_is(f->request->reasoning_effort, "none"))
+        f->request->thinking = THINKING_OFF;
+    return common_field_set_template_kwargs(f);
 }
 
 static int check_continuation(struct fields *f)
 {
-    struct convo *c = &f->ask->convo;
+    struct convo *c = &f->request->convo;
     const struct json *generation_prompt = field_get(f, "add_generation_prompt");
 
     if (!c->continue_final_message)
@@ -415,11 +416,12 @@ static int read_required(struct fields *f, const char *name,
     return v ? read(f, name, v) : field_missing(f, name);
 }
 
-int openai_parse_chat(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+int openai_parse_chat(
+    struct request *request, const struct json *body, struct arena *a, struct err *e)
 {
-    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+    struct fields f = { request, a, e, table, ARRAY_LEN(table), { NULL } };
 
-    ask->kind = ASK_CHAT;
+    request->kind = REQUEST_CHAT;
     if (fields_read(&f, body) || read_required(&f, "messages", openai_read_messages) ||
         openai_read_tools(&f) || read_max_tokens(&f, -1) || read_top_logprobs(&f) ||
         check_counts(&f) || check_continuation(&f) || set_template_variables(&f))
@@ -431,35 +433,35 @@ int openai_parse_chat(struct ask *ask, const struct json *body, struct arena *a,
 static int read_suffix(struct fields *f)
 {
     const struct json *v = field_get(f, "suffix");
-    struct ask *ask = f->ask;
+    struct request *request = f->request;
     struct str suffix;
 
     if (!v)
         return 0;
     if (field_text(f, "suffix", v, SIZE_MAX, &suffix))
         return -1;
-    for (int i = 0; i < ask->n_prompts && suffix.n; i++) {
-        if (ask->prompts[i].is_tokens)
+    for (int i = 0; i < request->n_prompts && suffix.n; i++) {
+        if (request->prompts[i].is_tokens)
             return err_param(
                 f->e, ERR_INVALID, "suffix", "'suffix' needs a 'prompt' that is text.");
-        struct infill *fill = arena_zalloc(f->arena, 1, sizeof(*fill));
-        if (!fill)
+        struct infill *infill = arena_zalloc(f->arena, 1, sizeof(*infill));
+        if (!infill)
             return field_no_memory(f);
-        *fill = (struct infill){ .prefix = ask->prompts[i].text, .suffix = suffix };
-        ask->prompts[i].fill = fill;
+        *infill = (struct infill){ .prefix = request->prompts[i].text, .suffix = suffix };
+        request->prompts[i].infill = infill;
     }
     return 0;
 }
 
 int openai_parse_completion(
-    struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+    struct request *request, const struct json *body, struct arena *a, struct err *e)
 {
-    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+    struct fields f = { request, a, e, table, ARRAY_LEN(table), { NULL } };
 
-    ask->kind = ASK_COMPLETION;
-    ask->add_special_tokens = true;
-    if (fields_read(&f, body) || read_required(&f, "prompt", row_prompt) || read_suffix(&f) ||
-        read_max_tokens(&f, 16) || check_counts(&f))
+    request->kind = REQUEST_COMPLETION;
+    request->add_special_tokens = true;
+    if (fields_read(&f, body) || read_required(&f, "prompt", common_field_prompt) ||
+        read_suffix(&f) || read_max_tokens(&f, 16) || check_counts(&f))
         return -1;
     return finish_sampling(&f);
 }

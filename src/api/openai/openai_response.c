@@ -19,15 +19,15 @@ static const char *finish_name(enum finish finish)
 }
 
 /* Requests with `functions` get the deprecated finish reason. */
-static const char *calls_finish_name(const struct answer *a)
+static const char *calls_finish_name(const struct response *a)
 {
-    return a->setup.ask->has_functions ? "function_call" : "tool_calls";
+    return a->setup.request->has_functions ? "function_call" : "tool_calls";
 }
 
 /* Writes "id" to "system_fingerprint", without braces. */
-static void put_identity(struct jw *w, const struct answer *a, const char *object)
+static void put_identity(struct jw *w, const struct response *a, const char *object)
 {
-    const struct ask *ask = a->setup.ask;
+    const struct request *request = a->setup.request;
 
     jw_key(w, "id");
     jw_z(w, a->id);
@@ -37,17 +37,17 @@ static void put_identity(struct jw *w, const struct answer *a, const char *objec
     jw_i64(w, a->setup.created);
     jw_key(w, "model");
     jw_str(w, a->setup.model);
-    if (ask->service_tier.p) {
+    if (request->service_tier.p) {
         jw_key(w, "service_tier");
-        jw_str(w, str_is(ask->service_tier, "auto") ? STR("default") : ask->service_tier);
+        jw_str(w, str_is(request->service_tier, "auto") ? STR("default") : request->service_tier);
     }
     jw_key(w, "system_fingerprint");
     jw_z(w, a->setup.fingerprint);
 }
 
-static void put_usage(struct buf *out, const struct answer *a)
+static void put_usage(struct buf *out, const struct response *a)
 {
-    struct answer_counts n = answer_counts(a);
+    struct response_counts n = response_counts(a);
 
     buf_printf(out,
         "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"total_tokens\":%d,"
@@ -68,7 +68,7 @@ void openai_put_logprob(struct buf *b, float v)
 }
 
 /* Writes the finish reason of a choice. stop_reason is vLLM's field: the stop string or token. */
-void openai_put_finish(struct buf *out, const struct answer *a, const struct choice *c)
+void openai_put_finish(struct buf *out, const struct response *a, const struct response_choice *c)
 {
     buf_putz(out, ",\"finish_reason\":\"");
     buf_putz(out, c->ends_in_calls ? calls_finish_name(a) : finish_name(c->finish));
@@ -84,9 +84,10 @@ void openai_put_finish(struct buf *out, const struct answer *a, const struct cho
     }
 }
 
-void openai_put_token_ids(struct buf *out, const struct answer *a, const struct choice *c)
+void openai_put_token_ids(
+    struct buf *out, const struct response *a, const struct response_choice *c)
 {
-    if (!a->setup.ask->want_token_ids)
+    if (!a->setup.request->want_token_ids)
         return;
     buf_putz(out, ",\"token_ids\":[");
     buf_puts(out, buf_str(&c->lists[LIST_IDS]));
@@ -95,12 +96,12 @@ void openai_put_token_ids(struct buf *out, const struct answer *a, const struct 
 
 /* ---- frames ---- */
 
-void openai_begin_frames(struct answer *a, const char *object, const char *plain)
+void openai_begin_frames(struct response *a, const char *object, const char *plain)
 {
-    const struct ask *ask = a->setup.ask;
+    const struct request *request = a->setup.request;
     struct jw w;
 
-    if (!ask->stream)
+    if (!request->stream)
         return;
     buf_putz(&a->head, "data: ");
     jw_init(&w, &a->head);
@@ -109,9 +110,9 @@ void openai_begin_frames(struct answer *a, const char *object, const char *plain
     a->n_head_common = a->head.n;
     buf_putz(&a->head, ",\"choices\":[{\"index\":");
     buf_putz(&a->tail, "}]");
-    if (ask->include_usage && !ask->continuous_usage)
+    if (request->include_usage && !request->continuous_usage)
         buf_putz(&a->tail, ",\"usage\":null");
-    if (ask->want_logprobs || ask->want_token_ids || ask->continuous_usage)
+    if (request->want_logprobs || request->want_token_ids || request->continuous_usage)
         return;
     buf_putz(&a->plain_tail, plain);
     buf_putz(&a->plain_tail, ",\"logprobs\":null,\"finish_reason\":null");
@@ -119,25 +120,25 @@ void openai_begin_frames(struct answer *a, const char *object, const char *plain
     buf_putz(&a->plain_tail, "}\n\n");
 }
 
-void openai_frame_begin(struct answer *a, const struct choice *c)
+void openai_frame_begin(struct response *a, const struct response_choice *c)
 {
     buf_puts(&a->out, buf_str(&a->head));
     buf_u64(&a->out, (uint64_t)c->number);
 }
 
-void openai_frame_end(struct answer *a)
+void openai_frame_end(struct response *a)
 {
     buf_puts(&a->out, buf_str(&a->tail));
-    if (a->setup.ask->continuous_usage) {
+    if (a->setup.request->continuous_usage) {
         buf_putz(&a->out, ",\"usage\":");
         put_usage(&a->out, a);
     }
     buf_putz(&a->out, "}\n\n");
 }
 
-void openai_stream_end(struct answer *a)
+void openai_stream_end(struct response *a)
 {
-    if (a->setup.ask->include_usage) {
+    if (a->setup.request->include_usage) {
         buf_put(&a->out, a->head.p, a->n_head_common);
         buf_putz(&a->out, ",\"choices\":[],\"usage\":");
         put_usage(&a->out, a);
@@ -155,20 +156,20 @@ void openai_error_frame(struct buf *out, const struct err *e, const struct error
 
 /* ---- bodies ---- */
 
-void openai_put_body(struct answer *a, const char *object,
-    void (*put_choice)(struct answer *, const struct choice *))
+void openai_put_body(struct response *a, const char *object,
+    void (*put_choice)(struct response *, const struct response_choice *))
 {
-    const struct ask *ask = a->setup.ask;
+    const struct request *request = a->setup.request;
     struct jw w;
 
     jw_init(&w, &a->out);
     jw_object(&w);
     put_identity(&w, a, object);
     buf_putz(&a->out, ",\"choices\":[");
-    for (int i = 0; i < ask->n_prompts * ask->n; i++) {
+    for (int i = 0; i < request->n_prompts * request->n; i++) {
         buf_putz(&a->out, i ? ",{\"index\":" : "{\"index\":");
         buf_u64(&a->out, (uint64_t)i);
-        put_choice(a, answer_rank(a, i / ask->n, i % ask->n));
+        put_choice(a, response_choice_at_rank(a, i / request->n, i % request->n));
         buf_putc(&a->out, '}');
     }
     buf_putz(&a->out, "],\"usage\":");
@@ -176,10 +177,10 @@ void openai_put_body(struct answer *a, const char *object,
     buf_putc(&a->out, '}');
 }
 
-void openai_put_token_text(struct buf *b, const struct answer *a, int32_t id, struct str bytes)
+void openai_put_token_text(struct buf *b, const struct response *a, int32_t id, struct str bytes)
 {
     buf_putc(b, '"');
-    if (a->setup.ask->tokens_as_ids)
+    if (a->setup.request->tokens_as_ids)
         buf_printf(b, "token_id:%d", id);
     else
         json_escape(b, bytes);

@@ -13,11 +13,11 @@ static int read_word(struct fields *f, const struct json *v)
 {
     struct str word;
 
-    if (field_word(f, "tool_choice", v, "none|auto|required|any", &word))
+    if (field_enum(f, "tool_choice", v, "none|auto|required|any", &word))
         return -1;
-    f->ask->tool_choice = str_is(word, "none")   ? TOOL_CHOICE_NONE
-                          : str_is(word, "auto") ? TOOL_CHOICE_AUTO
-                                                 : TOOL_CHOICE_REQUIRED;
+    f->request->tool_choice = str_is(word, "none")   ? TOOL_CHOICE_NONE
+                              : str_is(word, "auto") ? TOOL_CHOICE_AUTO
+                                                     : TOOL_CHOICE_REQUIRED;
     return 0;
 }
 
@@ -40,11 +40,11 @@ static int read_allowed(struct fields *f, const struct path *where, const struct
     const struct json *tools = json_get(v, "tools"), *m = json_get(v, "mode");
     int n = 0;
 
-    if (!json_is_null(m) && field_word(f, "tool_choice.mode", m, "auto|required", &mode))
+    if (!json_is_null(m) && field_enum(f, "tool_choice.mode", m, "auto|required", &mode))
         return -1;
     if (json_is_null(tools))
         return path_missing(f, AT(where, "tools"));
-    if (tools->kind != JSON_ARRAY || !tools->n || tools->n > ASK_TOOLS_MAX)
+    if (tools->kind != JSON_ARRAY || !tools->n || tools->n > REQUEST_TOOLS_MAX)
         return path_wrong_kind(f, AT(where, "tools"), "an array of tools", tools);
     names = arena_zalloc(f->arena, tools->n, sizeof(*names));
     if (!names)
@@ -55,9 +55,9 @@ static int read_allowed(struct fields *f, const struct path *where, const struct
         if (read_name(f, AT_INDEX(where, "tools", n), t, &names[n]))
             return -1;
     }
-    f->ask->allowed_tools = names;
-    f->ask->n_allowed_tools = n;
-    f->ask->tool_choice = str_is(mode, "auto") ? TOOL_CHOICE_AUTO : TOOL_CHOICE_REQUIRED;
+    f->request->allowed_tools = names;
+    f->request->n_allowed_tools = n;
+    f->request->tool_choice = str_is(mode, "auto") ? TOOL_CHOICE_AUTO : TOOL_CHOICE_REQUIRED;
     return 0;
 }
 
@@ -81,8 +81,8 @@ int openai_read_tool_choice(struct fields *f, const struct json *v)
         return read_allowed(f, AT(where, "allowed_tools"), inner);
     if (!str_is(type, "function"))
         return path_unsupported(f, AT(where, "type"), "only functions are");
-    f->ask->tool_choice = TOOL_CHOICE_NAMED;
-    return read_name(f, where, v, &f->ask->tool_name);
+    f->request->tool_choice = TOOL_CHOICE_NAMED;
+    return read_name(f, where, v, &f->request->tool_name);
 }
 
 /* ---- deprecated `functions`: at most one call */
@@ -90,7 +90,7 @@ int openai_read_tool_choice(struct fields *f, const struct json *v)
 static int put_function(
     struct tool_list *l, struct fields *f, const struct path *where, const struct json *v)
 {
-    struct tool_words t = { .description = STR_NONE };
+    struct tool_spec t = { .description = STR_NONE };
 
     if (v->kind != JSON_OBJECT)
         return path_wrong_kind(f, where, "an object", v);
@@ -101,7 +101,7 @@ static int put_function(
     if (path_need_text(f, AT(where, "name"), json_get(v, "name"), &t.name) ||
         path_take_text(f, AT(where, "description"), json_get(v, "description"), &t.description))
         return -1;
-    return tools_put(l, f, where, &t);
+    return tools_add(l, f, where, &t);
 }
 
 static int read_functions(struct fields *f, const struct json *v)
@@ -115,8 +115,8 @@ static int read_functions(struct fields *f, const struct json *v)
         if (put_function(&l, f, AT_INDEX(NULL, "functions", i), c))
             return -1;
     tools_end(&l, f);
-    f->ask->has_functions = true;
-    f->ask->parallel_tool_calls = false;
+    f->request->has_functions = true;
+    f->request->parallel_tool_calls = false;
     return 0;
 }
 
@@ -125,13 +125,13 @@ static int read_function_call(struct fields *f, const struct json *v)
     struct str word;
 
     if (v->kind == JSON_OBJECT) {
-        f->ask->tool_choice = TOOL_CHOICE_NAMED;
+        f->request->tool_choice = TOOL_CHOICE_NAMED;
         return path_need_text(
-            f, AT(AT(NULL, "function_call"), "name"), json_get(v, "name"), &f->ask->tool_name);
+            f, AT(AT(NULL, "function_call"), "name"), json_get(v, "name"), &f->request->tool_name);
     }
-    if (field_word(f, "function_call", v, "none|auto", &word))
+    if (field_enum(f, "function_call", v, "none|auto", &word))
         return -1;
-    f->ask->tool_choice = str_is(word, "none") ? TOOL_CHOICE_NONE : TOOL_CHOICE_AUTO;
+    f->request->tool_choice = str_is(word, "none") ? TOOL_CHOICE_NONE : TOOL_CHOICE_AUTO;
     return 0;
 }
 
@@ -144,7 +144,7 @@ int openai_read_tools(struct fields *f)
         return -1;
     if (choice && openai_read_tool_choice(f, choice))
         return -1;
-    if (f->ask->tools)
+    if (f->request->tools)
         return 0; /* `tools` takes precedence */
     if (functions && read_functions(f, functions))
         return -1;

@@ -17,9 +17,9 @@
 struct item_reader {
     struct fields *f;
     struct convo *c;
-    struct part *parts;      /* next free element */
-    struct tool_call *calls; /* next free element */
-    bool is_assistant_open;  /* the last message is the assistant's */
+    struct content_part *parts; /* next free element */
+    struct tool_call *calls;    /* next free element */
+    bool is_assistant_open;     /* the last message is the assistant's */
 };
 
 static const char *const text_only = "this model accepts only text";
@@ -54,9 +54,10 @@ static void count_list(struct item_counts *item_counts, const struct json *list)
 
 static int allocate_items(struct item_reader *r, const struct item_counts *item_counts)
 {
-    if (item_counts->messages > ASK_MESSAGES_MAX)
+    if (item_counts->messages > REQUEST_MESSAGES_MAX)
         return err_param(r->f->e, ERR_RANGE, "input",
-            "'input' and the stored items before it may have at most %d items.", ASK_MESSAGES_MAX);
+            "'input' and the stored items before it may have at most %d items.",
+            REQUEST_MESSAGES_MAX);
     r->parts = arena_zalloc(r->f->arena, item_counts->parts, sizeof(*r->parts));
     r->calls = arena_zalloc(r->f->arena, item_counts->calls + 1, sizeof(*r->calls));
     r->c->messages = arena_zalloc(r->f->arena, item_counts->messages, sizeof(*r->c->messages));
@@ -82,7 +83,7 @@ static struct message *last_message(struct item_reader *r)
 
 static void add_text(struct item_reader *r, struct message *m, enum part_kind kind, struct str text)
 {
-    *r->parts++ = (struct part){ .kind = kind, .text = text };
+    *r->parts++ = (struct content_part){ .kind = kind, .text = text };
     m->n_parts++;
     m->has_content = true;
     m->is_plain = m->n_parts == 1 && kind == PART_TEXT;
@@ -109,7 +110,7 @@ static int read_part(
         if (str_is(type, refused[i]))
             return path_unsupported(r->f, at, text_only);
     if (!is_text) {
-        struct path_text name = path_spell(AT(at, "type"));
+        struct path_text name = path_format(AT(at, "type"));
         return err_param(r->f->e, ERR_INVALID, name.z,
             "'%s' is '%.*s', which is not a supported content type.", name.z,
             (int)MIN(type.n, (size_t)40), type.p);
@@ -168,7 +169,7 @@ static int read_message(struct item_reader *r, const struct path *at, const stru
             return path_missing(r->f, AT(at, "content"));
         return read_content(r, AT(at, "content"), content, m);
     }
-    struct path_text where = path_spell(AT(at, "role"));
+    struct path_text where = path_format(AT(at, "role"));
     return err_param(r->f->e, ERR_INVALID, where.z,
         "'%s' must be one of user, assistant, system, developer, not '%.*s'.", where.z,
         (int)MIN(name.n, (size_t)40), name.p);
@@ -300,7 +301,7 @@ static int read_item(struct item_reader *r, const struct path *at, const struct 
     for (size_t i = 0; i < ARRAY_LEN(skipped_types); i++)
         if (str_is(type, skipped_types[i]))
             return 0;
-    struct path_text where = path_spell(AT(at, "type"));
+    struct path_text where = path_format(AT(at, "type"));
     return err_param(r->f->e, ERR_INVALID, where.z,
         "'%s' is '%.*s', which is not a supported item type.", where.z,
         (int)MIN(type.n, (size_t)40), type.p);
@@ -344,18 +345,18 @@ static void ensure_user_message(struct item_reader *r)
         add_text(r, open_message(r, ROLE_USER), PART_TEXT, STR(""));
 }
 
-int responses_read_items(struct fields *f, const struct items_ask *want)
+int responses_read_items(struct fields *f, const struct items_source *want)
 {
-    struct item_reader r = { .f = f, .c = &f->ask->convo };
+    struct item_reader r = { .f = f, .c = &f->request->convo };
     struct item_counts item_counts = { .messages = 1, .parts = 1 };
     const struct json *instructions = NULL;
 
     if (want->instructions &&
-        responses_resolve(f, "instructions", want->instructions, want->shelf, &instructions))
+        responses_resolve(f, "instructions", want->instructions, want->lookup, &instructions))
         return -1;
-    if (responses_resolve(f, "input", want->input, want->shelf, &f->ask->items))
+    if (responses_resolve(f, "input", want->input, want->lookup, &f->request->items))
         return -1;
-    count_list(&item_counts, f->ask->items);
+    count_list(&item_counts, f->request->items);
     if (instructions)
         count_list(&item_counts, instructions);
     for (size_t i = 0; i < want->n_before; i++)
@@ -365,7 +366,7 @@ int responses_read_items(struct fields *f, const struct items_ask *want)
     for (size_t i = 0; i < want->n_before; i++)
         if (read_list(&r, want->before[i]))
             return -1;
-    if (read_list(&r, f->ask->items))
+    if (read_list(&r, f->request->items))
         return -1;
     ensure_user_message(&r);
     return 0;

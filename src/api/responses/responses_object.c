@@ -1,4 +1,4 @@
-#include "api/common/answer_state.h"
+#include "api/common/response_state.h"
 #include "api/responses/responses.h"
 #include "base/base64.h"
 
@@ -10,9 +10,9 @@
 /* ---- the object */
 
 static void echo_parameter(
-    struct jw *w, const struct ask *ask, const char *key, struct str default_value)
+    struct jw *w, const struct request *request, const char *key, struct str default_value)
 {
-    const struct json *v = json_get(ask->raw, key);
+    const struct json *v = json_get(request->raw, key);
 
     jw_key(w, key);
     if (json_is_null(v))
@@ -36,9 +36,9 @@ static void put_error(struct jw *w, const struct err *e)
     jw_end_object(w);
 }
 
-static void put_reasoning(struct jw *w, const struct ask *ask)
+static void put_reasoning(struct jw *w, const struct request *request)
 {
-    const struct json *v = json_get(ask->raw, "reasoning");
+    const struct json *v = json_get(request->raw, "reasoning");
     const struct json *effort = json_get(v, "effort"), *summary = json_get(v, "summary");
 
     jw_key(w, "reasoning");
@@ -56,9 +56,9 @@ static void put_reasoning(struct jw *w, const struct ask *ask)
     jw_end_object(w);
 }
 
-static void put_text_config(struct jw *w, const struct ask *ask)
+static void put_text_config(struct jw *w, const struct request *request)
 {
-    const struct json *v = json_get(ask->raw, "text");
+    const struct json *v = json_get(request->raw, "text");
     const struct json *format = json_get(v, "format"), *verbosity = json_get(v, "verbosity");
 
     jw_key(w, "text");
@@ -75,9 +75,9 @@ static void put_text_config(struct jw *w, const struct ask *ask)
     jw_end_object(w);
 }
 
-static void put_usage(struct jw *w, const struct answer *a, bool is_known)
+static void put_usage(struct jw *w, const struct response *a, bool is_known)
 {
-    struct answer_counts n = answer_counts(a);
+    struct response_counts n = response_counts(a);
 
     jw_key(w, "usage");
     if (!is_known) {
@@ -103,44 +103,45 @@ static void put_status(struct jw *w, const char *status, bool background, const 
 }
 
 /* Writes the request parameters. */
-static void put_parameters(struct jw *w, const struct ask *ask)
+static void put_parameters(struct jw *w, const struct request *request)
 {
-    echo_parameter(w, ask, "instructions", STR("null"));
-    echo_parameter(w, ask, "max_output_tokens", STR("null"));
-    echo_parameter(w, ask, "max_tool_calls", STR("null"));
-    echo_parameter(w, ask, "metadata", STR("{}"));
-    echo_parameter(w, ask, "parallel_tool_calls", STR("true"));
-    echo_parameter(w, ask, "previous_response_id", STR("null"));
-    echo_parameter(w, ask, "prompt_cache_key", STR("null"));
-    put_reasoning(w, ask);
-    echo_parameter(w, ask, "safety_identifier", STR("null"));
+    echo_parameter(w, request, "instructions", STR("null"));
+    echo_parameter(w, request, "max_output_tokens", STR("null"));
+    echo_parameter(w, request, "max_tool_calls", STR("null"));
+    echo_parameter(w, request, "metadata", STR("{}"));
+    echo_parameter(w, request, "parallel_tool_calls", STR("true"));
+    echo_parameter(w, request, "previous_response_id", STR("null"));
+    echo_parameter(w, request, "prompt_cache_key", STR("null"));
+    put_reasoning(w, request);
+    echo_parameter(w, request, "safety_identifier", STR("null"));
     jw_key(w, "service_tier");
-    jw_str(w, ask->service_tier.p && !str_is(ask->service_tier, "auto") ? ask->service_tier
-                                                                        : STR("default"));
+    jw_str(w, request->service_tier.p && !str_is(request->service_tier, "auto")
+                  ? request->service_tier
+                  : STR("default"));
     jw_key(w, "store");
-    jw_bool(w, ask->store);
-    echo_parameter(w, ask, "temperature", STR("1"));
-    put_text_config(w, ask);
-    echo_parameter(w, ask, "tool_choice", STR("\"auto\""));
-    echo_parameter(w, ask, "tools", STR("[]"));
+    jw_bool(w, request->store);
+    echo_parameter(w, request, "temperature", STR("1"));
+    put_text_config(w, request);
+    echo_parameter(w, request, "tool_choice", STR("\"auto\""));
+    echo_parameter(w, request, "tools", STR("[]"));
     jw_key(w, "top_logprobs");
-    jw_i64(w, ask->sample.n_top);
-    echo_parameter(w, ask, "top_p", STR("1"));
-    echo_parameter(w, ask, "truncation", STR("\"disabled\""));
-    echo_parameter(w, ask, "user", STR("null"));
+    jw_i64(w, request->sample.n_top);
+    echo_parameter(w, request, "top_p", STR("1"));
+    echo_parameter(w, request, "truncation", STR("\"disabled\""));
+    echo_parameter(w, request, "user", STR("null"));
 }
 
 /* Returns the seconds from queueing to the end, or 0 if the times are not set. */
-static int64_t duration_s(const struct answer *a)
+static int64_t duration_s(const struct response *a)
 {
-    const struct answer_times *t = &a->times;
+    const struct response_times *t = &a->times;
 
-    return t->ended_ns > t->asked_ns ? (int64_t)((t->ended_ns - t->asked_ns) / 1000000000) : 0;
+    return t->ended_ns > t->queued_ns ? (int64_t)((t->ended_ns - t->queued_ns) / 1000000000) : 0;
 }
 
-void responses_put_object(struct jw *w, const struct answer *a, const struct responses_told *t)
+void responses_put_object(struct jw *w, const struct response *a, const struct responses_output *t)
 {
-    const struct ask *ask = a->setup.ask;
+    const struct request *request = a->setup.request;
     bool is_done = !strcmp(t->status, "completed"), is_cut = !strcmp(t->status, "incomplete");
 
     jw_object(w);
@@ -155,7 +156,7 @@ void responses_put_object(struct jw *w, const struct answer *a, const struct res
         jw_i64(w, a->setup.created + duration_s(a));
     else
         jw_null(w);
-    put_status(w, t->status, ask->background, t->err);
+    put_status(w, t->status, request->background, t->err);
     jw_key(w, "incomplete_details");
     if (is_cut)
         jw_raw(w, STR("{\"reason\":\"max_output_tokens\"}"));
@@ -167,14 +168,15 @@ void responses_put_object(struct jw *w, const struct answer *a, const struct res
     jw_raw(w, STR("["));
     buf_puts(w->b, t->items);
     buf_putc(w->b, ']');
-    put_parameters(w, ask);
+    put_parameters(w, request);
     put_usage(w, a, is_done || is_cut);
     jw_end_object(w);
 }
 
 /* No text of the client precedes these members, so the first match is the one that put_status
  * wrote. */
-void responses_restate(struct buf *out, struct str object, const char *status, const struct err *e)
+void responses_set_status(
+    struct buf *out, struct str object, const char *status, const struct err *e)
 {
     const struct str queued = STR("\"status\":\"queued\",\"background\":true,\"error\":null");
     ptrdiff_t at = str_find(object, queued);
@@ -310,9 +312,9 @@ static const char *id_prefix(const struct json *v)
     return str_is(type->s, "reasoning") ? "rs_" : "fc_";
 }
 
-void responses_put_input(struct jw *w, const struct answer *a)
+void responses_put_input(struct jw *w, const struct response *a)
 {
-    const struct json *items = a->setup.ask->items, *v;
+    const struct json *items = a->setup.request->items, *v;
     struct str own = str_skip(str_of(a->id), strlen("resp_"));
     char id[RESPONSES_ID_MAX];
     int i = 0;

@@ -10,7 +10,7 @@
 
 struct ref_resolver {
     struct fields *f;
-    const struct responses_shelf *shelf;
+    const struct responses_lookup *lookup;
     struct str_map *index; /* ids of items, and of responses that were looked up */
     struct buf items;      /* array of const struct json *, indexed by the map's values */
     struct json *out, **tail;
@@ -76,8 +76,8 @@ static int index_list(struct ref_resolver *r, const struct json *list)
 /* Looks up a response and indexes its items. Each response is looked up once, found or not. */
 static int index_response(struct ref_resolver *r, struct str id)
 {
-    struct responses_kept k;
-    struct json *answer, *input;
+    struct responses_stored k;
+    struct json *response, *input;
     struct str own = arena_str(r->f->arena, id);
     uint32_t ignored;
     struct err e;
@@ -88,11 +88,11 @@ static int index_response(struct ref_resolver *r, struct str id)
         return field_no_memory(r->f);
     if (index_item(r, own, NULL))
         return -1;
-    if (!r->shelf->find(r->shelf->ctx, own, &k) ||
-        json_parse(&answer, k.answer, r->f->arena, NULL, &e) ||
+    if (!r->lookup->find(r->lookup->ctx, own, &k) ||
+        json_parse(&response, k.response, r->f->arena, NULL, &e) ||
         json_parse(&input, k.input, r->f->arena, NULL, &e))
         return 0;
-    return index_list(r, json_get(answer, "output")) || index_list(r, input) ? -1 : 0;
+    return index_list(r, json_get(response, "output")) || index_list(r, input) ? -1 : 0;
 }
 
 /* ---- the list */
@@ -113,19 +113,19 @@ static int append_item(struct ref_resolver *r, const struct json *v)
 
 static int append_reference(struct ref_resolver *r, const struct path *at, const struct json *v)
 {
-    struct path_text where = path_spell(AT(at, "id"));
-    char answer_id[RESPONSES_ID_MAX];
+    struct path_text where = path_format(AT(at, "id"));
+    char response_id[RESPONSES_ID_MAX];
     const struct json *item = NULL;
     struct str id;
 
     if (path_need_text(r->f, AT(at, "id"), json_get(v, "id"), &id))
         return -1;
-    if (!r->shelf) {
-        r->f->ask->needs_shelf = true;
+    if (!r->lookup) {
+        r->f->request->needs_response_store = true;
         return append_item(r, v);
     }
-    if (responses_id_of_item(id, answer_id)) {
-        if (index_response(r, str_of(answer_id)))
+    if (responses_id_of_item(id, response_id)) {
+        if (index_response(r, str_of(response_id)))
             return -1;
         item = find_item(r, id);
     }
@@ -150,9 +150,9 @@ static int append_list(struct ref_resolver *r, const char *name, const struct js
 }
 
 int responses_resolve(struct fields *f, const char *name, const struct json *list,
-    const struct responses_shelf *shelf, const struct json **out)
+    const struct responses_lookup *lookup, const struct json **out)
 {
-    struct ref_resolver r = { .f = f, .shelf = shelf };
+    struct ref_resolver r = { .f = f, .lookup = lookup };
     int rc;
 
     *out = list;

@@ -1,7 +1,7 @@
 #include "api/openai/openai.h"
 #include "api/responses/responses.h"
 
-#include "api/common/rows.h"
+#include "api/common/common_fields.h"
 
 #include <stdio.h>
 
@@ -14,18 +14,18 @@ static int read_reasoning(struct fields *f, const char *name, const struct json 
 static int read_text(struct fields *f, const char *name, const struct json *v);
 static int read_truncation(struct fields *f, const char *name, const struct json *v);
 
-enum { ON = 1 << ASK_CHAT };
+enum { ON = 1 << REQUEST_CHAT };
 
 /* clang-format off */
-#define TO(member)               offsetof(struct ask, member)
+#define TO(member)               offsetof(struct request, member)
 #define FLAG(name, member)       { name, FIELD_BOOL, ON, .to = TO(member) }
 #define INT(name, lo, hi, m)     { name, FIELD_INT, ON, { lo, hi }, TO(m) }
 #define FLOAT(name, lo, hi, m)   { name, FIELD_FLOAT, ON, { lo, hi }, TO(m) }
 #define TEXT(name, most, member) { name, FIELD_TEXT, ON, { 0, most }, TO(member) }
-#define READ(name, fn)           { name, FIELD_READ, ON, .read = fn }
-#define LATER(name)              { name, FIELD_LATER, ON }
-#define REFUSE(name, what)       { name, FIELD_REFUSE, ON, .text = what }
-#define WORD(name, m, values)     { name, FIELD_WORD, ON, .to = m, .text = values }
+#define READ(name, fn)           { name, FIELD_CUSTOM, ON, .read = fn }
+#define LATER(name)              { name, FIELD_DEFERRED, ON }
+#define REFUSE(name, what)       { name, FIELD_UNSUPPORTED, ON, .text = what }
+#define WORD(name, m, values)     { name, FIELD_ENUM, ON, .to = m, .text = values }
 /* clang-format on */
 
 static const struct field table[] = {
@@ -41,7 +41,7 @@ static const struct field table[] = {
     LATER("instructions"),
     INT("max_output_tokens", 1, INT32_MAX, max_tokens),
     { "max_tool_calls", FIELD_INT, ON, { 0, INT32_MAX }, FIELD_TYPE_ONLY },
-    READ("metadata", row_metadata),
+    READ("metadata", common_field_metadata),
     FLOAT("min_p", 0, 1, sample.min_p),
     TEXT("model", 1024, model),
     FLAG("parallel_tool_calls", parallel_tool_calls),
@@ -53,10 +53,10 @@ static const struct field table[] = {
     READ("reasoning", read_reasoning),
     FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
     TEXT("safety_identifier", 1024, safety_identifier),
-    READ("script", row_script),
-    READ("seed", row_seed),
+    READ("script", common_field_script),
+    READ("seed", common_field_seed),
     WORD("service_tier", TO(service_tier), "auto|default|flex|scale|priority|fast|ultrafast"),
-    READ("stop", row_stop),
+    READ("stop", common_field_stop),
     FLAG("store", store),
     FLAG("stream", stream),
     { "stream_options", FIELD_OBJECT, ON, .to = FIELD_TYPE_ONLY },
@@ -87,10 +87,10 @@ static int read_include(struct fields *f, const char *name, const struct json *v
     if (v->kind != JSON_ARRAY)
         return field_wrong_kind(f, name, "an array", v);
     for (const struct json *c = v->child; c; c = c->next) {
-        if (field_word(f, name, c, values, &word))
+        if (field_enum(f, name, c, values, &word))
             return -1;
         if (str_is(word, "message.output_text.logprobs"))
-            f->ask->want_logprobs = true;
+            f->request->want_logprobs = true;
     }
     return 0;
 }
@@ -105,17 +105,17 @@ static int read_reasoning(struct fields *f, const char *name, const struct json 
         return field_wrong_kind(f, name, "an object", v);
     const struct json *effort = json_get(v, "effort");
     if (!json_is_null(effort) &&
-        field_word(f, "reasoning.effort", effort, "none|minimal|low|medium|high|xhigh|max",
-            &f->ask->reasoning_effort))
+        field_enum(f, "reasoning.effort", effort, "none|minimal|low|medium|high|xhigh|max",
+            &f->request->reasoning_effort))
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(summaries); i++) {
         const struct json *s = json_get(v, summaries[i]);
         snprintf(path, sizeof(path), "reasoning.%s", summaries[i]);
-        if (!json_is_null(s) && field_word(f, path, s, "auto|concise|detailed|none", &word))
+        if (!json_is_null(s) && field_enum(f, path, s, "auto|concise|detailed|none", &word))
             return -1;
     }
-    if (str_is(f->ask->reasoning_effort, "none"))
-        f->ask->thinking = THINKING_OFF;
+    if (str_is(f->request->reasoning_effort, "none"))
+        f->request->thinking = THINKING_OFF;
     return 0;
 }
 
@@ -127,20 +127,20 @@ static int read_text(struct fields *f, const char *name, const struct json *v)
         return field_wrong_kind(f, name, "an object", v);
     const struct json *format = json_get(v, "format"), *verbosity = json_get(v, "verbosity");
     if (!json_is_null(verbosity) &&
-        field_word(f, "text.verbosity", verbosity, "low|medium|high", &word))
+        field_enum(f, "text.verbosity", verbosity, "low|medium|high", &word))
         return -1;
     if (json_is_null(format))
         return 0;
-    return openai_read_shape(f, "text.format", AT(AT(NULL, name), "format"), format);
+    return openai_read_constraint(f, "text.format", AT(AT(NULL, name), "format"), format);
 }
 
 static int read_truncation(struct fields *f, const char *name, const struct json *v)
 {
     struct str word;
 
-    if (field_word(f, name, v, "auto|disabled", &word))
+    if (field_enum(f, name, v, "auto|disabled", &word))
         return -1;
-    f->ask->may_shorten = str_is(word, "auto");
+    f->request->may_truncate = str_is(word, "auto");
     return 0;
 }
 
@@ -160,41 +160,42 @@ static int read_convo(struct fields *f)
 {
     static const struct json empty = { .kind = JSON_STRING, .s = { "", 0 } };
     const struct json *input = field_get(f, "input");
-    struct items_ask source = { .input = input ? input : &empty,
+    struct items_source source = { .input = input ? input : &empty,
         .instructions = field_get(f, "instructions") };
 
-    if (f->ask->previous_id.p)
-        f->ask->needs_shelf = true;
+    if (f->request->previous_id.p)
+        f->request->needs_response_store = true;
     return responses_read_items(f, &source);
 }
 
 static int finish_sampling(struct fields *f)
 {
-    struct sample_params *s = &f->ask->sample;
+    struct sample_params *s = &f->request->sample;
 
     s->top_k = MAX(s->top_k, 0);
-    f->ask->want_logprobs = f->ask->want_logprobs || s->n_top > 0;
-    s->want_logprobs = f->ask->want_logprobs;
+    f->request->want_logprobs = f->request->want_logprobs || s->n_top > 0;
+    s->want_logprobs = f->request->want_logprobs;
     return 0;
 }
 
 /* A background response can only be read from the response store. */
 static int check_background(struct fields *f)
 {
-    if (!f->ask->background || f->ask->store)
+    if (!f->request->background || f->request->store)
         return 0;
     return err_param(f->e, ERR_INVALID, "background",
         "'background' requires 'store', from which the response is read.");
 }
 
-int responses_parse(struct ask *ask, const struct json *body, struct arena *a, struct err *e)
+int responses_parse(
+    struct request *request, const struct json *body, struct arena *a, struct err *e)
 {
-    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+    struct fields f = { request, a, e, table, ARRAY_LEN(table), { NULL } };
 
-    ask->kind = ASK_CHAT;
-    ask->store = true;
+    request->kind = REQUEST_CHAT;
+    request->store = true;
     if (fields_read(&f, body) || check_background(&f) || read_convo(&f) || read_tools(&f) ||
-        tell_template(&f))
+        common_field_set_template_kwargs(&f))
         return -1;
     return finish_sampling(&f);
 }
@@ -202,40 +203,41 @@ int responses_parse(struct ask *ask, const struct json *body, struct arena *a, s
 /* ---- stored responses */
 
 /* Parses a stored response: its input items, then its output items. */
-static int parse_stored(struct fields *f, const struct responses_kept *k, const struct json *out[2])
+static int parse_stored(
+    struct fields *f, const struct responses_stored *k, const struct json *out[2])
 {
     struct err ignored;
-    struct json *input, *answer;
+    struct json *input, *response;
 
     if (json_parse(&input, k->input, f->arena, NULL, &ignored) || input->kind != JSON_ARRAY ||
-        json_parse(&answer, k->answer, f->arena, NULL, &ignored))
+        json_parse(&response, k->response, f->arena, NULL, &ignored))
         return err_set(f->e, ERR_CORRUPT, "A stored response cannot be read.");
     out[0] = input;
-    out[1] = json_get(answer, "output");
+    out[1] = json_get(response, "output");
     if (!out[1] || out[1]->kind != JSON_ARRAY)
         return err_set(f->e, ERR_CORRUPT, "A stored response has no items.");
     return 0;
 }
 
-int responses_recall(struct ask *ask, const struct responses_kept *before, size_t n,
-    const struct responses_shelf *shelf, struct arena *a, struct err *e)
+int responses_load_history(struct request *request, const struct responses_stored *before, size_t n,
+    const struct responses_lookup *lookup, struct arena *a, struct err *e)
 {
     static const struct json nothing = { .kind = JSON_ARRAY };
-    struct fields f = { ask, a, e, table, ARRAY_LEN(table), { NULL } };
+    struct fields f = { request, a, e, table, ARRAY_LEN(table), { NULL } };
     const struct json **lists = arena_zalloc(a, 2 * n + 1, sizeof(struct json *));
-    const struct json *input = json_get(ask->raw, "input");
-    const struct json *instructions = json_get(ask->raw, "instructions");
+    const struct json *input = json_get(request->raw, "input");
+    const struct json *instructions = json_get(request->raw, "instructions");
 
     if (!lists)
         return field_no_memory(&f);
     for (size_t i = 0; i < n; i++)
         if (parse_stored(&f, &before[i], lists + 2 * i))
             return -1;
-    struct items_ask source = { .before = lists,
+    struct items_source source = { .before = lists,
         .n_before = 2 * n,
         .input = json_is_null(input) ? &nothing : input,
         .instructions = json_is_null(instructions) ? NULL : instructions,
-        .shelf = shelf };
-    ask->needs_shelf = false;
+        .lookup = lookup };
+    request->needs_response_store = false;
     return responses_read_items(&f, &source);
 }

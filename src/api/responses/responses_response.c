@@ -1,4 +1,4 @@
-#include "api/common/answer_state.h"
+#include "api/common/response_state.h"
 #include "api/openai/openai.h"
 #include "api/responses/responses.h"
 #include "base/base64.h"
@@ -61,8 +61,8 @@ struct item_output {
     /* constant part of the open item's delta events, from its id to the text */
     struct buf head;
     enum item_kind open;
-    const struct answer_call *call; /* the open call; valid during the callbacks of the call */
-    int index;                      /* output index of the open item, or of the next one */
+    const struct response_call *call; /* the open call; valid during the callbacks of the call */
+    int index;                        /* output index of the open item, or of the next one */
     int n_events;
     const char *status; /* status of the response */
     struct err err;     /* error of a failed response */
@@ -71,12 +71,12 @@ struct item_output {
 
 /* ---- members of events */
 
-static bool is_stream(const struct answer *a)
+static bool is_stream(const struct response *a)
 {
-    return a->setup.ask->stream;
+    return a->setup.request->stream;
 }
 
-static void event_begin(struct answer *a, struct jw *w, const char *type)
+static void event_begin(struct response *a, struct jw *w, const char *type)
 {
     struct item_output *t = a->state;
 
@@ -94,7 +94,7 @@ static void event_end(struct jw *w)
     buf_putz(w->b, "\n\n");
 }
 
-static void put_item_id(struct jw *w, const struct answer *a, const char *key)
+static void put_item_id(struct jw *w, const struct response *a, const char *key)
 {
     const struct item_output *t = a->state;
     char id[RESPONSES_ID_MAX];
@@ -170,7 +170,7 @@ static void put_sealed(struct jw *w, const struct item_output *t)
 }
 
 /* Writes the open item; with the status "in_progress" its content is empty. */
-static void put_item(struct jw *w, const struct answer *a, const char *status)
+static void put_item(struct jw *w, const struct response *a, const char *status)
 {
     const struct item_output *t = a->state;
     bool is_done = strcmp(status, "in_progress") != 0;
@@ -199,7 +199,7 @@ static void put_item(struct jw *w, const struct answer *a, const char *status)
 }
 
 /* Starts an event about the open item. */
-static void item_event_begin(struct answer *a, struct jw *w, const char *type)
+static void item_event_begin(struct response *a, struct jw *w, const char *type)
 {
     const struct item_output *t = a->state;
 
@@ -210,7 +210,7 @@ static void item_event_begin(struct answer *a, struct jw *w, const char *type)
         jw_member_i64(w, kinds[t->open].place, 0);
 }
 
-static void send_item(struct answer *a, const char *type, const char *status)
+static void send_item(struct response *a, const char *type, const char *status)
 {
     const struct item_output *t = a->state;
     struct jw w;
@@ -222,7 +222,7 @@ static void send_item(struct answer *a, const char *type, const char *status)
     event_end(&w);
 }
 
-static void send_part(struct answer *a, const char *type, bool is_done)
+static void send_part(struct response *a, const char *type, bool is_done)
 {
     struct jw w;
 
@@ -234,7 +234,7 @@ static void send_part(struct answer *a, const char *type, bool is_done)
     event_end(&w);
 }
 
-static void send_done(struct answer *a)
+static void send_done(struct response *a)
 {
     const struct item_output *t = a->state;
     struct jw w;
@@ -252,7 +252,7 @@ static void send_done(struct answer *a)
 
 /* Renders the members of the open item's delta events before the text, except the sequence
  * number. */
-static void render_delta_head(struct answer *a)
+static void render_delta_head(struct response *a)
 {
     struct item_output *t = a->state;
 
@@ -264,7 +264,7 @@ static void render_delta_head(struct answer *a)
     buf_putz(&t->head, ",\"delta\":\"");
 }
 
-static void open_item(struct answer *a, enum item_kind kind)
+static void open_item(struct response *a, enum item_kind kind)
 {
     struct item_output *t = a->state;
 
@@ -280,7 +280,7 @@ static void open_item(struct answer *a, enum item_kind kind)
 }
 
 /* Sends the end events of the open item, innermost first. */
-static void send_item_end(struct answer *a, const char *status)
+static void send_item_end(struct response *a, const char *status)
 {
     const struct item_output *t = a->state;
 
@@ -291,7 +291,7 @@ static void send_item_end(struct answer *a, const char *status)
     send_item(a, "response.output_item.done", status);
 }
 
-static void close_item(struct answer *a, const char *status)
+static void close_item(struct response *a, const char *status)
 {
     struct item_output *t = a->state;
     struct jw w;
@@ -307,9 +307,9 @@ static void close_item(struct answer *a, const char *status)
     t->open = KIND_NONE;
 }
 
-static void mark_in_progress(struct answer *a);
+static void mark_in_progress(struct response *a);
 
-static void ensure_item(struct answer *a, enum item_kind kind)
+static void ensure_item(struct response *a, enum item_kind kind)
 {
     const struct item_output *t = a->state;
 
@@ -321,7 +321,7 @@ static void ensure_item(struct answer *a, enum item_kind kind)
 }
 
 /* All buffers are bounded like the response. */
-static void check_buffers(struct answer *a)
+static void check_buffers(struct response *a)
 {
     const struct item_output *t = a->state;
 
@@ -332,7 +332,7 @@ static void check_buffers(struct answer *a)
 
 /* ---- deltas */
 
-static void send_delta(struct answer *a, const struct choice *c, struct str escaped)
+static void send_delta(struct response *a, const struct response_choice *c, struct str escaped)
 {
     struct item_output *t = a->state;
     struct buf *out = &a->out;
@@ -357,7 +357,8 @@ static void send_delta(struct answer *a, const struct choice *c, struct str esca
     buf_putz(out, "}\n\n");
 }
 
-static void add_text(struct answer *a, struct choice *c, enum item_kind kind, struct str text)
+static void add_text(
+    struct response *a, struct response_choice *c, enum item_kind kind, struct str text)
 {
     struct item_output *t = a->state;
 
@@ -375,12 +376,12 @@ static void add_text(struct answer *a, struct choice *c, enum item_kind kind, st
     check_buffers(a);
 }
 
-static void send_text(struct answer *a, struct choice *c, struct str text)
+static void send_text(struct response *a, struct response_choice *c, struct str text)
 {
     add_text(a, c, KIND_MESSAGE, text);
 }
 
-static void send_reasoning(struct answer *a, struct choice *c, struct str text)
+static void send_reasoning(struct response *a, struct response_choice *c, struct str text)
 {
     const struct item_output *t = a->state;
 
@@ -389,7 +390,7 @@ static void send_reasoning(struct answer *a, struct choice *c, struct str text)
 
 /* ---- calls */
 
-static void begin_call(struct answer *a, struct choice *c, struct answer_call *call)
+static void begin_call(struct response *a, struct response_choice *c, struct response_call *call)
 {
     struct item_output *t = a->state;
 
@@ -401,7 +402,7 @@ static void begin_call(struct answer *a, struct choice *c, struct answer_call *c
 }
 
 static void append_call_args(
-    struct answer *a, struct choice *c, struct answer_call *call, struct str json)
+    struct response *a, struct response_choice *c, struct response_call *call, struct str json)
 {
     struct item_output *t = a->state;
 
@@ -409,7 +410,7 @@ static void append_call_args(
     add_text(a, c, KIND_CALL, json);
 }
 
-static void end_call(struct answer *a, struct choice *c, struct answer_call *call)
+static void end_call(struct response *a, struct response_choice *c, struct response_call *call)
 {
     struct item_output *t = a->state;
 
@@ -420,7 +421,7 @@ static void end_call(struct answer *a, struct choice *c, struct answer_call *cal
 
 /* A stream that has sent the start of the call ends it as incomplete, since clients expect an end
  * of each item. The item is not part of the output, so the client does not execute it. */
-static void withdraw_call(struct answer *a, struct choice *c, struct answer_call *call)
+static void withdraw_call(struct response *a, struct response_choice *c, struct response_call *call)
 {
     struct item_output *t = a->state;
 
@@ -433,15 +434,15 @@ static void withdraw_call(struct answer *a, struct choice *c, struct answer_call
 
 /* ---- the response */
 
-static void put_object(struct jw *w, const struct answer *a)
+static void put_object(struct jw *w, const struct response *a)
 {
     const struct item_output *t = a->state;
-    struct responses_told output = { t->status, buf_str(&t->items), &t->err };
+    struct responses_output output = { t->status, buf_str(&t->items), &t->err };
 
     responses_put_object(w, a, &output);
 }
 
-static void send_object(struct answer *a, const char *type)
+static void send_object(struct response *a, const char *type)
 {
     struct jw w;
 
@@ -453,9 +454,9 @@ static void send_object(struct answer *a, const char *type)
     event_end(&w);
 }
 
-static bool includes(const struct ask *ask, const char *what)
+static bool includes(const struct request *request, const char *what)
 {
-    const struct json *include = json_get(ask->raw, "include");
+    const struct json *include = json_get(request->raw, "include");
 
     if (include && include->kind == JSON_ARRAY)
         for (const struct json *v = include->child; v; v = v->next)
@@ -464,9 +465,9 @@ static bool includes(const struct ask *ask, const char *what)
     return false;
 }
 
-static bool wants_summary(const struct ask *ask)
+static bool wants_summary(const struct request *request)
 {
-    const struct json *reasoning = json_get(ask->raw, "reasoning");
+    const struct json *reasoning = json_get(request->raw, "reasoning");
     const struct json *s = json_get(reasoning, "summary");
 
     if (json_is_null(s))
@@ -474,9 +475,9 @@ static bool wants_summary(const struct ask *ask)
     return !json_is_null(s) && !str_is(s->s, "none");
 }
 
-static void begin_response(struct answer *a)
+static void begin_response(struct response *a)
 {
-    const struct ask *ask = a->setup.ask;
+    const struct request *request = a->setup.request;
     struct item_output *t = try_calloc(1, sizeof(*t));
 
     a->state = t;
@@ -484,18 +485,18 @@ static void begin_response(struct answer *a)
         a->has_failed = true;
         return;
     }
-    buf_init(&t->items, ANSWER_BYTES_MAX);
-    buf_init(&t->text, ANSWER_BYTES_MAX);
-    buf_init(&t->logprobs, ANSWER_BYTES_MAX);
-    buf_init(&t->plain, ANSWER_BYTES_MAX);
+    buf_init(&t->items, RESPONSE_BYTES_MAX);
+    buf_init(&t->text, RESPONSE_BYTES_MAX);
+    buf_init(&t->logprobs, RESPONSE_BYTES_MAX);
+    buf_init(&t->plain, RESPONSE_BYTES_MAX);
     buf_init(&t->head, 4 * KB);
     t->open = KIND_NONE;
-    t->status = ask->background ? "queued" : "in_progress";
-    t->is_sealed = includes(ask, "reasoning.encrypted_content");
-    t->is_summary = wants_summary(ask);
+    t->status = request->background ? "queued" : "in_progress";
+    t->is_sealed = includes(request, "reasoning.encrypted_content");
+    t->is_summary = wants_summary(request);
 }
 
-static void clear_response(struct answer *a)
+static void clear_response(struct response *a)
 {
     struct item_output *t = a->state;
 
@@ -509,14 +510,14 @@ static void clear_response(struct answer *a)
     mem_free(t);
 }
 
-static void start_stream(struct answer *a)
+static void start_stream(struct response *a)
 {
     send_object(a, "response.created");
-    send_object(a, a->setup.ask->background ? "response.queued" : "response.in_progress");
+    send_object(a, a->setup.request->background ? "response.queued" : "response.in_progress");
 }
 
 /* Called at the latest before the first item. */
-static void mark_in_progress(struct answer *a)
+static void mark_in_progress(struct response *a)
 {
     struct item_output *t = a->state;
 
@@ -527,7 +528,7 @@ static void mark_in_progress(struct answer *a)
 }
 
 /* A response without output has one empty message. */
-static void end_choice(struct answer *a, struct choice *c)
+static void end_choice(struct response *a, struct response_choice *c)
 {
     struct item_output *t = a->state;
     bool is_whole = c->finish == FINISH_STOP;
@@ -540,14 +541,14 @@ static void end_choice(struct answer *a, struct choice *c)
     check_buffers(a);
 }
 
-static void end_stream(struct answer *a)
+static void end_stream(struct response *a)
 {
     const struct item_output *t = a->state;
 
     send_object(a, !strcmp(t->status, "completed") ? "response.completed" : "response.incomplete");
 }
 
-static void put_body(struct answer *a)
+static void put_body(struct response *a)
 {
     struct jw w;
 
@@ -556,10 +557,10 @@ static void put_body(struct answer *a)
 }
 
 /* An open item gets no end events. */
-static void fail_response(struct answer *a, const struct err *e, const struct error_extra *x)
+static void fail_response(struct response *a, const struct err *e, const struct error_extra *x)
 {
     struct item_output *t = a->state;
-    bool is_client_cancel = e->code == ERR_CANCELLED && a->setup.ask->background;
+    bool is_client_cancel = e->code == ERR_CANCELLED && a->setup.request->background;
 
     t->status = is_client_cancel ? "cancelled" : "failed";
     t->err = is_client_cancel ? (struct err){ 0 } : *e;
@@ -568,7 +569,7 @@ static void fail_response(struct answer *a, const struct err *e, const struct er
     send_object(a, "response.failed");
 }
 
-static void serialize_response(const struct answer *a, struct buf *object, struct buf *input)
+static void serialize_response(const struct response *a, struct buf *object, struct buf *input)
 {
     struct jw w;
 
@@ -580,23 +581,24 @@ static void serialize_response(const struct answer *a, struct buf *object, struc
 
 /* ---- logprobs of a token: {"token","logprob","bytes","top_logprobs"}, as in a chat */
 
-static void append_token(struct answer *a, struct choice *c, const struct answer_token *t)
+static void append_token(
+    struct response *a, struct response_choice *c, const struct response_token *t)
 {
     openai_chat_token(a, c, t);
 }
 
-const struct wire wire_responses = {
+const struct dialect dialect_responses = {
     .name = "openai.responses",
     .id_prefix = "resp_",
     .stream_type = "text/event-stream",
     .keepalive = { ": keep-alive\n\n", 14 },
     .error_form = ERROR_OPENAI,
-    .is_gathering = true,
+    .is_incremental = true,
     .parse = responses_parse,
     .begin = begin_response,
     .clear = clear_response,
     .start = start_stream,
-    .runs = mark_in_progress,
+    .set_running = mark_in_progress,
     .token = append_token,
     .text = send_text,
     .reasoning = send_reasoning,
@@ -608,5 +610,5 @@ const struct wire wire_responses = {
     .end = end_stream,
     .body = put_body,
     .failed = fail_response,
-    .keep = serialize_response,
+    .serialize = serialize_response,
 };

@@ -21,7 +21,7 @@ static bool is_skipped(struct str type)
 
 static int wrong_type(struct fields *f, const struct path *at, struct str type)
 {
-    struct path_text where = path_spell(AT(at, "type"));
+    struct path_text where = path_format(AT(at, "type"));
 
     return err_param(f->e, ERR_INVALID, where.z,
         "'%s' is '%.*s', which is not a supported tool type.", where.z,
@@ -31,7 +31,7 @@ static int wrong_type(struct fields *f, const struct path *at, struct str type)
 static int read_tool(
     struct tool_list *l, struct fields *f, const struct path *at, const struct json *v)
 {
-    struct tool_words spec = { .description = STR_NONE };
+    struct tool_spec spec = { .description = STR_NONE };
     struct str type = STR("function");
 
     if (v->kind != JSON_OBJECT)
@@ -50,7 +50,7 @@ static int read_tool(
         return path_wrong_kind(f, AT(at, "parameters"), "an object", parameters);
     spec.parameters = json_is_null(parameters) ? NULL : parameters;
     spec.strict = json_is_null(strict) ? NULL : strict;
-    return tools_put(l, f, at, &spec);
+    return tools_add(l, f, at, &spec);
 }
 
 int responses_read_tools(struct fields *f, const struct json *v)
@@ -77,13 +77,13 @@ static int read_allowed_tools(struct fields *f, const struct json *v)
 {
     const struct json *tools = json_get(v, "tools"), *mode = json_get(v, "mode");
     struct str word = STR("auto");
-    struct ask *ask = f->ask;
+    struct request *request = f->request;
 
     if (json_is_null(tools))
         return field_missing(f, "tool_choice.tools");
     if (tools->kind != JSON_ARRAY)
         return field_wrong_kind(f, "tool_choice.tools", "an array", tools);
-    if (!json_is_null(mode) && field_word(f, "tool_choice.mode", mode, "auto|required", &word))
+    if (!json_is_null(mode) && field_enum(f, "tool_choice.mode", mode, "auto|required", &word))
         return -1;
     struct str *names = arena_zalloc(f->arena, tools->n + 1u, sizeof(*names));
     if (!names)
@@ -92,17 +92,17 @@ static int read_allowed_tools(struct fields *f, const struct json *v)
         const struct json *type = json_get(t, "type"), *name = json_get(t, "name");
         bool is_function = json_is_null(type) || str_is(type->s, "function");
         if (is_function && name && name->kind == JSON_STRING &&
-            ask->n_allowed_tools < ASK_TOOLS_MAX)
-            names[ask->n_allowed_tools++] = name->s;
+            request->n_allowed_tools < REQUEST_TOOLS_MAX)
+            names[request->n_allowed_tools++] = name->s;
     }
-    ask->allowed_tools = names;
+    request->allowed_tools = names;
     bool is_required = str_is(word, "required");
-    ask->tool_choice = is_required ? TOOL_CHOICE_REQUIRED : TOOL_CHOICE_AUTO;
-    if (ask->n_allowed_tools)
+    request->tool_choice = is_required ? TOOL_CHOICE_REQUIRED : TOOL_CHOICE_AUTO;
+    if (request->n_allowed_tools)
         return 0;
     if (is_required)
         return field_unsupported(f, "tool_choice.tools", "only functions can be called");
-    ask->tool_choice = TOOL_CHOICE_NONE;
+    request->tool_choice = TOOL_CHOICE_NONE;
     return 0;
 }
 

@@ -38,7 +38,7 @@ static int group_size(int n, int from)
     return MIN(LOGIT_GROUP, n - from);
 }
 
-void candidates_look(struct candidates *c, const struct logits *row)
+void candidates_set_row(struct candidates *c, const struct logits *row)
 {
     const int n = c->n_vocab;
 
@@ -65,7 +65,7 @@ static void replace_non_finite(struct candidates *c)
         float x = c->row.x[id];
         c->own[id] = x > -INFINITY ? MIN(x, FLT_MAX) : -INFINITY;
     }
-    candidates_look(c, &(struct logits){ c->own, NULL });
+    candidates_set_row(c, &(struct logits){ c->own, NULL });
 }
 
 int32_t candidates_best(const struct candidates *c)

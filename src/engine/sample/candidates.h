@@ -35,8 +35,8 @@ bool candidates_init(struct candidates *c, const struct kernels *k, int n_vocab)
 void candidates_clear(struct candidates *c); /* also after a failed init */
 
 /* Sets the row of the following calls, which do not change it. NaN and -inf are banned. */
-void candidates_look(struct candidates *c, const struct logits *row);
-/* Returns a copy of the row to be modified and set with candidates_look. */
+void candidates_set_row(struct candidates *c, const struct logits *row);
+/* Returns a copy of the row to be modified and set with candidates_set_row. */
 float *candidates_copy(struct candidates *c);
 
 /* Arg-max, ties by lowest id; 0 if all are banned. */

@@ -172,7 +172,7 @@ static int32_t fallback_token(struct sampler *s, const struct logits *raw, bool 
         for (int id = 0; id < s->n_vocab; id++)
             if (is_permitted(s, id))
                 return id;
-    candidates_look(&s->c, raw);
+    candidates_set_row(&s->c, raw);
     return candidates_best(&s->c);
 }
 
@@ -182,11 +182,11 @@ static int32_t choose_token(struct sampler *s, const struct sample_params *p,
     const struct filters f = { p->top_k, p->typical_p, p->top_p, p->min_p };
     bool is_restricted = fill_permitted(s, p, h->tokens + h->n_prompt, h->n - h->n_prompt, choice);
 
-    candidates_look(&s->c, raw);
+    candidates_set_row(&s->c, raw);
     if (is_restricted || p->n_bias || is_end_banned(p, h) || wants_penalties(p)) {
         float *own = candidates_copy(&s->c);
         adjust_logits(s, own, p, h, is_restricted);
-        candidates_look(&s->c, &(struct logits){ own, NULL });
+        candidates_set_row(&s->c, &(struct logits){ own, NULL });
     }
     if (s->c.max == -INFINITY)
         return fallback_token(s, raw, is_restricted);
@@ -246,7 +246,7 @@ void sampler_score(
     struct sampler *s, const struct logits *row, int32_t id, int n_top, struct sampled *out)
 {
     n_top = MIN(MIN(MAX(n_top, 0), (int)TOP_LOGPROBS_MAX), s->n_vocab);
-    candidates_look(&s->c, row);
+    candidates_set_row(&s->c, row);
     out->id = id;
     out->n_top = 0;
     if (n_top > 0)

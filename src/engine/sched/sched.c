@@ -9,15 +9,15 @@ int sched_new(
     CHECK(l->max_batch >= 1 && l->max_batch <= l->max_rows && l->max_batch <= l->max_logits);
     CHECK(l->prefill_chunk >= 1 && l->max_seqs < NO_SEQ);
     CHECK(l->age_ns > 0 && l->age_ns <= SCHED_AGE_MAX);
-    CHECK(l->stretch == 0 || l->stretch >= 1);
-    CHECK(l->max_begun >= l->max_batch);
+    CHECK(l->mixed_step_factor == 0 || l->mixed_step_factor >= 1);
+    CHECK(l->max_started >= l->max_batch);
     sc->pool = pool;
     sc->l = *l;
     sc->seqs = try_aligned(_Alignof(struct seq), l->max_seqs * sizeof(*sc->seqs));
     sc->timers.heap = try_calloc(l->max_seqs, sizeof(*sc->timers.heap));
     sc->decode = try_calloc(4 * (size_t)l->max_batch + SCHED_AHEAD, sizeof(*sc->decode));
-    sc->fill = sc->decode ? sc->decode + l->max_batch : NULL;
-    sc->order = sc->decode ? sc->fill + 2 * l->max_batch : NULL;
+    sc->prefill = sc->decode ? sc->decode + l->max_batch : NULL;
+    sc->order = sc->decode ? sc->prefill + 2 * l->max_batch : NULL;
     sc->page_refs = try_calloc(page_n_total(pool), sizeof(*sc->page_refs));
     sc->by_rank.n = try_calloc(l->max_seqs, sizeof(*sc->by_rank.n));
     if (!sc->seqs || !sc->timers.heap || !sc->decode || !sc->page_refs || !sc->by_rank.n) {
@@ -31,8 +31,8 @@ int sched_new(
     }
     sc->timers.seqs = sc->seqs;
     sc->fair = fairness_default;
-    sc->paused = NO_SEQ;
-    sc->running = sc->running_tail = sc->holders = sc->free = sc->ranked = NO_SEQ;
+    sc->partial_seq = NO_SEQ;
+    sc->running = sc->running_tail = sc->first_holder = sc->free = sc->ranked = NO_SEQ;
     *out = sc;
     return 0;
 }
@@ -54,26 +54,26 @@ void sched_free(struct sched *sc)
 
 struct seq *sched_seq(struct sched *sc, seq_id id)
 {
-    CHECK(id.i < sc->n_seen && sc->seqs[id.i].state != SEQ_FREE);
+    CHECK(id.i < sc->n_touched && sc->seqs[id.i].state != SEQ_FREE);
     return &sc->seqs[id.i];
 }
 
 /* ---- lists */
 
-void sched_hold(struct sched *sc, struct seq *s)
+void sched_holder_add(struct sched *sc, struct seq *s)
 {
     if (s->n_pages == 0)
         return;
     s->is_holder = true;
     s->prev_holder = NO_SEQ;
-    s->next_holder = sc->holders;
-    if (sc->holders != NO_SEQ)
-        sc->seqs[sc->holders].prev_holder = sched_index(sc, s);
-    sc->holders = sched_index(sc, s);
+    s->next_holder = sc->first_holder;
+    if (sc->first_holder != NO_SEQ)
+        sc->seqs[sc->first_holder].prev_holder = sched_index(sc, s);
+    sc->first_holder = sched_index(sc, s);
     sc->held_pages += (uint64_t)s->n_pages;
 }
 
-void sched_unhold(struct sched *sc, struct seq *s)
+void sched_holder_remove(struct sched *sc, struct seq *s)
 {
     if (!s->is_holder)
         return;
@@ -81,27 +81,27 @@ void sched_unhold(struct sched *sc, struct seq *s)
     if (s->prev_holder != NO_SEQ)
         sc->seqs[s->prev_holder].next_holder = s->next_holder;
     else
-        sc->holders = s->next_holder;
+        sc->first_holder = s->next_holder;
     if (s->next_holder != NO_SEQ)
         sc->seqs[s->next_holder].prev_holder = s->prev_holder;
     sc->held_pages -= (uint64_t)s->n_pages;
 }
 
-void sched_end_pause(struct sched *sc, struct seq *s)
+void sched_partial_end(struct sched *sc, struct seq *s)
 {
-    if (s->n_paused == 0)
+    if (s->n_partial_rows == 0)
         return;
-    CHECK(sc->paused == sched_index(sc, s));
-    sc->paused = NO_SEQ;
-    s->n_paused = s->layer = 0;
+    CHECK(sc->partial_seq == sched_index(sc, s));
+    sc->partial_seq = NO_SEQ;
+    s->n_partial_rows = s->layer = 0;
 }
 
-void sched_forget_pause(struct sched *sc, struct seq *s)
+void sched_partial_discard(struct sched *sc, struct seq *s)
 {
-    if (s->n_paused == 0)
+    if (s->n_partial_rows == 0)
         return;
-    sc->counts.pauses_lost++;
-    sched_end_pause(sc, s);
+    sc->counts.partial_runs_lost++;
+    sched_partial_end(sc, s);
 }
 
 static void running_insert(struct sched *sc, struct seq *s)
@@ -110,9 +110,9 @@ static void running_insert(struct sched *sc, struct seq *s)
     struct sorted_node *n = &sc->by_rank.n[id];
 
     n->key = -seq_rank(s, 0, sc->l.age_ns);
-    n->tag = seq_place(s);
+    n->tag = seq_arrival(s);
     uint32_t after = sorted_before(&sc->by_rank, sc->ranked, id);
-    sorted_put(&sc->by_rank, &sc->ranked, id);
+    sorted_insert(&sc->by_rank, &sc->ranked, id);
     s->prev = after;
     s->next = after == NO_SEQ ? sc->running : sc->seqs[after].next;
     *(after == NO_SEQ ? &sc->running : &sc->seqs[after].next) = id;
@@ -121,7 +121,7 @@ static void running_insert(struct sched *sc, struct seq *s)
 
 static void running_remove(struct sched *sc, struct seq *s)
 {
-    sorted_drop(&sc->by_rank, &sc->ranked, sched_index(sc, s));
+    sorted_remove(&sc->by_rank, &sc->ranked, sched_index(sc, s));
     *(s->prev == NO_SEQ ? &sc->running : &sc->seqs[s->prev].next) = s->next;
     *(s->next == NO_SEQ ? &sc->running_tail : &sc->seqs[s->next].prev) = s->prev;
 }
@@ -148,11 +148,11 @@ static uint32_t *state_count(struct sched *sc, enum seq_state state)
 /* Removes the sequence from the lists of its state; it keeps its pages. */
 static void leave_state(struct sched *sc, struct seq *s)
 {
-    sched_unhold(sc, s);
+    sched_holder_remove(sc, s);
     if (s->state == SEQ_RUNNING) {
-        sched_forget_pause(sc, s);
+        sched_partial_discard(sc, s);
         running_remove(sc, s);
-        sc->promised -= sched_missing(s);
+        sc->promised -= sched_missing_pages(s);
     } else if (s->state == SEQ_WAITING)
         waitq_remove(&sc->waiting, sched_index(sc, s));
     --*state_count(sc, s->state);
@@ -163,23 +163,23 @@ static void enter_state(struct sched *sc, struct seq *s, enum seq_state state)
     s->state = state;
     ++*state_count(sc, state);
     if (state == SEQ_RUNNING) {
-        if (s->begin_by_ns != UINT64_MAX) {
-            s->begin_by_ns = UINT64_MAX;
+        if (s->start_deadline_ns != UINT64_MAX) {
+            s->start_deadline_ns = UINT64_MAX;
             timers_update(&sc->timers, sched_index(sc, s));
         }
         if (s->is_fresh)
             s->queued_ns = s->waited_ns;
         s->is_fresh = false;
         running_insert(sc, s);
-        sc->promised += sched_missing(s);
+        sc->promised += sched_missing_pages(s);
         return;
     }
     if (state == SEQ_WAITING)
         waitq_push(&sc->waiting, sched_index(sc, s));
-    sched_hold(sc, s);
+    sched_holder_add(sc, s);
 }
 
-void sched_move(struct sched *sc, struct seq *s, enum seq_state state, uint64_t now)
+void sched_set_state(struct sched *sc, struct seq *s, enum seq_state state, uint64_t now)
 {
     leave_state(sc, s);
     if (s->state == SEQ_WAITING && now > s->since_ns)
@@ -192,7 +192,7 @@ void sched_move(struct sched *sc, struct seq *s, enum seq_state state, uint64_t 
 
 seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
 {
-    uint32_t id = sc->free == NO_SEQ ? sc->n_seen++ : sc->free;
+    uint32_t id = sc->free == NO_SEQ ? sc->n_touched++ : sc->free;
 
     CHECK(id < sc->l.max_seqs); /* the submission queue admits no more */
     struct seq *s = &sc->seqs[id];
@@ -209,7 +209,7 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
         .since_ns = now,
         .deadline_ns = spec->deadline_ns,
         .delay_until_ns = UINT64_MAX,
-        .begin_by_ns = spec->begin_by_ns ? spec->begin_by_ns : UINT64_MAX,
+        .start_deadline_ns = spec->start_deadline_ns ? spec->start_deadline_ns : UINT64_MAX,
         .n_prompt = spec->n_prompt,
         .n_tokens = spec->n_prompt,
         .is_scripted = spec->is_scripted,
@@ -239,7 +239,7 @@ void sched_fork(struct sched *sc, seq_id leader, seq_id held, uint64_t now)
     CHECK(s->state == SEQ_HELD && from->n_kv == s->n_tokens);
     leave_state(sc, s);
     /* Insert first: if the prefix cache has equal pages, all choices share those. */
-    prefix_keep(from, sc->l.tree);
+    prefix_insert(from, sc->l.tree);
     seq_share(s, from, sc->pool);
     s->waited_ns = s->queued_ns = from->waited_ns;
     s->since_ns = now;
@@ -251,10 +251,10 @@ void sched_push(struct sched *sc, seq_id id, int n)
     seq_push(sched_seq(sc, id), n);
 }
 
-void sched_give_pages(struct sched *sc, struct seq *s)
+void sched_free_pages(struct sched *sc, struct seq *s)
 {
     seq_undo_copy(s, sc->pool);
-    prefix_keep_all(s, sc->l.tree);
+    prefix_insert_all(s, sc->l.tree);
     seq_release(s, sc->pool);
 }
 
@@ -263,13 +263,13 @@ void sched_end(struct sched *sc, seq_id id)
     struct seq *s = sched_seq(sc, id);
 
     leave_state(sc, s);
-    sched_give_pages(sc, s);
+    sched_free_pages(sc, s);
     if (s->root.i != TREE_NONE.i)
         tree_leave(sc->l.tree, s->root);
-    s->deadline_ns = s->delay_until_ns = s->begin_by_ns = UINT64_MAX;
+    s->deadline_ns = s->delay_until_ns = s->start_deadline_ns = UINT64_MAX;
     timers_update(&sc->timers, id.i);
     tenants_leave(&sc->tenants, s->tenant);
-    sc->counts.turns_waiting -= s->has_yielded;
+    sc->counts.fairness_waiting -= s->has_yielded;
     s->state = SEQ_FREE;
     s->next = sc->free;
     sc->free = id.i;
@@ -281,7 +281,7 @@ void sched_park(struct sched *sc, seq_id id, uint64_t now)
     struct seq *s = sched_seq(sc, id);
 
     CHECK(s->state == SEQ_RUNNING || s->state == SEQ_WAITING);
-    sched_move(sc, s, SEQ_PARKED, now);
+    sched_set_state(sc, s, SEQ_PARKED, now);
 }
 
 void sched_unpark(struct sched *sc, seq_id id, uint64_t now)
@@ -289,7 +289,7 @@ void sched_unpark(struct sched *sc, seq_id id, uint64_t now)
     struct seq *s = sched_seq(sc, id);
 
     CHECK(s->state == SEQ_PARKED);
-    sched_move(sc, s, SEQ_WAITING, now);
+    sched_set_state(sc, s, SEQ_WAITING, now);
 }
 
 void sched_delay(struct sched *sc, seq_id id, uint64_t now, uint64_t until_ns)
@@ -299,9 +299,9 @@ void sched_delay(struct sched *sc, seq_id id, uint64_t now, uint64_t until_ns)
     CHECK(s->state == SEQ_RUNNING || s->state == SEQ_WAITING);
     CHECK(s->n_kv == s->n_tokens);
     s->n_kv--;
-    s->plain_until = 0;
+    s->decode_only_until = 0;
     s->delay_until_ns = until_ns;
-    sched_move(sc, s, SEQ_DELAYED, now);
+    sched_set_state(sc, s, SEQ_DELAYED, now);
     timers_update(&sc->timers, id.i);
 }
 
@@ -312,11 +312,11 @@ seq_id sched_expired(struct sched *sc, uint64_t now)
         if (id == NO_SEQ || timer_key(&sc->seqs[id]) > now)
             return SEQ_NONE;
         struct seq *s = &sc->seqs[id];
-        if (MIN(s->deadline_ns, s->begin_by_ns) <= now)
+        if (MIN(s->deadline_ns, s->start_deadline_ns) <= now)
             return (seq_id){ id };
         s->delay_until_ns = UINT64_MAX;
         timers_update(&sc->timers, id);
-        sched_move(sc, s, SEQ_WAITING, now);
+        sched_set_state(sc, s, SEQ_WAITING, now);
     }
 }
 
@@ -332,9 +332,9 @@ void sched_set_fairness(struct sched *sc, const struct fairness *f)
     sc->fair = *f;
 }
 
-void sched_set_cost(struct sched *sc, const struct cost *c)
+void sched_set_step_time(struct sched *sc, const struct step_time *c)
 {
-    sc->cost = *c;
+    sc->step_time = *c;
 }
 
 void sched_counts(const struct sched *sc, struct sched_counts *out)

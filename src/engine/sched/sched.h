@@ -40,7 +40,7 @@
  * Owner: the engine thread. Cost of a step: O(running + considered sequences). */
 #pragma once
 
-#include "engine/sched/cost.h"
+#include "engine/sched/step_time.h"
 #include "engine/sched/fairness.h"
 #include "engine/seq.h"
 
@@ -49,27 +49,27 @@ struct sched_limits {
     int max_rows;      /* per step */
     int max_logits;    /* per step */
     int prefill_chunk; /* rows of one sequence per step */
-    int max_begun; /* sequences that have run and can run; new ones wait above it; >= max_batch */
+    int max_started; /* sequences that have run and can run; new ones wait above it; >= max_batch */
     uint32_t max_seqs; /* sequences in any state except SEQ_FREE */
     uint64_t age_ns;
-    double stretch;       /* >= 1; 0 = no prefill budget */
-    int n_layers;         /* layers of the model; layered prefill needs at least 2 */
-    int max_paused;       /* partial rows at a time, all of one sequence */
-    int most_layers;      /* layers that a prefill run passes in a step; 0 = all; for tests */
-    double pass_ns;       /* longest step without decode rows; 0 = no limit */
-    double short_stretch; /* >= 1; for prompts of at most one chunk; 0 = no limit */
-    struct tree *tree;    /* prefix cache, borrowed; NULL = none */
+    double mixed_step_factor;   /* >= 1; 0 = no prefill budget */
+    int n_layers;               /* layers of the model; layered prefill needs at least 2 */
+    int max_partial_rows;       /* partial rows at a time, all of one sequence */
+    int max_step_layers;        /* layers that a prefill run passes in a step; 0 = all; for tests */
+    double max_prefill_step_ns; /* longest step without decode rows; 0 = no limit */
+    double mixed_step_factor_short; /* >= 1; for prompts of at most one chunk; 0 = no limit */
+    struct tree *tree;              /* prefix cache, borrowed; NULL = none */
     /* Called before the admission of a sequence. Returns true if it has started to read more KV
      * pages of the sequence from the offload tier: the sequence is parked until sched_unpark. NULL
      * = no tier. */
-    bool (*is_coming)(void *arg, const struct seq *s);
-    void *is_coming_arg;
+    bool (*start_kv_load)(void *arg, const struct seq *s);
+    void *start_kv_load_arg;
 };
 
 /* Limit of age_ns: priority * age_ns plus a clock of years stays below 2^63. */
 #define SCHED_AGE_MAX 4000000000u
 
-enum { RIDING_ROWS_MIN = 2 }; /* rows of a prompt in a mixed step, whatever they cost */
+enum { MIXED_PREFILL_ROWS_MIN = 2 }; /* rows of a prompt in a mixed step, whatever they cost */
 
 struct plan_run {
     seq_id seq;
@@ -79,32 +79,34 @@ struct plan_run {
     int n_drafts; /* draft rows after the known tokens: see sched_extend */
     /* Partial layer range (model/lm.h); both 0 = all layers. */
     int from_layer, end_layer;
-    bool is_whole; /* all known tokens are computed after this run: the next token is due */
-    bool is_first; /* first run of the sequence */
+    bool yields_token; /* all known tokens are computed after this run: the next token is due */
+    bool is_first;     /* first run of the sequence */
 };
 
 struct plan_copy {
     page_id from, to;
 };
 
-struct plan_turn {     /* admission change by the fairness rules, for the log */
+struct plan_swap {     /* admission change by the fairness rules, for the log */
     void *user;        /* user pointer of the sequence */
     bool is_resumed;   /* the sequence resumes; otherwise it yields */
     bool is_preempted; /* it yields to a sequence of higher priority */
     uint64_t took_ns;  /* time in the running set before it yielded, or time it waited to resume */
 };
 
-struct plan {              /* execute the copies in order, clear the pages, then compute the runs */
+struct step_plan {         /* execute the copies in order, clear the pages, then compute the runs */
     struct plan_run *runs; /* [max_batch] */
     struct plan_copy *copies; /* [max_batch] */
     page_id *clears;          /* pages that held KV of another tenant */
-    struct plan_turn *turns;  /* [4 max_batch]; further swaps are not recorded */
-    int n_turns;
+    struct plan_swap *swaps;  /* [4 max_batch]; further swaps are not recorded */
+    int n_swaps;
     int n_runs, n_copies, n_clears, n_rows;
-    int n_filling; /* runs with prefill rows */
+    int n_prefill_runs; /* runs with prefill rows */
     bool has_prefill, has_decode;
     struct step_size size; /* rows of a partial run count with their fraction of the layers */
-    double part; /* fraction of the layers that the partial run passes; 1 = no partial run */
+    double
+        /* fraction of the layers that the partial run passes; 1 = no partial run */
+        partial_fraction;
 };
 
 struct sched;
@@ -117,9 +119,9 @@ void sched_free(struct sched *sc); /* all sequences must have ended */
 struct seq_spec {
     int priority, choice; /* choices of one request rank in index order */
     uint64_t tenant;
-    double weight;        /* weight of the tenant; 0 = 1 */
-    uint64_t deadline_ns; /* UINT64_MAX = none */
-    uint64_t begin_by_ns; /* deadline of the first admission; 0 = none */
+    double weight;              /* weight of the tenant; 0 = 1 */
+    uint64_t deadline_ns;       /* UINT64_MAX = none */
+    uint64_t start_deadline_ns; /* deadline of the first admission; 0 = none */
     int n_prompt;
     int score_from; /* see seq.h; n_prompt - 1 when no prompt logits are wanted */
     int credits;
@@ -153,13 +155,13 @@ seq_id sched_expired(struct sched *sc, uint64_t now);
 /* Earliest deadline or delay; UINT64_MAX = none. */
 uint64_t sched_next_wake(const struct sched *sc);
 
-void plan_init(struct plan *p, const struct sched_limits *l);
-void plan_clear(struct plan *p);
-void sched_plan(struct sched *sc, uint64_t now, struct plan *p);
+void step_plan_init(struct step_plan *p, const struct sched_limits *l);
+void step_plan_clear(struct step_plan *p);
+void sched_plan(struct sched *sc, uint64_t now, struct step_plan *p);
 void sched_set_fairness(struct sched *sc, const struct fairness *f);
 /* Sets the coefficients of the step-time model. */
-void sched_set_cost(struct sched *sc, const struct cost *c);
-void sched_commit(struct sched *sc, const struct plan *p);
+void sched_set_step_time(struct sched *sc, const struct step_time *c);
+void sched_commit(struct sched *sc, const struct step_plan *p);
 
 /* Speculative decoding. Draft rows of run i follow the last token of a decoding sequence. They use
  * what other sequences have left (rows, logits, event credits, free pages). sched_commit does not
@@ -167,8 +169,8 @@ void sched_commit(struct sched *sc, const struct plan *p);
  * of its token. sched_trim frees the pages of rejected draft rows; it is also called after an
  * interrupted step. */
 /* Adds up to n draft rows; returns the number. */
-int sched_extend(struct sched *sc, struct plan *p, int i, int n);
-void sched_retract(struct sched *sc, struct plan *p, int i, int n); /* removes n draft rows */
+int sched_extend(struct sched *sc, struct step_plan *p, int i, int n);
+void sched_retract(struct sched *sc, struct step_plan *p, int i, int n); /* removes n draft rows */
 void sched_accept(struct sched *sc, seq_id id);
 void sched_trim(struct sched *sc, seq_id id);
 
@@ -177,10 +179,10 @@ struct seq *sched_seq(struct sched *sc, seq_id id);
 
 struct sched_counts {
     uint32_t seqs, running, waiting, parked, delayed, held;
-    uint64_t preemptions;         /* because of missing pages */
-    uint64_t pauses, pauses_lost; /* partial runs; those discarded */
-    uint64_t turns_preempted, turns_yielded, turns_resumed;
-    uint32_t turns_waiting; /* sequences that yielded and wait to resume */
+    uint64_t preemptions;                     /* because of missing pages */
+    uint64_t partial_runs, partial_runs_lost; /* partial runs; those discarded */
+    uint64_t fairness_preempted, fairness_yielded, fairness_resumed;
+    uint32_t fairness_waiting; /* sequences that yielded and wait to resume */
 };
 void sched_counts(const struct sched *sc, struct sched_counts *out);
 

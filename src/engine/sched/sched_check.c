@@ -3,12 +3,12 @@
  * Owner: the engine thread. */
 #include "engine/sched/sched_in.h"
 
-/* The page of the next row is private, and plain_until is in that page. */
+/* The page of the next row is private, and decode_only_until is in that page. */
 static bool is_tail_private(const struct sched *sc, const struct seq *s)
 {
     const int page = s->n_kv / PAGE_TOKENS;
 
-    return page < s->n_pages && (s->plain_until - 1) / PAGE_TOKENS == page &&
+    return page < s->n_pages && (s->decode_only_until - 1) / PAGE_TOKENS == page &&
            page_refs(sc->pool, s->pages[page]) == 1;
 }
 
@@ -18,11 +18,12 @@ static const char *check_seq(struct sched *sc, const struct seq *s)
         return "a sequence claims more than its pages hold";
     if (s->plan_rows || s->copy_from.i != PAGE_NONE.i)
         return "a plan was left behind";
-    if ((s->n_paused > 0) != (sc->paused == sched_index(sc, s)) ||
-        (s->layer > 0) != (s->n_paused > 0))
+    if ((s->n_partial_rows > 0) != (sc->partial_seq == sched_index(sc, s)) ||
+        (s->layer > 0) != (s->n_partial_rows > 0))
         return "who is paused is not known";
-    if (s->n_paused > 0 && (s->state != SEQ_RUNNING || s->n_kv + s->n_paused > s->n_tokens ||
-                               s->n_kv + s->n_paused > s->n_pages * PAGE_TOKENS))
+    if (s->n_partial_rows > 0 &&
+        (s->state != SEQ_RUNNING || s->n_kv + s->n_partial_rows > s->n_tokens ||
+            s->n_kv + s->n_partial_rows > s->n_pages * PAGE_TOKENS))
         return "rows are paused that cannot go on";
     if (s->state == SEQ_HELD && s->n_pages)
         return "a held sequence has pages";
@@ -30,13 +31,13 @@ static const char *check_seq(struct sched *sc, const struct seq *s)
         return "the list of holders is wrong";
     if ((timer_key(s) != UINT64_MAX) != (s->timer_at != NO_SEQ))
         return "a timer is lost";
-    if (s->n_kv < s->plain_until && !is_tail_private(sc, s))
+    if (s->n_kv < s->decode_only_until && !is_tail_private(sc, s))
         return "a row is taken for plain that is not";
     for (int i = 0; i < s->n_pages; i++) {
         if (s->pages[i].i >= page_n_total(sc->pool))
             return "a page that does not exist";
         sc->page_refs[s->pages[i].i]++;
-        if (i < s->n_kept && !page_is_kept(sc->pool, s->pages[i]))
+        if (i < s->n_tree_pages && !page_is_cached(sc->pool, s->pages[i]))
             return "a page that is said to be in the prefix cache is not";
         if (i > s->n_kv / PAGE_TOKENS && page_refs(sc->pool, s->pages[i]) != 1)
             return "a page to be written is shared";
@@ -53,10 +54,10 @@ static const char *check_lists(const struct sched *sc)
         const struct seq *s = &sc->seqs[id];
         if (s->state != SEQ_RUNNING || ++n_running > sc->counts.running)
             return "the list of running sequences is wrong";
-        if (s->next != NO_SEQ && !sched_goes_before(sc, s, &sc->seqs[s->next], 0))
+        if (s->next != NO_SEQ && !sched_ranks_before(sc, s, &sc->seqs[s->next], 0))
             return "the running are out of order";
     }
-    for (uint32_t id = sc->holders; id != NO_SEQ; id = sc->seqs[id].next_holder)
+    for (uint32_t id = sc->first_holder; id != NO_SEQ; id = sc->seqs[id].next_holder)
         held_pages += (uint64_t)sc->seqs[id].n_pages;
     if (n_running != sc->counts.running || sc->waiting.n != sc->counts.waiting)
         return "the counts of running or waiting are wrong";
@@ -70,7 +71,7 @@ const char *sched_check(struct sched *sc)
 
     page_pool_check(sc->pool);
     memset(sc->page_refs, 0, page_n_total(sc->pool) * sizeof(*sc->page_refs));
-    for (uint32_t i = 0; i < sc->n_seen; i++) {
+    for (uint32_t i = 0; i < sc->n_touched; i++) {
         const char *wrong = NULL;
         n[sc->seqs[i].state]++;
         if (sc->seqs[i].state != SEQ_FREE)
@@ -92,7 +93,7 @@ const char *sched_check(struct sched *sc)
         return tree_check(sc->l.tree);
     if (n[SEQ_HELD] != c->held || n[SEQ_WAITING] != c->waiting || n[SEQ_RUNNING] != c->running ||
         n[SEQ_PARKED] != c->parked || n[SEQ_DELAYED] != c->delayed ||
-        n[SEQ_FREE] + c->seqs != sc->n_seen)
+        n[SEQ_FREE] + c->seqs != sc->n_touched)
         return "the counts of states are wrong";
     return check_lists(sc);
 }

@@ -20,18 +20,18 @@ enum { SCHED_AHEAD = 4 }; /* prefetch distance in lists of sequences */
 struct sched {
     struct page_pool *pool;
     struct sched_limits l;
-    struct seq *seqs; /* [max_seqs] */
-    uint32_t free;    /* free list through `next` */
-    uint32_t n_seen;  /* entries from here on were never used and their memory is untouched */
-    uint32_t running; /* list in rank order; ranks do not change while running */
+    struct seq *seqs;   /* [max_seqs] */
+    uint32_t free;      /* free list through `next` */
+    uint32_t n_touched; /* entries from here on were never used and their memory is untouched */
+    uint32_t running;   /* list in rank order; ranks do not change while running */
     uint32_t running_tail;
     struct sorted by_rank; /* finds the list position of a new running sequence */
     uint32_t ranked;       /* root of the set of running sequences in by_rank */
-    uint32_t holders;      /* list of sequences that hold pages and do not run */
+    uint32_t first_holder; /* list of sequences that hold pages and do not run */
     uint64_t held_pages;   /* sum of their pages; upper bound on what preempting them frees */
-    /* While planning, if has_counted: sum of sched_missing over running sequences. */
+    /* While planning, if has_promised: sum of sched_missing_pages over running sequences. */
     int64_t promised;
-    bool has_counted;
+    bool has_promised;
     struct tenants tenants;
     struct waitq waiting;
     struct fairness fair;
@@ -41,25 +41,25 @@ struct sched {
     /* While planning. decode [max_batch]: decoding sequences that are not decode-only; prefill [2
      * max_batch]: prefilling sequences; order [max_batch + SCHED_AHEAD]: running sequences in list
      * order, those of the last step until list_running overwrites them. */
-    uint32_t *decode, *fill, *order;
-    int n_decode, n_fill;
+    uint32_t *decode, *prefill, *order;
+    int n_decode, n_prefill;
     uint32_t *page_refs;          /* [n_pages] scratch of sched_check */
     int rows_left, logits_left;   /* while planning */
     struct step_size decode_size; /* while planning: size of the decode rows */
     /* While planning a mixed step: remaining prefill budget of long prompts and of all prompts
      * (indices PREFILL_LONG and PREFILL_ALL), and the number of prompts in each class that are not
      * planned yet. */
-    double ride_ns[2];
-    int n_riders[2];
+    double prefill_budget_ns[2];
+    int n_prefills[2];
     /* While planning: equal share of the budget of short prompts, predicted time of the unplanned
      * short prompts that fit into such a share, and predicted time of all planned prefill rows. */
-    double brief_share, brief_ns, fill_ns;
-    uint32_t paused; /* sequence with partial rows; NO_SEQ */
-    bool has_part;   /* while planning: a run with partial rows is planned */
-    bool is_riding;  /* the step has decode rows and a prefill budget */
-    bool has_ridden; /* prefill rows were planned, so the minimum is used up */
-    struct cost cost;
-    struct plan *plan; /* while planning */
+    double short_prefill_share_ns, short_prefill_reserved_ns, prefill_ns;
+    uint32_t partial_seq;    /* sequence with partial rows; NO_SEQ */
+    bool has_partial;        /* while planning: a run with partial rows is planned */
+    bool is_prefill_limited; /* the step has decode rows and a prefill budget */
+    bool has_prefill_rows;   /* prefill rows were planned, so the minimum is used up */
+    struct step_time step_time;
+    struct step_plan *plan; /* while planning */
 };
 
 static inline uint32_t sched_index(const struct sched *sc, const struct seq *s)
@@ -68,13 +68,13 @@ static inline uint32_t sched_index(const struct sched *sc, const struct seq *s)
 }
 
 /* Pages that the known tokens need and the sequence does not have: promised at admission. */
-static inline int sched_missing(const struct seq *s)
+static inline int sched_missing_pages(const struct seq *s)
 {
     return MAX(pages_for(s->n_tokens) - s->n_pages, 0);
 }
 
 /* Rank order at time `now`; the order of running sequences does not depend on `now`. */
-static inline bool sched_goes_before(
+static inline bool sched_ranks_before(
     const struct sched *sc, const struct seq *a, const struct seq *b, uint64_t now)
 {
     return seq_is_before(a, b, now, sc->l.age_ns);
@@ -83,17 +83,17 @@ static inline bool sched_goes_before(
 /* ---- sched.c */
 
 /* Ends the partial state of a sequence, if any. */
-void sched_end_pause(struct sched *sc, struct seq *s);
+void sched_partial_end(struct sched *sc, struct seq *s);
 /* Same, and counts the partial rows as lost: they are computed again. */
-void sched_forget_pause(struct sched *sc, struct seq *s);
+void sched_partial_discard(struct sched *sc, struct seq *s);
 
 /* Adds to and removes from the list of sequences that hold pages without running. */
-void sched_hold(struct sched *sc, struct seq *s);
-void sched_unhold(struct sched *sc, struct seq *s);
+void sched_holder_add(struct sched *sc, struct seq *s);
+void sched_holder_remove(struct sched *sc, struct seq *s);
 /* Changes the state of a sequence, which keeps its pages. */
-void sched_move(struct sched *sc, struct seq *s, enum seq_state state, uint64_t now);
+void sched_set_state(struct sched *sc, struct seq *s, enum seq_state state, uint64_t now);
 /* Frees all pages; the prefix cache keeps the computed ones. */
-void sched_give_pages(struct sched *sc, struct seq *s);
+void sched_free_pages(struct sched *sc, struct seq *s);
 
 /* ---- sched_pages.c */
 
@@ -104,11 +104,11 @@ int sched_get_pages(struct sched *sc, struct seq *s, int upto, uint64_t now);
 bool sched_has_room_for(struct sched *sc, const struct seq *s, int n_more);
 /* Makes room for all known tokens of `s` in addition to the promised pages; false = not
  * possible. */
-bool sched_make_way_for(struct sched *sc, struct seq *s, uint64_t now);
+bool sched_make_room(struct sched *sc, struct seq *s, uint64_t now);
 
 /* ---- sched_admit.c */
 
-void sched_change_turns(struct sched *sc, uint64_t now);
+void sched_apply_fairness(struct sched *sc, uint64_t now);
 /* First sequence that may be admitted; NO_SEQ = none. */
 uint32_t sched_first_waiting(struct sched *sc, uint64_t now);
-bool sched_let_in(struct sched *sc, struct seq *s, uint64_t now); /* false = no room */
+bool sched_admit(struct sched *sc, struct seq *s, uint64_t now); /* false = no room */

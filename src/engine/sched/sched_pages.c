@@ -6,8 +6,8 @@
 
 static void evict_pages_of(struct sched *sc, struct seq *s)
 {
-    sched_unhold(sc, s);
-    sched_give_pages(sc, s);
+    sched_holder_remove(sc, s);
+    sched_free_pages(sc, s);
     if (s->is_fresh) { /* never ran: it loses only pages found in the prefix cache */
         s->n_cached = 0;
         return;
@@ -26,15 +26,15 @@ static bool evict_cached(struct sched *sc)
 static bool uncache_tail(struct sched *sc, struct seq *s)
 {
     return sc->l.tree && seq_shares_tail(s, sc->pool) &&
-           tree_forget(sc->l.tree, s->pages[s->n_kv / PAGE_TOKENS]);
+           tree_remove_page(sc->l.tree, s->pages[s->n_kv / PAGE_TOKENS]);
 }
 
 static bool evict_holder(struct sched *sc, uint64_t now)
 {
     struct seq *last = NULL;
 
-    for (uint32_t id = sc->holders; id != NO_SEQ; id = sc->seqs[id].next_holder)
-        if (!last || sched_goes_before(sc, last, &sc->seqs[id], now))
+    for (uint32_t id = sc->first_holder; id != NO_SEQ; id = sc->seqs[id].next_holder)
+        if (!last || sched_ranks_before(sc, last, &sc->seqs[id], now))
             last = &sc->seqs[id];
     if (last)
         evict_pages_of(sc, last);
@@ -49,7 +49,7 @@ static void unplan_rows(struct sched *sc, struct seq *s)
         sc->decode_size.rows--;
         sc->decode_size.keys -= s->n_kv + 1;
     }
-    s->plan_rows = s->plan_logits = s->plan_end = 0;
+    s->plan_rows = s->plan_logits = s->plan_end_layer = 0;
 }
 
 /* Preempts the lowest running sequence below `s` that has pages. */
@@ -63,10 +63,10 @@ static bool preempt_below(struct sched *sc, const struct seq *s, uint64_t now)
     if (victim == s)
         return false;
     unplan_rows(sc, victim);
-    sc->promised -= sched_missing(victim);
+    sc->promised -= sched_missing_pages(victim);
     evict_pages_of(sc, victim);
-    sc->promised += sched_missing(victim);
-    sched_move(sc, victim, SEQ_WAITING, now);
+    sc->promised += sched_missing_pages(victim);
+    sched_set_state(sc, victim, SEQ_WAITING, now);
     return true;
 }
 
@@ -87,7 +87,7 @@ static bool drop_shared_tail(struct sched *sc, struct seq *s)
 {
     if (!sc->l.tree)
         return false;
-    prefix_keep(s, sc->l.tree); /* n_tree_pages may be off by one page */
+    prefix_insert(s, sc->l.tree); /* n_tree_pages may be off by one page */
     if (uncache_tail(sc, s))
         return true;
     if (!seq_shares_tail(s, sc->pool))
@@ -99,12 +99,12 @@ static bool drop_shared_tail(struct sched *sc, struct seq *s)
 /* Computed once per step; later changes of running sequences update it. */
 static int64_t promised_pages(struct sched *sc)
 {
-    if (sc->has_counted)
+    if (sc->has_promised)
         return sc->promised;
-    sc->has_counted = true;
+    sc->has_promised = true;
     sc->promised = 0;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
-        sc->promised += sched_missing(&sc->seqs[id]);
+        sc->promised += sched_missing_pages(&sc->seqs[id]);
     return sc->promised;
 }
 
@@ -128,11 +128,11 @@ bool sched_has_room_for(struct sched *sc, const struct seq *s, int n_more)
 }
 
 /* Room for all known tokens of `s` and the reserve; with less it would soon be preempted again. */
-bool sched_make_way_for(struct sched *sc, struct seq *s, uint64_t now)
+bool sched_make_room(struct sched *sc, struct seq *s, uint64_t now)
 {
     int64_t reserved = reserved_pages(sc);
 
-    sched_unhold(sc, s);
+    sched_holder_remove(sc, s);
     for (;;) {
         int64_t need =
             pages_for(s->n_tokens) - s->n_pages + seq_shares_tail(s, sc->pool) + reserved;
@@ -142,7 +142,7 @@ bool sched_make_way_for(struct sched *sc, struct seq *s, uint64_t now)
         if (need <= n_free + (int64_t)sc->held_pages && evict_holder(sc, now))
             continue;
         if (sc->counts.running || !drop_shared_tail(sc, s)) {
-            sched_hold(sc, s);
+            sched_holder_add(sc, s);
             return false;
         }
     }

@@ -31,13 +31,13 @@ enum { PARTIAL_ROWS = 16 };
 
 static int prefill_class(const struct sched *sc, const struct seq *s)
 {
-    return s->n_missing > sc->l.prefill_chunk ? PREFILL_LONG : PREFILL_ALL;
+    return s->n_admit_rows > sc->l.prefill_chunk ? PREFILL_LONG : PREFILL_ALL;
 }
 
 /* The time of all missing rows is at most `share`, an equal share of the short-prefill budget. */
 static bool fits_equal_share(const struct sched *sc, const struct seq *s, double share)
 {
-    return cost_of_rows(&sc->cost, s->n_kv, s->n_tokens - s->n_kv) <= share;
+    return step_time_of_rows(&sc->step_time, s->n_kv, s->n_tokens - s->n_kv) <= share;
 }
 
 /* Prefill budget of `s` in this step in ns. Long prompts split the remaining long budget evenly.
@@ -47,19 +47,19 @@ static bool fits_equal_share(const struct sched *sc, const struct seq *s, double
 static double prefill_budget_of(struct sched *sc, const struct seq *s)
 {
     const int kind = prefill_class(sc, s);
-    double left = MIN(sc->ride_ns[kind], sc->ride_ns[PREFILL_ALL]);
+    double left = MIN(sc->prefill_budget_ns[kind], sc->prefill_budget_ns[PREFILL_ALL]);
 
     if (kind == PREFILL_LONG)
-        return left / MAX(sc->n_riders[kind], 1);
-    if (fits_equal_share(sc, s, sc->brief_share))
+        return left / MAX(sc->n_prefills[kind], 1);
+    if (fits_equal_share(sc, s, sc->short_prefill_share_ns))
         return left;
-    return left - MAX(sc->brief_ns, 0);
+    return left - MAX(sc->short_prefill_reserved_ns, 0);
 }
 
 /* No sequence of higher rank has partial rows in this step. */
 static bool may_run_partial(const struct sched *sc, const struct seq *s)
 {
-    return !sc->has_part && sc->l.n_layers > 1 && is_prefilling(s);
+    return !sc->has_partial && sc->l.n_layers > 1 && is_prefilling(s);
 }
 
 /* Number of the n rows that pass all layers; `fit` rows are within the budget of the sequence. A
@@ -68,16 +68,16 @@ static bool may_run_partial(const struct sched *sc, const struct seq *s)
  * this step. */
 static int full_rows_in_budget(struct sched *sc, const struct seq *s, int n, int fit)
 {
-    const int least = MIN(n, (int)RIDING_ROWS_MIN), kind = prefill_class(sc, s);
+    const int least = MIN(n, (int)MIXED_PREFILL_ROWS_MIN), kind = prefill_class(sc, s);
 
     if (fit >= least)
         return fit;
-    if (!sc->has_ridden)
+    if (!sc->has_prefill_rows)
         return least;
-    fit = cost_rows_within(
-        &sc->cost, s->n_kv, MIN(sc->ride_ns[kind], sc->ride_ns[PREFILL_ALL]), least);
+    fit = step_time_rows_within(&sc->step_time, s->n_kv,
+        MIN(sc->prefill_budget_ns[kind], sc->prefill_budget_ns[PREFILL_ALL]), least);
     if (fit == 0)
-        sc->ride_ns[kind] = 0;
+        sc->prefill_budget_ns[kind] = 0;
     return fit;
 }
 
@@ -85,10 +85,10 @@ static int full_rows_in_budget(struct sched *sc, const struct seq *s, int n, int
 static int layers_in_budget(const struct sched *sc, const struct seq *s, int n, double ns)
 {
     const int left = sc->l.n_layers - s->layer;
-    double layer_ns = cost_of_rows(&sc->cost, s->n_kv, n) / sc->l.n_layers;
+    double layer_ns = step_time_of_rows(&sc->step_time, s->n_kv, n) / sc->l.n_layers;
     int fit = left * layer_ns <= ns ? left : MAX((int)(ns / layer_ns), 1);
 
-    return sc->l.most_layers ? MIN(fit, sc->l.most_layers) : fit;
+    return sc->l.max_step_layers ? MIN(fit, sc->l.max_step_layers) : fit;
 }
 
 /* Number of partial rows, at most n, that uses most of the `ns`. More rows share the reads of
@@ -98,8 +98,8 @@ static int partial_rows_in_budget(const struct sched *sc, const struct seq *s, i
     int best = 1;
     double best_ns = 0;
 
-    for (int i = MIN(MIN(n, (int)PARTIAL_ROWS), sc->l.max_paused); i > 0; i--) {
-        double layer_ns = cost_of_rows(&sc->cost, s->n_kv, i) / sc->l.n_layers;
+    for (int i = MIN(MIN(n, (int)PARTIAL_ROWS), sc->l.max_partial_rows); i > 0; i--) {
+        double layer_ns = step_time_of_rows(&sc->step_time, s->n_kv, i) / sc->l.n_layers;
         double used = layer_ns * layers_in_budget(sc, s, i, ns);
         if (used <= ns && used > best_ns * 1.05) {
             best = i;
@@ -114,27 +114,29 @@ static int partial_rows_in_budget(const struct sched *sc, const struct seq *s, i
 static bool has_budget_for_layer(struct sched *sc, const struct seq *s, int n)
 {
     const int kind = prefill_class(sc, s);
-    double layer_ns = cost_of_rows(&sc->cost, s->n_kv, n) / sc->l.n_layers;
+    double layer_ns = step_time_of_rows(&sc->step_time, s->n_kv, n) / sc->l.n_layers;
 
-    if (!sc->has_ridden || layer_ns <= MIN(sc->ride_ns[kind], sc->ride_ns[PREFILL_ALL]))
+    if (!sc->has_prefill_rows ||
+        layer_ns <= MIN(sc->prefill_budget_ns[kind], sc->prefill_budget_ns[PREFILL_ALL]))
         return true;
-    sc->ride_ns[kind] = 0;
+    sc->prefill_budget_ns[kind] = 0;
     return false;
 }
 
 /* Number of the n rows to compute in this step; sets *ns to the time budget of plan_layers. */
 static int prefill_rows_in_budget(struct sched *sc, struct seq *s, int n, double *ns)
 {
-    int fit, enough = sc->paused == NO_SEQ ? PARTIAL_ROWS : RIDING_ROWS_MIN;
+    int fit, enough = sc->partial_seq == NO_SEQ ? PARTIAL_ROWS : MIXED_PREFILL_ROWS_MIN;
 
     *ns = prefill_budget_of(sc, s);
-    sc->n_riders[prefill_class(sc, s)]--;
-    if (prefill_class(sc, s) == PREFILL_ALL && fits_equal_share(sc, s, sc->brief_share))
-        sc->brief_ns -= cost_of_rows(&sc->cost, s->n_kv, s->n_tokens - s->n_kv);
-    if (s->n_paused > 0)
+    sc->n_prefills[prefill_class(sc, s)]--;
+    if (prefill_class(sc, s) == PREFILL_ALL && fits_equal_share(sc, s, sc->short_prefill_share_ns))
+        sc->short_prefill_reserved_ns -=
+            step_time_of_rows(&sc->step_time, s->n_kv, s->n_tokens - s->n_kv);
+    if (s->n_partial_rows > 0)
         return has_budget_for_layer(sc, s, n) ? n : 0;
-    fit = cost_rows_within(&sc->cost, s->n_kv, *ns, n);
-    if (fit == 0 && sc->has_ridden && prefill_class(sc, s) == PREFILL_ALL)
+    fit = step_time_rows_within(&sc->step_time, s->n_kv, *ns, n);
+    if (fit == 0 && sc->has_prefill_rows && prefill_class(sc, s) == PREFILL_ALL)
         return 0; /* earlier short prompts have used the budget */
     /* If another sequence has partial rows, which a partial run of `s` would discard, `s` gets full
      * rows as long as MIXED_PREFILL_ROWS_MIN of them fit. */
@@ -150,31 +152,35 @@ static int prefill_rows_in_budget(struct sched *sc, struct seq *s, int n, double
  * new requests; only the first run of the step has one. */
 static double prefill_only_limit(const struct sched *sc)
 {
-    return sc->l.pass_ns > 0 && sc->rows_left == sc->l.max_rows ? sc->l.pass_ns : INFINITY;
+    return sc->l.max_prefill_step_ns > 0 && sc->rows_left == sc->l.max_rows
+               ? sc->l.max_prefill_step_ns
+               : INFINITY;
 }
 
 /* In a step without decode rows, a prompt waits for the next step if it would make this step longer
  * than max_prefill_step_ns. Otherwise all prompts of the step would finish as late as the last. */
 static bool exceeds_step_limit(const struct sched *sc, const struct seq *s, int n)
 {
-    return sc->l.pass_ns > 0 && sc->l.stretch > 0 && sc->fill_ns > 0 && s->n_paused == 0 &&
-           sc->fill_ns + cost_of_rows(&sc->cost, s->n_kv, n) > sc->l.pass_ns;
+    return sc->l.max_prefill_step_ns > 0 && sc->l.mixed_step_factor > 0 && sc->prefill_ns > 0 &&
+           s->n_partial_rows == 0 &&
+           sc->prefill_ns + step_time_of_rows(&sc->step_time, s->n_kv, n) >
+               sc->l.max_prefill_step_ns;
 }
 
 /* Fraction of the layers that the planned rows pass. */
 static double layer_fraction(const struct sched *sc, const struct seq *s)
 {
-    return s->plan_end ? (double)(s->plan_end - s->layer) / sc->l.n_layers : 1;
+    return s->plan_end_layer ? (double)(s->plan_end_layer - s->layer) / sc->l.n_layers : 1;
 }
 
-static void add_partial_size(const struct sched *sc, const struct seq *s, struct plan *p)
+static void add_partial_size(const struct sched *sc, const struct seq *s, struct step_plan *p)
 {
     struct step_size own = { 0 };
 
     step_size_add(&own, s->n_kv, s->plan_rows);
-    p->part = layer_fraction(sc, s);
-    p->size.rows += own.rows * p->part;
-    p->size.keys += own.keys * p->part;
+    p->partial_fraction = layer_fraction(sc, s);
+    p->size.rows += own.rows * p->partial_fraction;
+    p->size.keys += own.keys * p->partial_fraction;
 }
 
 static void charge_prefill_budget(struct sched *sc, const struct seq *s)
@@ -183,26 +189,26 @@ static void charge_prefill_budget(struct sched *sc, const struct seq *s)
         step_size_add(&sc->decode_size, s->n_kv, s->plan_rows);
     if (!is_prefilling(s) || s->plan_rows == 0)
         return;
-    double ns = cost_of_rows(&sc->cost, s->n_kv, s->plan_rows) * layer_fraction(sc, s);
-    sc->fill_ns += ns;
-    if (!sc->is_riding)
+    double ns = step_time_of_rows(&sc->step_time, s->n_kv, s->plan_rows) * layer_fraction(sc, s);
+    sc->prefill_ns += ns;
+    if (!sc->is_prefill_limited)
         return;
-    sc->ride_ns[PREFILL_ALL] -= ns;
+    sc->prefill_budget_ns[PREFILL_ALL] -= ns;
     if (prefill_class(sc, s) == PREFILL_LONG)
-        sc->ride_ns[PREFILL_LONG] -= ns;
-    sc->has_ridden = true;
+        sc->prefill_budget_ns[PREFILL_LONG] -= ns;
+    sc->has_prefill_rows = true;
 }
 
 /* Takes over pages that other sequences have computed for the same prefix. Returns true if a run of
  * this plan computes the very next page of `s`, so that `s` should wait for it. */
 static bool reuse_computed_prefix(struct sched *sc, struct seq *s)
 {
-    prefix_keep(s, sc->l.tree);
+    prefix_insert(s, sc->l.tree);
     if (s->root.i == TREE_NONE.i || !is_prefilling(s))
         return false;
     prefix_catch_up(s, sc->l.tree);
-    for (int i = 0; i < sc->n_fill && &sc->seqs[sc->fill[i]] != s; i++)
-        if (prefix_is_ahead(&sc->seqs[sc->fill[i]], s))
+    for (int i = 0; i < sc->n_prefill && &sc->seqs[sc->prefill[i]] != s; i++)
+        if (prefix_computes_next(&sc->seqs[sc->prefill[i]], s))
             return true;
     return false;
 }
@@ -212,15 +218,16 @@ static void plan_layers(struct sched *sc, struct seq *s, double ns)
 {
     int n = s->plan_rows;
 
-    if (s->n_paused == 0 && (n == 0 || n > sc->l.max_paused || !may_run_partial(sc, s)))
+    if (s->n_partial_rows == 0 && (n == 0 || n > sc->l.max_partial_rows || !may_run_partial(sc, s)))
         return;
     int end = s->layer + layers_in_budget(sc, s, n, ns);
     if (s->layer == 0 && end == sc->l.n_layers)
         return;
-    if (sc->paused != NO_SEQ && &sc->seqs[sc->paused] != s) /* lower rank, not planned yet */
-        sched_forget_pause(sc, &sc->seqs[sc->paused]);
-    s->plan_end = end;
-    sc->has_part = true;
+    if (sc->partial_seq != NO_SEQ &&
+        &sc->seqs[sc->partial_seq] != s) /* lower rank, not planned yet */
+        sched_partial_discard(sc, &sc->seqs[sc->partial_seq]);
+    s->plan_end_layer = end;
+    sc->has_partial = true;
     if (end < sc->l.n_layers)
         s->plan_logits = 0;
 }
@@ -228,14 +235,15 @@ static void plan_layers(struct sched *sc, struct seq *s, double ns)
 /* Plans up to a chunk of rows of `s`; takes pages from other sequences if necessary. */
 static void plan_seq_rows(struct sched *sc, struct seq *s, uint64_t now)
 {
-    if (s->n_paused == 0 && reuse_computed_prefix(sc, s))
+    if (s->n_partial_rows == 0 && reuse_computed_prefix(sc, s))
         return;
-    int n = s->n_paused > 0 ? s->n_paused : MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk);
+    int n =
+        s->n_partial_rows > 0 ? s->n_partial_rows : MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk);
     int logits_from = logits_begin(s);
     double ns = INFINITY;
 
     n = MIN(n, sc->rows_left);
-    if (is_prefilling(s) && sc->is_riding)
+    if (is_prefilling(s) && sc->is_prefill_limited)
         n = prefill_rows_in_budget(sc, s, n, &ns);
     else if (is_prefilling(s) && exceeds_step_limit(sc, s, n))
         return;
@@ -254,9 +262,9 @@ static void plan_seq_rows(struct sched *sc, struct seq *s, uint64_t now)
 
 static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
 {
-    sc->promised -= sched_missing(s);
+    sc->promised -= sched_missing_pages(s);
     plan_seq_rows(sc, s, now);
-    sc->promised += sched_missing(s);
+    sc->promised += sched_missing_pages(s);
 }
 
 /* If the next row is written to a page that only this sequence holds, so are the rows up to the end
@@ -266,15 +274,15 @@ static void update_decode_only(const struct sched *sc, struct seq *s)
     const int page = s->n_kv / PAGE_TOKENS;
 
     if (s->n_tokens - s->n_kv == 1 && (s->is_scripted || s->score_from >= s->n_prompt - 1) &&
-        (s->n_kept == page || s->root.i == TREE_NONE.i) && page < s->n_pages &&
+        (s->n_tree_pages == page || s->root.i == TREE_NONE.i) && page < s->n_pages &&
         page_refs(sc->pool, s->pages[page]) == 1)
-        s->plain_until = (page + 1) * PAGE_TOKENS;
+        s->decode_only_until = (page + 1) * PAGE_TOKENS;
 }
 
 /* Fast path of nearly all sequences of a step; reads only their first cache line. */
 static bool is_decode_only(const struct seq *s)
 {
-    return s->n_kv < s->plain_until && s->n_tokens - s->n_kv == 1 &&
+    return s->n_kv < s->decode_only_until && s->n_tokens - s->n_kv == 1 &&
            (s->is_scripted || s->credits > 0);
 }
 
@@ -294,9 +302,9 @@ static void list_running(struct sched *sc)
     int n = 0, n_decode_only = 0;
     int64_t keys = 0;
 
-    sc->n_decode = sc->n_fill = 0;
+    sc->n_decode = sc->n_prefill = 0;
     sc->promised = 0; /* decode-only sequences need no more pages */
-    sc->has_counted = true;
+    sc->has_promised = true;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
         struct seq *s = &sc->seqs[id];
         __builtin_prefetch(&sc->seqs[sc->order[n + SCHED_AHEAD]]);
@@ -307,9 +315,9 @@ static void list_running(struct sched *sc)
             keys += s->n_kv + 1;
             continue;
         }
-        sc->promised += sched_missing(s);
+        sc->promised += sched_missing_pages(s);
         if (is_prefilling(s))
-            sc->fill[sc->n_fill++] = id;
+            sc->prefill[sc->n_prefill++] = id;
         else
             sc->decode[sc->n_decode++] = id;
     }
@@ -341,39 +349,43 @@ static double total_prefill_budget(const struct sched *sc, double decode_only_ns
 {
     const struct step_size *d = &sc->decode_size;
     const struct step_size one = { 1, d->keys / MAX(d->rows, 1) };
-    double factor = sc->l.short_stretch;
+    double factor = sc->l.mixed_step_factor_short;
 
     if (factor == 0)
         return 1e300;
-    double max_ns = MAX(factor * cost_of(&sc->cost, &one), MIN(factor, 2) * decode_only_ns);
-    return MAX(max_ns, sc->l.stretch * decode_only_ns) - decode_only_ns;
+    double max_ns =
+        MAX(factor * step_time_of(&sc->step_time, &one), MIN(factor, 2) * decode_only_ns);
+    return MAX(max_ns, sc->l.mixed_step_factor * decode_only_ns) - decode_only_ns;
 }
 
 /* Reserves the time of the short prompts that an equal share completes in this step. */
 static void reserve_short_prefill(struct sched *sc)
 {
-    sc->brief_share = sc->ride_ns[PREFILL_ALL] / MAX(sc->n_riders[PREFILL_ALL], 1);
-    sc->brief_ns = 0;
-    for (int i = 0; i < sc->n_fill; i++) {
-        const struct seq *s = &sc->seqs[sc->fill[i]];
-        if (prefill_class(sc, s) == PREFILL_ALL && fits_equal_share(sc, s, sc->brief_share))
-            sc->brief_ns += cost_of_rows(&sc->cost, s->n_kv, s->n_tokens - s->n_kv);
+    sc->short_prefill_share_ns =
+        sc->prefill_budget_ns[PREFILL_ALL] / MAX(sc->n_prefills[PREFILL_ALL], 1);
+    sc->short_prefill_reserved_ns = 0;
+    for (int i = 0; i < sc->n_prefill; i++) {
+        const struct seq *s = &sc->seqs[sc->prefill[i]];
+        if (prefill_class(sc, s) == PREFILL_ALL &&
+            fits_equal_share(sc, s, sc->short_prefill_share_ns))
+            sc->short_prefill_reserved_ns +=
+                step_time_of_rows(&sc->step_time, s->n_kv, s->n_tokens - s->n_kv);
     }
 }
 
 /* Computes the prefill budgets; the decode rows are planned. */
 static void init_prefill_budgets(struct sched *sc)
 {
-    double decode_only_ns = cost_of(&sc->cost, &sc->decode_size);
+    double decode_only_ns = step_time_of(&sc->step_time, &sc->decode_size);
 
-    sc->has_ridden = false;
-    sc->is_riding = sc->l.stretch > 0 && sc->decode_size.rows > 0;
-    sc->fill_ns = 0;
-    sc->ride_ns[PREFILL_LONG] = (sc->l.stretch - 1) * decode_only_ns;
-    sc->ride_ns[PREFILL_ALL] = total_prefill_budget(sc, decode_only_ns);
-    sc->n_riders[PREFILL_LONG] = sc->n_riders[PREFILL_ALL] = 0;
-    for (int i = 0; i < sc->n_fill; i++)
-        sc->n_riders[prefill_class(sc, &sc->seqs[sc->fill[i]])]++;
+    sc->has_prefill_rows = false;
+    sc->is_prefill_limited = sc->l.mixed_step_factor > 0 && sc->decode_size.rows > 0;
+    sc->prefill_ns = 0;
+    sc->prefill_budget_ns[PREFILL_LONG] = (sc->l.mixed_step_factor - 1) * decode_only_ns;
+    sc->prefill_budget_ns[PREFILL_ALL] = total_prefill_budget(sc, decode_only_ns);
+    sc->n_prefills[PREFILL_LONG] = sc->n_prefills[PREFILL_ALL] = 0;
+    for (int i = 0; i < sc->n_prefill; i++)
+        sc->n_prefills[prefill_class(sc, &sc->seqs[sc->prefill[i]])]++;
     reserve_short_prefill(sc);
 }
 
@@ -384,27 +396,28 @@ static void plan_waiting(struct sched *sc, uint64_t now)
         uint32_t id = sched_first_waiting(sc, now);
         if (id == NO_SEQ)
             return;
-        if (!sched_let_in(sc, &sc->seqs[id], now)) {
+        if (!sched_admit(sc, &sc->seqs[id], now)) {
             if (sc->seqs[id].state == SEQ_WAITING)
                 return;
             continue; /* parked until its pages are read from the offload tier */
         }
-        if (is_prefilling(&sc->seqs[id]) && sc->n_fill < 2 * sc->l.max_batch)
+        if (is_prefilling(&sc->seqs[id]) && sc->n_prefill < 2 * sc->l.max_batch)
             /* Room for two batches: listed sequences may be preempted and others admitted. */
-            sc->fill[sc->n_fill++] = id;
+            sc->prefill[sc->n_prefill++] = id;
         plan_seq(sc, &sc->seqs[id], now);
     }
 }
 
 /* Adds the pages of positions from .. upto - 1 that hold KV of another tenant to p->clears. */
-static void clear_pages(struct sched *sc, struct plan *p, const struct seq *s, int from, int upto)
+static void clear_pages(
+    struct sched *sc, struct step_plan *p, const struct seq *s, int from, int upto)
 {
     for (int i = pages_for(from); i < pages_for(upto); i++)
         if (page_claim(sc->pool, s->pages[i], s->writer))
             p->clears[p->n_clears++] = s->pages[i];
 }
 
-static void emit_copy(struct sched *sc, struct plan *p, struct seq *s)
+static void emit_copy(struct sched *sc, struct step_plan *p, struct seq *s)
 {
     p->copies[p->n_copies++] = (struct plan_copy){ s->copy_from, s->copy_to };
     (void)!page_claim(sc->pool, s->copy_to, s->writer); /* the copy overwrites the whole page */
@@ -417,12 +430,12 @@ static bool is_partial(const struct sched *sc, int end_layer)
     return end_layer > 0 && end_layer < sc->l.n_layers;
 }
 
-static void emit_rows(struct sched *sc, struct plan *p, struct seq *s)
+static void emit_rows(struct sched *sc, struct step_plan *p, struct seq *s)
 {
     if (s->n_kv % PAGE_TOKENS == 0 || s->plan_rows > 1)
         clear_pages(sc, p, s, s->n_kv, s->n_kv + s->plan_rows);
-    p->n_filling += is_prefilling(s);
-    if (s->plan_end)
+    p->n_prefill_runs += is_prefilling(s);
+    if (s->plan_end_layer)
         add_partial_size(sc, s, p);
     else
         step_size_add(&p->size, s->n_kv, s->plan_rows);
@@ -433,17 +446,17 @@ static void emit_rows(struct sched *sc, struct plan *p, struct seq *s)
         .pos = s->n_kv,
         .n = s->plan_rows,
         .n_logits = s->plan_logits,
-        .from_layer = s->plan_end ? s->layer : 0,
-        .end_layer = s->plan_end,
-        .is_whole = s->n_kv + s->plan_rows == s->n_tokens && !is_partial(sc, s->plan_end),
+        .from_layer = s->plan_end_layer ? s->layer : 0,
+        .end_layer = s->plan_end_layer,
+        .yields_token = s->n_kv + s->plan_rows == s->n_tokens && !is_partial(sc, s->plan_end_layer),
         .is_first = !s->was_planned,
     };
     s->was_planned = true;
-    s->plan_rows = s->plan_logits = s->plan_end = 0;
+    s->plan_rows = s->plan_logits = s->plan_end_layer = 0;
     update_decode_only(sc, s);
 }
 
-static void emit_decode_row(struct sched *sc, struct plan *p, struct seq *s)
+static void emit_decode_row(struct sched *sc, struct step_plan *p, struct seq *s)
 {
     p->runs[p->n_runs++] = (struct plan_run){
         .seq = { sched_index(sc, s) },
@@ -451,19 +464,19 @@ static void emit_decode_row(struct sched *sc, struct plan *p, struct seq *s)
         .pos = s->n_kv,
         .n = 1,
         .n_logits = s->plan_logits,
-        .is_whole = true,
+        .yields_token = true,
     };
     s->plan_rows = s->plan_logits = 0;
 }
 
-static void emit_plan(struct sched *sc, struct plan *p)
+static void emit_plan(struct sched *sc, struct step_plan *p)
 {
     int n_decode_only = 0;
     int64_t keys = 0;
 
-    p->n_runs = p->n_copies = p->n_clears = p->n_rows = p->n_filling = 0;
+    p->n_runs = p->n_copies = p->n_clears = p->n_rows = p->n_prefill_runs = 0;
     p->size = (struct step_size){ 0 };
-    p->part = 1;
+    p->partial_fraction = 1;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
         struct seq *s = &sc->seqs[id];
         if (s->plan_rows == 1 && is_decode_only(s)) {
@@ -480,25 +493,25 @@ static void emit_plan(struct sched *sc, struct plan *p)
     p->n_rows += n_decode_only;
     p->size.rows += n_decode_only;
     p->size.keys += (double)keys;
-    p->has_prefill = p->n_filling > 0;
-    p->has_decode = p->n_filling < p->n_runs;
+    p->has_prefill = p->n_prefill_runs > 0;
+    p->has_decode = p->n_prefill_runs < p->n_runs;
 }
 
-void sched_plan(struct sched *sc, uint64_t now, struct plan *p)
+void sched_plan(struct sched *sc, uint64_t now, struct step_plan *p)
 {
     sc->rows_left = sc->l.max_rows;
     sc->logits_left = sc->l.max_logits;
-    sc->is_riding = sc->has_part = false;
+    sc->is_prefill_limited = sc->has_partial = false;
     if (sc->l.tree)
         tree_set_time(sc->l.tree, now);
     sc->plan = p;
-    sc->has_counted = false;
-    p->n_turns = 0;
-    sched_change_turns(sc, now);
+    sc->has_promised = false;
+    p->n_swaps = 0;
+    sched_apply_fairness(sc, now);
     list_running(sc);
     plan_listed(sc, sc->decode, sc->n_decode, now);
     init_prefill_budgets(sc);
-    plan_listed(sc, sc->fill, sc->n_fill, now);
+    plan_listed(sc, sc->prefill, sc->n_prefill, now);
     plan_waiting(sc, now);
     emit_plan(sc, p);
     sc->plan = NULL;
@@ -517,7 +530,7 @@ static void charge_tenant(struct sched *sc, struct seq *s, int pos, int n)
             n_prompt * (double)CHARGE_PROMPT + n_output * (double)CHARGE_OUTPUT);
 }
 
-void sched_commit(struct sched *sc, const struct plan *p)
+void sched_commit(struct sched *sc, const struct step_plan *p)
 {
     for (int i = 0; i < p->n_runs; i++) {
         struct seq *s = p->runs[i].s;
@@ -528,13 +541,13 @@ void sched_commit(struct sched *sc, const struct plan *p)
             continue;
         }
         if (is_partial(sc, p->runs[i].end_layer)) {
-            sc->counts.pauses++;
-            sc->paused = p->runs[i].seq.i;
-            s->n_paused = n;
+            sc->counts.partial_runs++;
+            sc->partial_seq = p->runs[i].seq.i;
+            s->n_partial_rows = n;
             s->layer = p->runs[i].end_layer;
             continue;
         }
-        sched_end_pause(sc, s);
+        sched_partial_end(sc, s);
         charge_tenant(sc, s, p->runs[i].pos, n);
         s->n_kv += n;
     }
@@ -542,7 +555,7 @@ void sched_commit(struct sched *sc, const struct plan *p)
 
 /* ---- speculative decoding */
 
-static void add_drafts(struct sched *sc, struct plan *p, int i, int n)
+static void add_drafts(struct sched *sc, struct step_plan *p, int i, int n)
 {
     struct plan_run *r = &p->runs[i];
     struct step_size size = { 0 };
@@ -558,12 +571,12 @@ static void add_drafts(struct sched *sc, struct plan *p, int i, int n)
     sc->logits_left -= n;
 }
 
-int sched_extend(struct sched *sc, struct plan *p, int i, int n)
+int sched_extend(struct sched *sc, struct step_plan *p, int i, int n)
 {
     struct plan_run *r = &p->runs[i];
     struct seq *s = sched_seq(sc, r->seq);
 
-    CHECK(r->is_whole && !s->is_scripted && s->state == SEQ_RUNNING);
+    CHECK(r->yields_token && !s->is_scripted && s->state == SEQ_RUNNING);
     n = MIN(n, MIN(sc->rows_left, sc->logits_left));
     n = MIN(n, MIN(s->credits - r->n_logits, sc->l.prefill_chunk - r->n));
     if (n <= 0)
@@ -575,7 +588,7 @@ int sched_extend(struct sched *sc, struct plan *p, int i, int n)
     return n;
 }
 
-void sched_retract(struct sched *sc, struct plan *p, int i, int n)
+void sched_retract(struct sched *sc, struct step_plan *p, int i, int n)
 {
     CHECK(n >= 0 && n <= p->runs[i].n_drafts);
     add_drafts(sc, p, i, -n);
@@ -599,21 +612,21 @@ void sched_trim(struct sched *sc, seq_id id)
         page_unref(sc->pool, s->pages[--s->n_pages]);
 }
 
-void plan_init(struct plan *p, const struct sched_limits *l)
+void step_plan_init(struct step_plan *p, const struct sched_limits *l)
 {
-    *p = (struct plan){
+    *p = (struct step_plan){
         .runs = xcalloc((size_t)l->max_batch, sizeof(*p->runs)),
         .copies = xcalloc((size_t)l->max_batch, sizeof(*p->copies)),
         .clears = xcalloc((size_t)(l->max_batch + l->max_rows), sizeof(*p->clears)),
-        .turns = xcalloc(4 * (size_t)l->max_batch, sizeof(*p->turns)),
+        .swaps = xcalloc(4 * (size_t)l->max_batch, sizeof(*p->swaps)),
     };
 }
 
-void plan_clear(struct plan *p)
+void step_plan_clear(struct step_plan *p)
 {
     mem_free(p->runs);
     mem_free(p->copies);
     mem_free(p->clears);
-    mem_free(p->turns);
-    *p = (struct plan){ 0 };
+    mem_free(p->swaps);
+    *p = (struct step_plan){ 0 };
 }

@@ -27,7 +27,7 @@ static void update_least(struct sorted *s, uint32_t i)
 /* Splits into the nodes before node `at` and those after it. */
 static void split(struct sorted *s, uint32_t set, uint32_t at, uint32_t *before, uint32_t *after)
 {
-    s->n_looks++;
+    s->n_visited++;
     if (set == SORTED_NONE) {
         *before = *after = SORTED_NONE;
     } else if (is_before(&s->n[set], &s->n[at])) {
@@ -43,7 +43,7 @@ static void split(struct sorted *s, uint32_t set, uint32_t at, uint32_t *before,
 
 static uint32_t merge(struct sorted *s, uint32_t before, uint32_t after)
 {
-    s->n_looks++;
+    s->n_visited++;
     if (before == SORTED_NONE)
         return after;
     if (after == SORTED_NONE)
@@ -58,13 +58,13 @@ static uint32_t merge(struct sorted *s, uint32_t before, uint32_t after)
     return after;
 }
 
-void sorted_put(struct sorted *s, uint32_t *set, uint32_t i)
+void sorted_insert(struct sorted *s, uint32_t *set, uint32_t i)
 {
     struct sorted_node *n = &s->n[i];
 
     while (*set != SORTED_NONE && weight(*set) >= weight(i)) {
         struct sorted_node *at = &s->n[*set];
-        s->n_looks++;
+        s->n_visited++;
         at->least = MIN(at->least, n->tag);
         set = is_before(n, at) ? &at->left : &at->right;
     }
@@ -76,7 +76,7 @@ void sorted_put(struct sorted *s, uint32_t *set, uint32_t i)
 static uint32_t remove_node(struct sorted *s, uint32_t set, uint32_t i)
 {
     CHECK(set != SORTED_NONE);
-    s->n_looks++;
+    s->n_visited++;
     if (set == i)
         return merge(s, s->n[i].left, s->n[i].right);
     struct sorted_node *at = &s->n[set];
@@ -88,7 +88,7 @@ static uint32_t remove_node(struct sorted *s, uint32_t set, uint32_t i)
     return set;
 }
 
-void sorted_drop(struct sorted *s, uint32_t *set, uint32_t i)
+void sorted_remove(struct sorted *s, uint32_t *set, uint32_t i)
 {
     *set = remove_node(s, *set, i);
 }
@@ -96,7 +96,7 @@ void sorted_drop(struct sorted *s, uint32_t *set, uint32_t i)
 uint32_t sorted_first(struct sorted *s, uint32_t set)
 {
     while (set != SORTED_NONE && s->n[set].left != SORTED_NONE) {
-        s->n_looks++;
+        s->n_visited++;
         set = s->n[set].left;
     }
     return set;
@@ -108,7 +108,7 @@ uint32_t sorted_find(struct sorted *s, uint32_t set, int64_t key)
 
     while (set != SORTED_NONE) {
         const struct sorted_node *n = &s->n[set];
-        s->n_looks++;
+        s->n_visited++;
         if (n->key == key)
             found = set;
         set = n->key >= key ? n->left : n->right;
@@ -122,7 +122,7 @@ uint32_t sorted_before(struct sorted *s, uint32_t set, uint32_t i)
 
     while (set != SORTED_NONE) {
         const struct sorted_node *n = &s->n[set];
-        s->n_looks++;
+        s->n_visited++;
         if (is_before(n, &s->n[i])) {
             found = set;
             set = n->right;
@@ -137,7 +137,7 @@ uint32_t sorted_before(struct sorted *s, uint32_t set, uint32_t i)
 static uint32_t find_tag(struct sorted *s, uint32_t set, uint64_t tag)
 {
     while (s->n[set].tag != tag) {
-        s->n_looks++;
+        s->n_visited++;
         set = least_of(s, s->n[set].left) == tag ? s->n[set].left : s->n[set].right;
     }
     return set;
@@ -150,7 +150,7 @@ uint32_t sorted_upto(struct sorted *s, uint32_t set, int64_t most)
 
     while (set != SORTED_NONE) {
         const struct sorted_node *n = &s->n[set];
-        s->n_looks++;
+        s->n_visited++;
         if (n->key > most) {
             set = n->left;
             continue;

@@ -20,13 +20,13 @@ struct sorted_node {
 
 struct sorted {
     struct sorted_node *n;
-    uint64_t n_looks; /* visited nodes in total, to measure cost */
+    uint64_t n_visited; /* visited nodes in total, to measure cost */
 };
 
 #define SORTED_NONE UINT32_MAX /* the empty set; no node */
 
-void sorted_put(struct sorted *s, uint32_t *set, uint32_t i);
-void sorted_drop(struct sorted *s, uint32_t *set, uint32_t i); /* the node must be in the set */
+void sorted_insert(struct sorted *s, uint32_t *set, uint32_t i);
+void sorted_remove(struct sorted *s, uint32_t *set, uint32_t i); /* the node must be in the set */
 
 uint32_t sorted_first(struct sorted *s, uint32_t set);             /* smallest key */
 uint32_t sorted_find(struct sorted *s, uint32_t set, int64_t key); /* first with this key */

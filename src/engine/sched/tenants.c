@@ -46,7 +46,7 @@ static void link_in(struct tenants *ts, uint32_t i, uint32_t prev, uint32_t next
 
 static void link_out(struct tenants *ts, uint32_t i)
 {
-    const struct tenant *t = &ts->t[i];
+    const struct tenant_service *t = &ts->t[i];
 
     if (t->prev != NO_TENANT)
         ts->t[t->prev].next = t->next;
@@ -93,7 +93,7 @@ uint32_t tenants_enter(struct tenants *ts, uint64_t id, double weight)
         i = ts->t[i].next_hash;
     if (i == NO_TENANT) {
         i = take_slot(ts);
-        ts->t[i] = (struct tenant){
+        ts->t[i] = (struct tenant_service){
             .id = id, .waiting = { SORTED_NONE, SORTED_NONE }, .next_hash = *chain
         };
         *chain = i;
@@ -123,15 +123,15 @@ static double least_served(struct tenants *ts)
         int64_t key = sorted_key_of(ts->t[i].served);
         if (ts->by_service.n[i].key == key)
             return ts->t[i].served;
-        sorted_drop(&ts->by_service, &ts->waiting, i);
+        sorted_remove(&ts->by_service, &ts->waiting, i);
         ts->by_service.n[i].key = key;
-        sorted_put(&ts->by_service, &ts->waiting, i);
+        sorted_insert(&ts->by_service, &ts->waiting, i);
     }
 }
 
 void tenants_wait(struct tenants *ts, uint32_t i, bool is_new)
 {
-    struct tenant *t = &ts->t[i];
+    struct tenant_service *t = &ts->t[i];
 
     if (t->n_waiting++ > 0)
         return;
@@ -140,17 +140,17 @@ void tenants_wait(struct tenants *ts, uint32_t i, bool is_new)
     ts->n_waiting++;
     ts->by_service.n[i].key = sorted_key_of(t->served);
     ts->by_service.n[i].tag = i;
-    sorted_put(&ts->by_service, &ts->waiting, i);
+    sorted_insert(&ts->by_service, &ts->waiting, i);
 }
 
-void tenants_go(struct tenants *ts, uint32_t i)
+void tenants_unwait(struct tenants *ts, uint32_t i)
 {
-    struct tenant *t = &ts->t[i];
+    struct tenant_service *t = &ts->t[i];
 
     CHECK(t->n_waiting > 0);
     if (--t->n_waiting > 0)
         return;
     ts->n_waiting--;
-    sorted_drop(&ts->by_service, &ts->waiting, i);
+    sorted_remove(&ts->by_service, &ts->waiting, i);
     ts->left_served = t->served;
 }

@@ -18,7 +18,7 @@
 
 enum { CHARGE_PROMPT = 1, CHARGE_OUTPUT = 2, LANES = 2 };
 
-struct tenant {
+struct tenant_service {
     uint64_t id;
     double served, weight;
     uint32_t n_live, n_waiting; /* sequences */
@@ -28,8 +28,8 @@ struct tenant {
 };
 
 struct tenants {
-    struct tenant *t; /* [cap] */
-    uint32_t *hash;   /* [n_hash] chains through next_hash */
+    struct tenant_service *t; /* [cap] */
+    uint32_t *hash;           /* [n_hash] chains through next_hash */
     uint32_t cap, n, n_hash;
     uint32_t idle, idle_tail; /* tenants without sequences, the longest idle first */
     /* Tenants with waiting sequences, by an earlier value of their counter. */
@@ -51,7 +51,7 @@ void tenants_leave(struct tenants *ts, uint32_t i);
 
 /* A sequence of the tenant starts or ends waiting. is_new: the sequence was just added. */
 void tenants_wait(struct tenants *ts, uint32_t i, bool is_new);
-void tenants_go(struct tenants *ts, uint32_t i);
+void tenants_unwait(struct tenants *ts, uint32_t i);
 
 static inline void tenants_charge(struct tenants *ts, uint32_t i, double tokens)
 {

@@ -2,7 +2,7 @@
 
 uint64_t timer_key(const struct seq *s)
 {
-    return MIN(MIN(s->deadline_ns, s->begin_by_ns), s->delay_until_ns);
+    return MIN(MIN(s->deadline_ns, s->start_deadline_ns), s->delay_until_ns);
 }
 
 static uint64_t key_at(const struct timers *t, uint32_t at)

@@ -59,7 +59,7 @@ static uint32_t class_of(struct waitq *q, int priority)
     q->classes[c] = (struct waitq_class){ .lines = { SORTED_NONE, SORTED_NONE } };
     q->by_priority.n[c].key = priority;
     q->by_priority.n[c].tag = c;
-    sorted_put(&q->by_priority, &q->priorities, c);
+    sorted_insert(&q->by_priority, &q->priorities, c);
     return c;
 }
 
@@ -67,7 +67,7 @@ static void class_unref(struct waitq *q, uint32_t c)
 {
     if (--q->classes[c].n > 0)
         return;
-    sorted_drop(&q->by_priority, &q->priorities, c);
+    sorted_remove(&q->by_priority, &q->priorities, c);
     q->classes[c].next_free = q->free_class;
     q->free_class = c;
 }
@@ -83,13 +83,13 @@ static void line_insert(struct waitq *q, uint32_t line)
     struct waitq_line *l = &q->lines[line];
 
     q->by_service.n[line].key = sorted_key_of(q->tenants->t[l->tenant].served);
-    q->by_service.n[line].tag = q->n_turns++;
-    sorted_put(&q->by_service, service_set(q, l), line);
+    q->by_service.n[line].tag = q->n_swaps++;
+    sorted_insert(&q->by_service, service_set(q, l), line);
 }
 
 static void line_remove(struct waitq *q, uint32_t line)
 {
-    sorted_drop(&q->by_service, service_set(q, &q->lines[line]), line);
+    sorted_remove(&q->by_service, service_set(q, &q->lines[line]), line);
 }
 
 static uint32_t line_of(struct waitq *q, uint32_t tenant, int priority, uint32_t lane)
@@ -109,7 +109,7 @@ static uint32_t line_of(struct waitq *q, uint32_t tenant, int priority, uint32_t
     q->lines[line] = (struct waitq_line){ tenant, c, lane, 0, SORTED_NONE };
     q->by_name.n[line].key = name;
     q->by_name.n[line].tag = line;
-    sorted_put(&q->by_name, &q->names, line);
+    sorted_insert(&q->by_name, &q->names, line);
     q->classes[c].n++;
     line_insert(q, line);
     return line;
@@ -125,7 +125,7 @@ static void line_unref(struct waitq *q, uint32_t line)
         line_insert(q, line);
         return;
     }
-    sorted_drop(&q->by_name, &q->names, line);
+    sorted_remove(&q->by_name, &q->names, line);
     class_unref(q, l->class_of);
     l->next_free = q->free_line;
     q->free_line = line;
@@ -137,36 +137,36 @@ static void insert_seq(struct sorted *by, uint32_t *set, uint32_t id, int64_t v,
 {
     by->n[id].key = v;
     by->n[id].tag = place;
-    sorted_put(by, set, id);
+    sorted_insert(by, set, id);
 }
 
 void waitq_push(struct waitq *q, uint32_t id)
 {
     struct seq *s = &q->seqs[id];
-    uint32_t lane = s->is_fresh ? LANE_FRESH : LANE_BACK;
+    uint32_t lane = s->is_fresh ? LANE_NEW : LANE_STARTED;
     int64_t v = (int64_t)(s->since_ns - s->waited_ns) - s->priority * (int64_t)q->age_ns;
 
     q->n++;
-    q->n_back += lane == LANE_BACK;
+    q->n_started += lane == LANE_STARTED;
     tenants_wait(q->tenants, s->tenant, s->is_fresh);
     s->line = line_of(q, s->tenant, s->priority, lane);
     q->lines[s->line].n++;
-    insert_seq(&q->by_rank, &q->all[lane], id, v, seq_place(s));
-    insert_seq(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id, v, seq_place(s));
+    insert_seq(&q->by_rank, &q->all[lane], id, v, seq_arrival(s));
+    insert_seq(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id, v, seq_arrival(s));
 }
 
 void waitq_remove(struct waitq *q, uint32_t id)
 {
     struct seq *s = &q->seqs[id];
-    uint32_t lane = s->is_fresh ? LANE_FRESH : LANE_BACK;
+    uint32_t lane = s->is_fresh ? LANE_NEW : LANE_STARTED;
 
     CHECK(q->n > 0 && s->state == SEQ_WAITING);
     q->n--;
-    q->n_back -= lane == LANE_BACK;
-    sorted_drop(&q->by_rank, &q->all[lane], id);
-    sorted_drop(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id);
+    q->n_started -= lane == LANE_STARTED;
+    sorted_remove(&q->by_rank, &q->all[lane], id);
+    sorted_remove(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id);
     line_unref(q, s->line);
-    tenants_go(q->tenants, s->tenant);
+    tenants_unwait(q->tenants, s->tenant);
 }
 
 /* ---- selection */
@@ -237,7 +237,7 @@ static uint32_t least_served_tenant(struct waitq *q, const struct waitq_class *c
 
 uint32_t waitq_first(struct waitq *q, uint64_t now, bool with_fresh)
 {
-    int n_lanes = with_fresh ? LANES : LANE_BACK + 1;
+    int n_lanes = with_fresh ? LANES : LANE_STARTED + 1;
     uint32_t id = first_in(q, &q->by_rank, q->all, now, n_lanes);
 
     if (id == NO_SEQ || q->tenants->n_waiting == 1)
@@ -247,8 +247,8 @@ uint32_t waitq_first(struct waitq *q, uint64_t now, bool with_fresh)
     return first_in(q, &q->of_tenant, q->tenants->t[tenant].waiting, now, n_lanes);
 }
 
-uint64_t waitq_n_looks(const struct waitq *q)
+uint64_t waitq_n_visited(const struct waitq *q)
 {
-    return q->by_rank.n_looks + q->of_tenant.n_looks + q->by_priority.n_looks + q->by_name.n_looks +
-           q->by_service.n_looks + q->tenants->by_service.n_looks;
+    return q->by_rank.n_visited + q->of_tenant.n_visited + q->by_priority.n_visited +
+           q->by_name.n_visited + q->by_service.n_visited + q->tenants->by_service.n_visited;
 }

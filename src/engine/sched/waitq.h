@@ -30,7 +30,7 @@
 #include "engine/seq.h"
 #include "engine/sched/tenants.h"
 
-enum { LANE_BACK, LANE_FRESH }; /* LANES of them */
+enum { LANE_STARTED, LANE_NEW }; /* LANES of them */
 
 struct waitq_class { /* a priority of waiting sequences */
     uint32_t lines[LANES];
@@ -48,8 +48,8 @@ struct waitq {
     struct seq *seqs;
     struct tenants *tenants;
     uint64_t age_ns;
-    uint32_t n, n_back;
-    uint64_t n_turns; /* counter for the rotation of lines with equal service */
+    uint32_t n, n_started;
+    uint64_t n_swaps; /* counter for the rotation of lines with equal service */
 
     struct waitq_class *classes; /* [cap] */
     struct waitq_line *lines;    /* [cap] */
@@ -76,4 +76,4 @@ void waitq_remove(struct waitq *q, uint32_t id);
 /* NO_SEQ = empty. with_fresh == false: only sequences that ran before. */
 uint32_t waitq_first(struct waitq *q, uint64_t now, bool with_fresh);
 
-uint64_t waitq_n_looks(const struct waitq *q); /* visited nodes of all sets, in total */
+uint64_t waitq_n_visited(const struct waitq *q); /* visited nodes of all sets, in total */

@@ -20,15 +20,15 @@
 #include "engine/sample/sampler.h"
 #include "engine/stats.h"
 
-enum { DRAFT_MOST = 64 }; /* tokens of one draft */
+enum { DRAFT_MAX = 64 }; /* tokens of one draft */
 
 enum draft_source { /* evidence for a draft; acceptance rates are kept per source */
     DRAFT_PREDICTION,
-    DRAFT_PREDICTION_BENT,
-    DRAFT_LONG, /* match in the history (prompt and output), by match length */
-    DRAFT_MIDDLE,
-    DRAFT_SHORT,
-    DRAFT_BENT,
+    DRAFT_PREDICTION_EDITED,
+    DRAFT_HISTORY_LONG, /* match in the history (prompt and output), by match length */
+    DRAFT_HISTORY_MIDDLE,
+    DRAFT_HISTORY_SHORT,
+    DRAFT_HISTORY_EDITED,
     DRAFT_MODEL,
     N_DRAFT_SOURCES
 };
@@ -41,7 +41,7 @@ struct draft_job {         /* request for drafts of one decoding sequence */
     const struct sample_params *sample;
     int choice;
     void *user;               /* user pointer of the gen */
-    int most;                 /* offer: upper limit; propose: number of tokens requested */
+    int n_max;                /* offer: upper limit; propose: number of tokens requested */
     enum draft_source source; /* result of offer */
     int n_out;                /* result of propose: tokens in `out` */
     bool is_prompt;           /* result of propose: the time includes the prefill of its prompt */
@@ -66,5 +66,5 @@ static inline enum draft_kind draft_kind_of(enum draft_source source)
 {
     if (source == DRAFT_MODEL)
         return DRAFT_BY_MODEL;
-    return source <= DRAFT_PREDICTION_BENT ? DRAFT_BY_PREDICTION : DRAFT_BY_HISTORY;
+    return source <= DRAFT_PREDICTION_EDITED ? DRAFT_BY_PREDICTION : DRAFT_BY_HISTORY;
 }

@@ -9,7 +9,7 @@ struct draft_slot { /* KV state of one sequence */
     uint64_t used;  /* number of the propose call that used it last */
     page_id *pages; /* [pages_for(n_ctx)] */
     int n_pages, n_kv;
-    int32_t draft_kv[DRAFT_MOST]; /* draft tokens in its pages, from position draft_kv_from on */
+    int32_t draft_kv[DRAFT_MAX]; /* draft tokens in its pages, from position draft_kv_from on */
     int draft_kv_from;
     bool has_unknown_token; /* contains a token outside the vocabulary of this model */
 };
@@ -191,7 +191,7 @@ static int list_runs(struct draft_lm *m, struct draft_job *jobs, int n_jobs, int
     for (int i = 0; i < n_jobs; i++) {
         struct draft_job *job = &jobs[i];
         struct draft_slot *s = slot_find(m, job);
-        if (!s || s->has_unknown_token || job->n_out < round || job->n_out >= job->most)
+        if (!s || s->has_unknown_token || job->n_out < round || job->n_out >= job->n_max)
             continue;
         if (round == 0 && needs_prefill(m, s, job))
             continue; /* needs more prefill passes, or pages */
@@ -236,7 +236,7 @@ static int offer(struct drafter *d, struct draft_job *job)
     job->source = DRAFT_MODEL;
     if (s && s->has_unknown_token)
         return 0;
-    return MAX(MIN(job->most, m->n_ctx - job->n), 0);
+    return MAX(MIN(job->n_max, m->n_ctx - job->n), 0);
 }
 
 static void propose(struct drafter *d, struct draft_job *jobs, int n_jobs, const _Atomic bool *stop)

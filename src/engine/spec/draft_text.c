@@ -6,16 +6,16 @@ enum {
     INDEX_STEP_MAX = 256 /* tokens indexed per offer: bounds the time of a step */
 };
 
-static const struct trail cursor_lost = { .at = -1, .lost_at = -1 };
+static const struct text_cursor cursor_lost = { .at = -1, .lost_at = -1 };
 
 /* Prior acceptance rates, and the number of tries that they weigh. */
 static const float prior[N_DRAFT_SOURCES] = {
     [DRAFT_PREDICTION] = 0.8f,
-    [DRAFT_PREDICTION_BENT] = 0.5f,
-    [DRAFT_LONG] = 0.8f,
-    [DRAFT_MIDDLE] = 0.6f,
-    [DRAFT_SHORT] = 0.4f,
-    [DRAFT_BENT] = 0.5f,
+    [DRAFT_PREDICTION_EDITED] = 0.5f,
+    [DRAFT_HISTORY_LONG] = 0.8f,
+    [DRAFT_HISTORY_MIDDLE] = 0.6f,
+    [DRAFT_HISTORY_SHORT] = 0.4f,
+    [DRAFT_HISTORY_EDITED] = 0.5f,
     [DRAFT_MODEL] = 0.6f,
 };
 static const float prior_tries = 2.0f;
@@ -24,7 +24,7 @@ void draft_seq_init(struct draft_seq *s, const struct ngram *prompt, int n_promp
     uint32_t *own_slots, size_t n_own_slots)
 {
     *s = (struct draft_seq){
-        .prompt = prompt, .past = cursor_lost, .hint = cursor_lost, .n_fed = n_prompt
+        .prompt = prompt, .past = cursor_lost, .hint = cursor_lost, .n_followed = n_prompt
     };
     s->own.n = n_prompt;
     if (!own_slots)
@@ -40,7 +40,7 @@ void draft_seq_predict(
     s->n_predicted = n;
     s->prediction = prediction;
     if (n > 0)
-        s->hint = (struct trail){ .at = 0, .len = NGRAM_LONG, .lost_at = 0 };
+        s->hint = (struct text_cursor){ .at = 0, .len = NGRAM_LONG, .lost_at = 0 };
 }
 
 /* ---- cursors */
@@ -56,48 +56,49 @@ static int common_suffix(const int32_t *a, const int32_t *b, int n_most)
 
 /* After a mismatch: moves the cursor past a replaced token or after up to DELETED_MAX deleted
  * tokens. */
-static void skip_edit(struct trail *t, const int32_t *text, int n, int32_t token)
+static void skip_edit(struct text_cursor *t, const int32_t *text, int n, int32_t token)
 {
     int skip = 1;
 
     while (skip <= DELETED_MAX && t->at + skip < n && text[t->at + skip] != token)
         skip++;
     bool is_deletion = skip <= DELETED_MAX && t->at + skip < n;
-    *t = (struct trail){ .at = t->at + (is_deletion ? skip + 1 : 1),
+    *t = (struct text_cursor){ .at = t->at + (is_deletion ? skip + 1 : 1),
         .len = is_deletion,
         .lost_at = t->at,
-        .is_bent = true };
+        .is_after_edit = true };
 }
 
 /* Advances the cursor by the new output `token`; text[0 .. n) was known before. */
-static void cursor_advance(struct trail *t, const int32_t *text, int n, int32_t token)
+static void cursor_advance(struct text_cursor *t, const int32_t *text, int n, int32_t token)
 {
     if (t->at < 0)
         return;
     if (text[t->at] == token) {
         t->at++;
         t->len++;
-        t->is_bent &= t->len < 2;
-    } else if (!t->is_bent && t->len >= NGRAM_LONG) {
+        t->is_after_edit &= t->len < 2;
+    } else if (!t->is_after_edit && t->len >= NGRAM_LONG) {
         skip_edit(t, text, n, token);
     } else {
-        *t = (struct trail){ .at = -1, .lost_at = t->is_bent ? t->lost_at : t->at };
+        *t = (struct text_cursor){ .at = -1, .lost_at = t->is_after_edit ? t->lost_at : t->at };
     }
 }
 
-static void cursor_set(struct trail *t, const int32_t *text, int at, const int32_t *end, int n_past)
+static void cursor_set(
+    struct text_cursor *t, const int32_t *text, int at, const int32_t *end, int n_past)
 {
-    int most = MIN(MIN(at, n_past), 4 * NGRAM_LONG);
+    int n_max = MIN(MIN(at, n_past), 4 * NGRAM_LONG);
 
     t->at = at;
-    t->len = common_suffix(text + at, end, most);
-    t->is_bent = false;
+    t->len = common_suffix(text + at, end, n_max);
+    t->is_after_edit = false;
 }
 
 /* Nearest position after the mismatch at which the last tokens match: the usual result of an
  * edit. */
 static bool cursor_resync(
-    struct trail *t, const int32_t *text, int n_text, const int32_t *end, int n_past)
+    struct text_cursor *t, const int32_t *text, int n_text, const int32_t *end, int n_past)
 {
     if (t->lost_at < 0 || n_past < NGRAM_SHORT)
         return false;
@@ -113,11 +114,11 @@ static bool cursor_resync(
 
 static void advance_hint(struct draft_seq *s, const int32_t *tokens, int n)
 {
-    struct trail *t = &s->hint;
+    struct text_cursor *t = &s->hint;
 
     cursor_advance(t, s->predicted, s->n_predicted, tokens[n - 1]);
     if (t->at >= s->n_predicted)
-        *t = (struct trail){ .at = -1, .lost_at = s->n_predicted };
+        *t = (struct text_cursor){ .at = -1, .lost_at = s->n_predicted };
     if (t->at >= 0 || cursor_resync(t, s->predicted, s->n_predicted, tokens + n, n))
         return;
     int at = n < NGRAM_LONG ? -1 : ngram_find(s->prediction, s->predicted, tokens + n, NGRAM_LONG);
@@ -125,7 +126,7 @@ static void advance_hint(struct draft_seq *s, const int32_t *tokens, int n)
         cursor_set(t, s->predicted, at, tokens + n, n);
 }
 
-bool draft_seq_came(struct draft_seq *s, const int32_t *tokens, int n)
+bool draft_seq_append(struct draft_seq *s, const int32_t *tokens, int n)
 {
     bool was_predicted = s->hint.at >= 0 && s->predicted[s->hint.at] == tokens[n - 1];
 
@@ -147,18 +148,18 @@ static int look_up(const struct draft_seq *s, const int32_t *tokens, int n, int 
 /* Indexes new tokens; returns false if some remain for the next call. */
 static bool index_output(struct draft_seq *s, const int32_t *tokens, int n)
 {
-    int upto = MIN(n, s->n_fed + INDEX_STEP_MAX);
+    int upto = MIN(n, s->n_followed + INDEX_STEP_MAX);
 
-    for (int i = s->n_fed; i < upto; i++)
+    for (int i = s->n_followed; i < upto; i++)
         cursor_advance(&s->past, tokens, i, tokens[i]);
-    s->n_fed = upto;
+    s->n_followed = upto;
     ngram_add(&s->own, tokens, s->own.n, upto);
     return upto == n;
 }
 
 static void update_past(struct draft_seq *s, const int32_t *tokens, int n)
 {
-    struct trail *t = &s->past;
+    struct text_cursor *t = &s->past;
     int at;
 
     if (t->at >= 0 && t->len >= NGRAM_LONG)
@@ -175,37 +176,37 @@ static void update_past(struct draft_seq *s, const int32_t *tokens, int n)
         cursor_set(t, tokens, at, tokens + n, n);
 }
 
-static enum draft_source source_of(const struct trail *t)
+static enum draft_source source_of(const struct text_cursor *t)
 {
-    if (t->is_bent)
-        return DRAFT_BENT;
-    return t->len >= 2 * NGRAM_LONG ? DRAFT_LONG
-           : t->len >= NGRAM_LONG   ? DRAFT_MIDDLE
-                                    : DRAFT_SHORT;
+    if (t->is_after_edit)
+        return DRAFT_HISTORY_EDITED;
+    return t->len >= 2 * NGRAM_LONG ? DRAFT_HISTORY_LONG
+           : t->len >= NGRAM_LONG   ? DRAFT_HISTORY_MIDDLE
+                                    : DRAFT_HISTORY_SHORT;
 }
 
 /* ---- acceptance rates */
 
-float draft_seq_chance(const struct draft_seq *s, enum draft_source source)
+float draft_seq_acceptance(const struct draft_seq *s, enum draft_source source)
 {
-    const struct draft_grade *g = &s->grade[source];
+    const struct draft_acceptance *g = &s->acceptance_by_source[source];
 
     return (g->hits + prior[source] * prior_tries) / (g->tries + prior_tries);
 }
 
-void draft_seq_judge(struct draft_seq *s, enum draft_source source, int n, int n_right)
+void draft_seq_add_result(struct draft_seq *s, enum draft_source source, int n, int n_accepted)
 {
-    struct draft_grade *g = &s->grade[source];
+    struct draft_acceptance *g = &s->acceptance_by_source[source];
 
-    g->hits = g->hits * 0.95f + (float)n_right;
-    g->tries = g->tries * 0.95f + (float)(n_right + (n_right < n));
+    g->hits = g->hits * 0.95f + (float)n_accepted;
+    g->tries = g->tries * 0.95f + (float)(n_accepted + (n_accepted < n));
 }
 
-void draft_seq_fade(struct draft_seq *s)
+void draft_seq_decay(struct draft_seq *s)
 {
     for (int i = 0; i < N_DRAFT_SOURCES; i++) {
-        s->grade[i].hits *= 0.99f;
-        s->grade[i].tries *= 0.99f;
+        s->acceptance_by_source[i].hits *= 0.99f;
+        s->acceptance_by_source[i].tries *= 0.99f;
     }
 }
 
@@ -213,14 +214,14 @@ void draft_seq_fade(struct draft_seq *s)
 
 static enum draft_source hint_source(const struct draft_seq *s)
 {
-    return s->hint.is_bent ? DRAFT_PREDICTION_BENT : DRAFT_PREDICTION;
+    return s->hint.is_after_edit ? DRAFT_PREDICTION_EDITED : DRAFT_PREDICTION;
 }
 
 static bool prefers_hint(const struct draft_seq *s)
 {
     if (s->hint.at < 0 || s->past.at < 0)
         return s->hint.at >= 0;
-    return draft_seq_chance(s, hint_source(s)) >= draft_seq_chance(s, source_of(&s->past));
+    return draft_seq_acceptance(s, hint_source(s)) >= draft_seq_acceptance(s, source_of(&s->past));
 }
 
 static int offer(struct drafter *d, struct draft_job *job)
@@ -231,18 +232,18 @@ static int offer(struct drafter *d, struct draft_job *job)
         update_past(s, job->tokens, job->n);
     if (prefers_hint(s)) {
         job->source = hint_source(s);
-        return MIN(job->most, s->n_predicted - s->hint.at);
+        return MIN(job->n_max, s->n_predicted - s->hint.at);
     }
-    if (s->past.at < 0 || s->n_fed < job->n)
+    if (s->past.at < 0 || s->n_followed < job->n)
         return 0;
     job->source = source_of(&s->past);
-    return job->most;
+    return job->n_max;
 }
 
 /* A copy beyond the known tokens continues with the tokens just proposed, so a loop repeats. */
 static void copy_past(const struct draft_seq *s, struct draft_job *job)
 {
-    for (job->n_out = 0; job->n_out < job->most; job->n_out++) {
+    for (job->n_out = 0; job->n_out < job->n_max; job->n_out++) {
         int at = s->past.at + job->n_out;
         job->out[job->n_out] = at < job->n ? job->tokens[at] : job->out[at - job->n];
     }
@@ -257,7 +258,7 @@ static void propose(struct drafter *d, struct draft_job *jobs, int n_jobs, const
             copy_past(s, job);
             continue;
         }
-        job->n_out = MIN(job->most, s->n_predicted - s->hint.at);
+        job->n_out = MIN(job->n_max, s->n_predicted - s->hint.at);
         memcpy(job->out, s->predicted + s->hint.at, (size_t)job->n_out * sizeof(*job->out));
     }
 }

@@ -15,18 +15,18 @@ extern struct drafter draft_text; /* stateless: all state is in draft_seq */
 
 /* Cursor in a text that the output follows: while they agree, `at` is the next token of the text.
  * After a mismatch of a long match an edit is assumed (one token replaced or a few deleted): the
- * cursor moves past the edit and is_bent is set until two tokens agree. After another mismatch
- * the cursor is lost and is searched for by the last tokens, first near the position where it was
- * lost, then everywhere. */
-struct trail {
+ * cursor moves past the edit and is_after_edit is set until two tokens agree. After another
+ * mismatch the cursor is lost and is searched for by the last tokens, first near the position where
+ * it was lost, then everywhere. */
+struct text_cursor {
     int at;  /* next token; -1 = lost */
     int len; /* known length of the match */
     int lost_at;
-    bool is_bent;
+    bool is_after_edit;
 };
 
 /* Acceptance rate of drafts from one source, exponentially decaying. */
-struct draft_grade {
+struct draft_acceptance {
     float hits, tries;
 };
 
@@ -37,10 +37,10 @@ struct draft_seq {
     const struct ngram *prediction; /* index of the prediction */
     /* Index of the prompt, shared by the choices; NULL = no drafts from history. */
     const struct ngram *prompt;
-    struct ngram own;        /* index of positions after the prompt */
-    struct trail past, hint; /* cursors in prompt and output, and in the prediction */
-    int n_fed;               /* tokens that `past` has processed */
-    struct draft_grade grade[N_DRAFT_SOURCES];
+    struct ngram own;              /* index of positions after the prompt */
+    struct text_cursor past, hint; /* cursors in prompt and output, and in the prediction */
+    int n_followed;                /* tokens that `past` has processed */
+    struct draft_acceptance acceptance_by_source[N_DRAFT_SOURCES];
     uint32_t model_slot; /* slot index in draft_lm */
 };
 
@@ -52,11 +52,11 @@ void draft_seq_predict(
 
 /* Processes the new token tokens[n - 1]. Returns true if it equals the prediction: a function of
  * the tokens alone, whatever was drafted, since it is reported to the client. */
-bool draft_seq_came(struct draft_seq *s, const int32_t *tokens, int n);
-/* The first n_right of n draft tokens were accepted. */
-void draft_seq_judge(struct draft_seq *s, enum draft_source source, int n, int n_right);
+bool draft_seq_append(struct draft_seq *s, const int32_t *tokens, int n);
+/* The first n_accepted of n draft tokens were accepted. */
+void draft_seq_add_result(struct draft_seq *s, enum draft_source source, int n, int n_accepted);
 /* Probability that the next draft token of this source is accepted; a prior without
  * measurements. */
-float draft_seq_chance(const struct draft_seq *s, enum draft_source source);
+float draft_seq_acceptance(const struct draft_seq *s, enum draft_source source);
 /* For a step without drafts: old rejections count a little less. */
-void draft_seq_fade(struct draft_seq *s);
+void draft_seq_decay(struct draft_seq *s);

@@ -1,6 +1,6 @@
 #include "engine/spec/spec.h"
 #include "base/mem.h"
-#include "engine/spec/slope.h"
+#include "engine/spec/row_cost.h"
 #include "os/clock.h"
 
 #include <math.h>
@@ -23,14 +23,14 @@ static const double COST_MARGIN = 1.5, COST_MARGIN_MAX = 2;
 struct spec {
     struct spec_options o;
     struct drafter *drafters[N_DRAFTERS]; /* asked in this order; NULL = none */
-    struct slope row_model;               /* marginal row cost */
+    struct row_cost row_model;            /* marginal row cost */
     double base_step_ns;                  /* moving average of a step without drafts */
     int n_base_steps;                     /* such steps measured, up to BASE_STEPS_FIRST */
     double budget[N_DRAFTERS];            /* loss that the drafter may still cause */
     double recent_gain[N_DRAFTERS];       /* recent gains, decaying, independent of spending */
     int n_draft_steps;                    /* consecutive steps with drafts */
     int max_draft_steps;                  /* limit of n_draft_steps */
-    struct draft_grade model;             /* acceptance of the draft model, over all sequences */
+    struct draft_acceptance model;        /* acceptance of the draft model, over all sequences */
     int first_run; /* first run to ask if more than SPEC_SEQS runs can draft */
 
     /* The step being planned. */
@@ -53,13 +53,13 @@ int spec_open(struct spec **out, const struct spec_options *o, struct err *e)
     sp->o = *o;
     sp->max_draft_steps = BASE_STEP_EVERY;
     for (int d = 0; d < N_DRAFTERS; d++)
-        sp->budget[d] = (double)SPEC_STEPS / N_DRAFTERS;
+        sp->budget[d] = (double)SPEC_BUDGET_MAX / N_DRAFTERS;
     sp->drafters[0] = o->by_history ? &draft_text : NULL;
     sp->drafters[1] = o->drafter;
-    if (o->max < 0 || o->max > DRAFT_MOST || o->min < 0) {
+    if (o->max < 0 || o->max > DRAFT_MAX || o->min < 0) {
         spec_close(sp);
         return err_param(e, ERR_RANGE, "draft_max", "drafts of %d to %d tokens; at most %d", o->min,
-            o->max, (int)DRAFT_MOST);
+            o->max, (int)DRAFT_MAX);
     }
     *out = sp;
     return 0;
@@ -73,7 +73,7 @@ void spec_close(struct spec *sp)
     mem_free(sp);
 }
 
-void spec_forget(struct spec *sp, const struct choice *ch)
+void spec_seq_end(struct spec *sp, const struct gen_choice *ch)
 {
     for (int i = 0; i < N_DRAFTERS; i++)
         if (sp->drafters[i])
@@ -101,14 +101,14 @@ static double load_time(const struct spec *sp, const struct step_load *l)
 /* Adds the best number of drafts, 0 .. n_max, to the load and returns it. If all are rejected, the
  * step loses at most `may_lose`. */
 static int choose_n_drafts(const struct spec *sp, struct step_load *l, double acceptance,
-    double drafting, int most, double may_lose)
+    double drafting, int n_max, double may_lose)
 {
     struct step_load at = *l, best = *l;
     /* Required improvement: 5 % with one row, 10 % of one row's tokens with many. */
     double best_rate = l->tokens / load_time(sp, l) * (1 + 0.1 / (1 + sp->base_rows)),
            probability = 1;
 
-    while (at.n_drafts - l->n_drafts < MIN(most, STEP_DRAFTS_MAX - l->n_drafts)) {
+    while (at.n_drafts - l->n_drafts < MIN(n_max, STEP_DRAFTS_MAX - l->n_drafts)) {
         probability *= acceptance;
         at.n_drafts++;
         at.tokens += probability;
@@ -133,35 +133,35 @@ static int choose_n_drafts(const struct spec *sp, struct step_load *l, double ac
 static double acceptance_of(
     const struct spec *sp, const struct draft_seq *s, enum draft_source source)
 {
-    const struct draft_grade *g = &s->grade[DRAFT_MODEL];
+    const struct draft_acceptance *g = &s->acceptance_by_source[DRAFT_MODEL];
 
     if (source != DRAFT_MODEL)
-        return draft_seq_chance(s, source);
+        return draft_seq_acceptance(s, source);
     double prior = (sp->model.hits + 1.2) / (sp->model.tries + 2);
     return (g->hits + 2 * prior) / (g->tries + 2);
 }
 
-void spec_judge(struct spec *sp, struct choice *ch, int n, int n_right)
+void spec_add_result(struct spec *sp, struct gen_choice *ch, int n, int n_accepted)
 {
-    draft_seq_judge(&ch->draft, ch->draft_source, n, n_right);
+    draft_seq_add_result(&ch->draft, ch->draft_source, n, n_accepted);
     if (ch->draft_source != DRAFT_MODEL)
         return;
-    sp->model.hits = sp->model.hits * 0.99f + (float)n_right;
-    sp->model.tries = sp->model.tries * 0.99f + (float)(n_right + (n_right < n));
+    sp->model.hits = sp->model.hits * 0.99f + (float)n_accepted;
+    sp->model.tries = sp->model.tries * 0.99f + (float)(n_accepted + (n_accepted < n));
 }
 
 /* ---- selection of runs and drafters */
 
-static bool may_draft(const struct plan_run *r, const struct choice *ch)
+static bool may_draft(const struct plan_run *r, const struct gen_choice *ch)
 {
     const struct gen *g = ch->gen;
 
     /* A constraint needs the mask of each position, so constrained sequences have no drafts. */
-    return r->n == 1 && r->is_whole && g->is_forked && !g->in.script && !g->in.sample.mask &&
+    return r->n == 1 && r->yields_token && g->is_forked && !g->in.script && !g->in.sample.mask &&
            ch->n_out + 1 < g->max_out;
 }
 
-static struct draft_job job_for(const struct spec *sp, struct choice *ch)
+static struct draft_job job_for(const struct spec *sp, struct gen_choice *ch)
 {
     struct gen *g = ch->gen;
     int n = g->in.n_prompt + ch->n_out;
@@ -174,7 +174,7 @@ static struct draft_job job_for(const struct spec *sp, struct choice *ch)
         .sample = &g->in.sample,
         .choice = ch->index,
         .user = g->user,
-        .most = MIN(MIN(sp->o.max, sp->max_per_seq), g->max_out - ch->n_out - 1),
+        .n_max = MIN(MIN(sp->o.max, sp->max_per_seq), g->max_out - ch->n_out - 1),
         .out = ch->tokens + n };
 }
 
@@ -186,16 +186,16 @@ static bool has_budget(const struct spec *sp, int d)
 
 /* Offers run i to a drafter. Returns false if it has no draft or drafting does not pay. */
 static bool try_drafter(
-    struct spec *sp, struct sched *sc, struct plan *p, int i, int d, struct step_load *l)
+    struct spec *sp, struct sched *sc, struct step_plan *p, int i, int d, struct step_load *l)
 {
-    struct choice *ch = sched_seq(sc, p->runs[i].seq)->user;
+    struct gen_choice *ch = sched_seq(sc, p->runs[i].seq)->user;
     struct draft_job job = job_for(sp, ch);
     struct step_load before = *l;
     int n_offered = sp->drafters[d]->ops->offer(sp->drafters[d], &job);
 
     if (n_offered <= 0)
         return false;
-    CHECK(n_offered <= job.most);
+    CHECK(n_offered <= job.n_max);
     double acceptance = acceptance_of(sp, &ch->draft, job.source);
     if (d == 0 && has_budget(sp, 1) && acceptance < acceptance_of(sp, &ch->draft, DRAFT_MODEL))
         return false; /* the draft model is more likely to be right */
@@ -206,21 +206,21 @@ static bool try_drafter(
         *l = before;
         return false;
     }
-    job.most = n;
+    job.n_max = n;
     ch->draft_source = job.source;
     sp->run_of[d][sp->n_jobs[d]] = i;
     sp->jobs[d][sp->n_jobs[d]++] = job;
     return true;
 }
 
-static void collect_jobs(struct spec *sp, struct sched *sc, struct plan *p)
+static void collect_jobs(struct spec *sp, struct sched *sc, struct step_plan *p)
 {
     struct step_load l = { .tokens = sp->base_rows };
     int n_asked = 0;
 
     for (int j = 0; j < p->n_runs && n_asked < SPEC_SEQS; j++) {
         int i = (sp->first_run + j) % p->n_runs;
-        struct choice *ch = sched_seq(sc, p->runs[i].seq)->user;
+        struct gen_choice *ch = sched_seq(sc, p->runs[i].seq)->user;
         if (!may_draft(&p->runs[i], ch))
             continue;
         n_asked++;
@@ -228,7 +228,7 @@ static void collect_jobs(struct spec *sp, struct sched *sc, struct plan *p)
         for (int d = 0; d < N_DRAFTERS && !has_drafts; d++)
             has_drafts = has_budget(sp, d) && try_drafter(sp, sc, p, i, d, &l);
         if (!has_drafts)
-            draft_seq_fade(&ch->draft);
+            draft_seq_decay(&ch->draft);
     }
     sp->max_draft_steps = sp->row_model.n_pairs < PAIRS_MIN                    ? 1
                           : l.tokens > 1.5 * sp->base_rows * load_time(sp, &l) ? 4 * BASE_STEP_EVERY
@@ -240,18 +240,18 @@ static void collect_jobs(struct spec *sp, struct sched *sc, struct plan *p)
 
 /* Removes the rows of tokens that were not proposed or are outside the vocabulary. */
 static void trim_job(
-    struct sched *sc, struct plan *p, const struct draft_job *job, int i, int n_vocab)
+    struct sched *sc, struct step_plan *p, const struct draft_job *job, int i, int n_vocab)
 {
     int n = 0;
 
-    CHECK(job->n_out >= 0 && job->n_out <= job->most);
+    CHECK(job->n_out >= 0 && job->n_out <= job->n_max);
     while (n < job->n_out && job->out[n] >= 0 && job->out[n] < n_vocab)
         n++;
     sched_retract(sc, p, i, p->runs[i].n_drafts - n);
 }
 
 static void run_drafter(
-    struct spec *sp, struct sched *sc, struct plan *p, int d, const _Atomic bool *stop)
+    struct spec *sp, struct sched *sc, struct step_plan *p, int d, const _Atomic bool *stop)
 {
     bool is_timed = sp->drafters[d] && sp->drafters[d] == sp->o.drafter;
     bool is_free = false;
@@ -275,11 +275,11 @@ static void run_drafter(
         sp->draft_token_ns += (sp->draft_ns / n - sp->draft_token_ns) / 8;
 }
 
-static void set_limits(struct spec *sp, const struct plan *p)
+static void set_limits(struct spec *sp, const struct step_plan *p)
 {
     double room = STEP_DRAFTS_MAX;
 
-    sp->max_added = p->n_runs > 1 ? SPEC_STRETCH - 1 : INFINITY;
+    sp->max_added = p->n_runs > 1 ? SPEC_STEP_FACTOR - 1 : INFINITY;
     if (p->n_runs > 1) /* the row cost may be nearly 0 */
         room = MIN(sp->max_added / sp->row_share, room);
     sp->max_per_seq = MAX(((int)room + p->n_runs - 1) / p->n_runs, sp->o.min);
@@ -290,20 +290,20 @@ static double plan_margin(const struct spec *sp)
 {
     if (sp->row_model.n_pairs < PAIRS_MIN)
         return 0;
-    return COST_MARGIN - slope_hope(&sp->row_model);
+    return COST_MARGIN - row_cost_exploration(&sp->row_model);
 }
 
 /* True if drafts would pay if all were accepted. */
-static bool may_pay(struct spec *sp, const struct plan *p)
+static bool may_pay(struct spec *sp, const struct step_plan *p)
 {
     struct step_load l = { .tokens = p->n_rows };
 
-    sp->row_share = slope_share(&sp->row_model, p->n_rows, plan_margin(sp));
-    sp->row_share_max = slope_share(&sp->row_model, p->n_rows, COST_MARGIN_MAX);
+    sp->row_share = row_cost_share(&sp->row_model, p->n_rows, plan_margin(sp));
+    sp->row_share_max = row_cost_share(&sp->row_model, p->n_rows, COST_MARGIN_MAX);
     set_limits(sp, p);
     if (sp->o.min > 0)
         return true;
-    if (p->has_prefill || p->n_rows > SPEC_ROWS)
+    if (p->has_prefill || p->n_rows > SPEC_ROWS_MAX)
         return false;
     /* The time without drafts is known well and is measured again periodically. */
     if (sp->n_base_steps < BASE_STEPS_FIRST || sp->n_draft_steps >= sp->max_draft_steps)
@@ -311,7 +311,7 @@ static bool may_pay(struct spec *sp, const struct plan *p)
     return choose_n_drafts(sp, &l, 1, 0, sp->o.max, INFINITY) > 0;
 }
 
-void spec_plan(struct spec *sp, struct sched *sc, struct plan *p, const _Atomic bool *stop)
+void spec_plan(struct spec *sp, struct sched *sc, struct step_plan *p, const _Atomic bool *stop)
 {
     sp->base_rows = p->n_rows;
     sp->draft_ns = 0;
@@ -330,18 +330,18 @@ static void update_budget(struct spec *sp, int d, double gain)
     double *recent_gain = &sp->recent_gain[d];
 
     *recent_gain += MAX(gain, 0) - *recent_gain / GAIN_DECAY_STEPS;
-    sp->budget[d] =
-        MIN(sp->budget[d] + gain, SPEC_STEPS + MIN(*recent_gain / 4, (double)SPEC_MORE));
+    sp->budget[d] = MIN(
+        sp->budget[d] + gain, SPEC_BUDGET_MAX + MIN(*recent_gain / 4, (double)SPEC_BUDGET_EXTRA));
 }
 
 /* Gain of a step with drafts: accepted tokens minus the cost of the rows, with margin, and of
  * drafting. The measured time of the single step is too noisy to be used. Half of a gain counts,
  * all of a loss. */
-static double gain_of(const struct spec *sp, const struct plan *p, int n_right)
+static double gain_of(const struct spec *sp, const struct step_plan *p, int n_accepted)
 {
     int n = p->n_rows - sp->base_rows;
-    double gain = (double)n_right / sp->base_rows -
-                  n * slope_share(&sp->row_model, sp->base_rows, COST_MARGIN) -
+    double gain = (double)n_accepted / sp->base_rows -
+                  n * row_cost_share(&sp->row_model, sp->base_rows, COST_MARGIN) -
                   ns_in_steps(sp, sp->draft_ns);
 
     return gain > 0 ? gain / 2 : gain;
@@ -354,22 +354,22 @@ static void add_base_step(struct spec *sp, double ns)
         sp->base_step_ns += (MIN(ns, 2 * sp->base_step_ns) - sp->base_step_ns) / 4;
     else
         sp->base_step_ns = ns;
-    slope_age(&sp->row_model);
+    row_cost_age(&sp->row_model);
 }
 
-void spec_learn(struct spec *sp, const struct plan *p, uint64_t step_ns, int n_right)
+void spec_add_step(struct spec *sp, const struct step_plan *p, uint64_t step_ns, int n_accepted)
 {
-    double ns = (double)step_ns, gain = 1.0 / SPEC_PART / N_DRAFTERS;
+    double ns = (double)step_ns, gain = 1.0 / SPEC_BUDGET_STEPS / N_DRAFTERS;
     bool has_drafts = p->n_rows > sp->base_rows || sp->draft_ns > 0;
 
-    if (p->has_prefill || p->n_rows > SPEC_ROWS) {
-        slope_skip(&sp->row_model);
+    if (p->has_prefill || p->n_rows > SPEC_ROWS_MAX) {
+        row_cost_skip(&sp->row_model);
         return;
     }
-    slope_learn(&sp->row_model, p->n_rows, ns);
+    row_cost_add(&sp->row_model, p->n_rows, ns);
     sp->n_draft_steps = has_drafts ? sp->n_draft_steps + 1 : 0;
     if (has_drafts)
-        gain = gain_of(sp, p, n_right);
+        gain = gain_of(sp, p, n_accepted);
     else
         add_base_step(sp, ns);
     for (int d = 0; d < N_DRAFTERS; d++)

@@ -26,16 +26,16 @@
 #include "engine/sched/sched.h"
 
 enum {
-    SPEC_SEQS = 64,  /* sequences that may draft in one step, in rotation */
-    SPEC_ROWS = 128, /* steps with more rows have no drafts */
-    SPEC_PART = 80,
+    SPEC_SEQS = 64,      /* sequences that may draft in one step, in rotation */
+    SPEC_ROWS_MAX = 128, /* steps with more rows have no drafts */
+    SPEC_BUDGET_STEPS = 80,
     /* Initial sum of the budgets and upper bound of each, in steps; half of each gain is added
      * too. */
-    SPEC_STEPS = 3,
-    SPEC_MORE = 8, /* additional upper bound after large gains */
+    SPEC_BUDGET_MAX = 3,
+    SPEC_BUDGET_EXTRA = 8, /* additional upper bound after large gains */
 };
 
-#define SPEC_STRETCH 1.4
+#define SPEC_STEP_FACTOR 1.4
 
 struct spec;
 
@@ -44,9 +44,9 @@ int spec_open(struct spec **out, const struct spec_options *o, struct err *e) MU
 void spec_close(struct spec *sp); /* NULL is fine */
 
 /* Extends runs of the plan; draft tokens are stored after the known tokens of their choices. */
-void spec_plan(struct spec *sp, struct sched *sc, struct plan *p, const _Atomic bool *stop);
+void spec_plan(struct spec *sp, struct sched *sc, struct step_plan *p, const _Atomic bool *stop);
 /* Adds a measured step: its time without sampling and events, and its accepted draft tokens. */
-void spec_learn(struct spec *sp, const struct plan *p, uint64_t step_ns, int n_right);
-/* The first n_right of n draft tokens of a choice were accepted. */
-void spec_judge(struct spec *sp, struct choice *ch, int n, int n_right);
-void spec_forget(struct spec *sp, const struct choice *ch); /* for an ended choice */
+void spec_add_step(struct spec *sp, const struct step_plan *p, uint64_t step_ns, int n_accepted);
+/* The first n_accepted of n draft tokens of a choice were accepted. */
+void spec_add_result(struct spec *sp, struct gen_choice *ch, int n, int n_accepted);
+void spec_seq_end(struct spec *sp, const struct gen_choice *ch); /* for an ended choice */

@@ -4,7 +4,7 @@
 #include "kernel/ref/ref.h"
 #include "kernel/acts.h"
 #include "base/half.h"
-#include "kernel/mandate.h"
+#include "kernel/numerics.h"
 
 #include <float.h>
 #include <math.h>
@@ -32,8 +32,8 @@ float ref_max_magnitude(const float *x, int n)
     uint32_t top = 0;
 
     for (int i = 0; i < n; i++)
-        top = MAX(top, bits_of_float(x[i]) & 0x7fffffff);
-    return float_of_bits(top);
+        top = MAX(top, f32_to_bits(x[i]) & 0x7fffffff);
+    return f32_from_bits(top);
 }
 
 static int8_t to_int8(float v)
@@ -50,7 +50,7 @@ static void q8_0(const float *x, int n, void *out)
     for (int i = 0; i < n / Q8_0_BLOCK; i++, b++, x += Q8_0_BLOCK) {
         float d = ref_max_magnitude(x, Q8_0_BLOCK) / 127.0f;
         float inverse = d != 0.0f ? 1.0f / d : 0.0f;
-        b->d = f16_to_f32(f16_of_f32(d));
+        b->d = f16_to_f32(f32_to_f16(d));
         b->minus8 = 0;
         for (int j = 0; j < Q8_0_BLOCK; j++) {
             b->q[j] = to_int8(x[j] * inverse);
@@ -80,17 +80,17 @@ static float flushed(float v)
     return fabsf(v) < FLT_MIN ? copysignf(0, v) : v;
 }
 
-static void planes(const float *x, int n, void *out)
+static void bf16x2(const float *x, int n, void *out)
 {
-    struct act_planes *b = out;
+    struct act_bf16x2 *b = out;
 
-    for (int i = 0; i < (n + PLANES_BLOCK - 1) / PLANES_BLOCK * PLANES_BLOCK; i++) {
+    for (int i = 0; i < (n + BF16X2_BLOCK - 1) / BF16X2_BLOCK * BF16X2_BLOCK; i++) {
         float v = i < n ? x[i] : 0;
-        uint16_t hi = bf16_of_f32(flushed(v));
+        uint16_t hi = f32_to_bf16(flushed(v));
         float rest = v - bf16_to_f32(hi);
-        b[i / PLANES_BLOCK].hi[i % PLANES_BLOCK] = hi;
-        b[i / PLANES_BLOCK].lo[i % PLANES_BLOCK] =
-            isfinite(bf16_to_f32(hi)) ? bf16_of_f32(flushed(rest)) : 0;
+        b[i / BF16X2_BLOCK].hi[i % BF16X2_BLOCK] = hi;
+        b[i / BF16X2_BLOCK].lo[i % BF16X2_BLOCK] =
+            isfinite(bf16_to_f32(hi)) ? f32_to_bf16(flushed(rest)) : 0;
     }
 }
 
@@ -165,7 +165,7 @@ const struct kernels kernels_ref = {
     .name = "ref",
     .q8_0 = q8_0,
     .q8_k = q8_k,
-    .planes = planes,
+    .bf16x2 = bf16x2,
     .rms_norm = rms_norm,
     .rope = rope,
     .silu_mul = silu_mul,

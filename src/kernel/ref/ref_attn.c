@@ -9,12 +9,13 @@
  *
  * q8_0: the query is quantised like activations, and a score is the GEMM result for a Q8_0 weight
  * row (an exact dot product per 32 elements), multiplied by the scale. The weights of a key block,
- * multiplied by the scales of the values, are converted to integers up to KV_TOP with one factor
- * per 32 dimensions. The exact integer sum over the block is added to an output with one fma. */
+ * multiplied by the scales of the values, are converted to integers up to KV_Q8_MAX_WEIGHT with one
+ * factor per 32 dimensions. The exact integer sum over the block is added to an output with one
+ * fma. */
 #include "kernel/acts.h"
 #include "kernel/blocks.h"
 #include "base/half.h"
-#include "kernel/mandate.h"
+#include "kernel/numerics.h"
 #include "kernel/ref/ref.h"
 
 #include <math.h>
@@ -40,7 +41,7 @@ static size_t v_index(int token, int d)
 
 static uint16_t narrow(enum kv_type type, float v)
 {
-    return type == KV_F16 ? f16_of_f32(v) : bf16_of_f32(v);
+    return type == KV_F16 ? f32_to_f16(v) : f32_to_bf16(v);
 }
 
 static float widen(enum kv_type type, uint16_t h)
@@ -72,13 +73,13 @@ static void append_q8_0(const struct kv_slot *slot, const float *k, const float 
     struct p16_q8_0 *kp = (struct p16_q8_0 *)(void *)slot->k + token / KV_GROUP * n;
     int8_t *vp = (int8_t *)slot->v;
     uint16_t *scales = (uint16_t *)(void *)(slot->v + l->v_scales);
-    struct act_q8_0 key[KV_Q8_DIM / Q8_0_BLOCK], value[KV_Q8_DIM / Q8_0_BLOCK];
+    struct act_q8_0 key[KV_Q8_MAX_DIM / Q8_0_BLOCK], value[KV_Q8_MAX_DIM / Q8_0_BLOCK];
 
     quantise_head(k, l->head_dim, key);
     quantise_head(v, l->head_dim, value);
     for (int b = 0; b < n; b++) {
-        kp[b].d[token % KV_GROUP] = f16_of_f32(key[b].d);
-        scales[b * LAYOUT_TOKENS + token] = f16_of_f32(value[b].d);
+        kp[b].d[token % KV_GROUP] = f32_to_f16(key[b].d);
+        scales[b * LAYOUT_TOKENS + token] = f32_to_f16(value[b].d);
         for (int j = 0; j < Q8_0_BLOCK; j++)
             kp[b].q[j / 4][token % KV_GROUP][j % 4] = (uint8_t)(key[b].q[j] + 128);
     }
@@ -174,8 +175,8 @@ static void add_values_16bit(
 /* Rounds and clamps like acts.h, but to 16 bits. */
 static int32_t to_int16(float v)
 {
-    v = v > -KV_TOP ? v : -KV_TOP; /* a NaN, too, becomes -KV_TOP */
-    v = v < KV_TOP ? v : KV_TOP;
+    v = v > -KV_Q8_MAX_WEIGHT ? v : -KV_Q8_MAX_WEIGHT; /* a NaN, too, becomes -KV_Q8_MAX_WEIGHT */
+    v = v < KV_Q8_MAX_WEIGHT ? v : KV_Q8_MAX_WEIGHT;
     return (int32_t)rintf(v);
 }
 
@@ -196,7 +197,7 @@ static void add_values_q8_0(const struct attn_args *a, const float *w, int from,
     for (int b = 0; b < n_blocks(a->layout); b++) {
         for (int pos = from; pos < to; pos++)
             p[pos - from] = w[pos - from] * scale_of_value(a, b, pos);
-        float factor = ref_max_magnitude(p, to - from) / (float)KV_TOP;
+        float factor = ref_max_magnitude(p, to - from) / (float)KV_Q8_MAX_WEIGHT;
         float inverse = factor != 0.0f ? 1.0f / factor : 0.0f;
         for (int i = 0; i < to - from; i++)
             u[i] = to_int16(p[i] * inverse);
@@ -211,7 +212,7 @@ static void add_values_q8_0(const struct attn_args *a, const float *w, int from,
 
 struct query {
     const float *q; /* [head_dim] */
-    struct act_q8_0 q8[KV_Q8_DIM / Q8_0_BLOCK];
+    struct act_q8_0 q8[KV_Q8_MAX_DIM / Q8_0_BLOCK];
 };
 
 static void attend_block(
@@ -279,7 +280,7 @@ static void attend_all(const struct attn_args *a, const struct query *q, float *
     struct attn_state split = { &max[1], &sum[1], outs + dim };
 
     attend_split(a, q, 0, total);
-    for (int i = 1; i < attn_splits(a->n_keys); i++) {
+    for (int i = 1; i < attn_n_splits(a->n_keys); i++) {
         attend_split(a, q, i, split);
         merge_states(total, split, dim);
     }

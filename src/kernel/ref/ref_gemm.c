@@ -165,7 +165,7 @@ static int32_t codebook_dot(
     return sum;
 }
 
-static const int8_t iq4_list[16] = { IQ4_LIST }, mxfp4_list[16] = { MXFP4_LIST };
+static const int8_t iq4_codebook[16] = { IQ4_CODEBOOK }, mxfp4_codebook[16] = { MXFP4_CODEBOOK };
 
 static float dot_iq4_nl(const void *panel, int r, const void *x, int n_cols)
 {
@@ -174,7 +174,7 @@ static float dot_iq4_nl(const void *panel, int r, const void *x, int n_cols)
     float acc = 0;
 
     for (int b = 0; b < n_cols / 32; b++, w++, a++) {
-        int32_t sum = codebook_dot(iq4_list, w->q, r, a->q);
+        int32_t sum = codebook_dot(iq4_codebook, w->q, r, a->q);
         acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
     }
     return acc;
@@ -187,7 +187,7 @@ static float dot_mxfp4(const void *panel, int r, const void *x, int n_cols)
     float acc = 0;
 
     for (int b = 0; b < n_cols / 32; b++, w++, a++) {
-        int32_t sum = codebook_dot(mxfp4_list, w->q, r, a->q);
+        int32_t sum = codebook_dot(mxfp4_codebook, w->q, r, a->q);
         acc = fmaf(e8m0_half(w->e[r]) * a->d, (float)sum, acc);
     }
     return acc;
@@ -283,7 +283,8 @@ static float dot_iq4_xs(const void *panel, int r, const void *x, int n_cols)
     for (int b = 0; b < n_cols / 256; b++, w++, a++) {
         int32_t sum = 0;
         for (int j = 0; j < 8; j++)
-            sum += w->scale[j / 2][r][j % 2] * codebook_dot(iq4_list, w->q[j], r, a->q + 32 * j);
+            sum +=
+                w->scale[j / 2][r][j % 2] * codebook_dot(iq4_codebook, w->q[j], r, a->q + 32 * j);
         acc = fmaf(f16_to_f32(w->d[r]) * a->d, (float)sum, acc);
     }
     return acc;

@@ -91,10 +91,10 @@ static void unpack_q8_0(struct unpacked_kblock *u, const uint8_t *w, int n_block
     const __m512i offset = _mm512_set1_epi8((char)128);
 
     for (int b = 0; b < n_blocks; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
         UNROLL for (int i = 0; i < 8; i++) _mm512_store_si512(
             u->plane[0][8 * b + i], _mm512_xor_si512(_mm512_loadu_si512(p->q[i]), offset));
-        u->d[b] = half16(p->d);
+        u->d[b] = f16_to_f32_x16(p->d);
     }
 }
 
@@ -105,11 +105,11 @@ static void unpack_q4_0(struct unpacked_kblock *u, const uint8_t *w, int n_block
     __m512i q[8];
 
     for (int b = 0; b < n_blocks; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
         load_nibbles(q, p->q);
         UNROLL for (int i = 0; i < 8; i++)
             _mm512_store_si512(u->plane[0][8 * b + i], _mm512_sub_epi8(q[i], offset));
-        u->d[b] = half16(p->d);
+        u->d[b] = f16_to_f32_x16(p->d);
     }
 }
 
@@ -126,11 +126,11 @@ static void unpack_q4_1(struct unpacked_kblock *u, const uint8_t *w, int n_block
     __m512i q[8];
 
     for (int b = 0; b < n_blocks; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
         load_nibbles(q, p->q);
         put_quads(u, b, q, 0);
-        u->d[b] = half16(p->d);
-        u->m[b] = half16(p->m);
+        u->d[b] = f16_to_f32_x16(p->d);
+        u->m[b] = f16_to_f32_x16(p->m);
     }
 }
 
@@ -140,11 +140,11 @@ static void unpack_q5_0(struct unpacked_kblock *u, const uint8_t *w, int n_block
     __m512i q[8];
 
     for (int b = 0; b < n_blocks; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
         load_nibbles(q, p->q);
-        add_fifth(q, p->high);
+        add_fifth_bits(q, p->high);
         put_quads(u, b, q, 16);
-        u->d[b] = half16(p->d);
+        u->d[b] = f16_to_f32_x16(p->d);
     }
 }
 
@@ -154,12 +154,12 @@ static void unpack_q5_1(struct unpacked_kblock *u, const uint8_t *w, int n_block
     __m512i q[8];
 
     for (int b = 0; b < n_blocks; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
         load_nibbles(q, p->q);
-        add_fifth(q, p->high);
+        add_fifth_bits(q, p->high);
         put_quads(u, b, q, 0);
-        u->d[b] = half16(p->d);
-        u->m[b] = half16(p->m);
+        u->d[b] = f16_to_f32_x16(p->d);
+        u->m[b] = f16_to_f32_x16(p->m);
     }
 }
 
@@ -169,11 +169,11 @@ static void unpack_iq4_nl(struct unpacked_kblock *u, const uint8_t *w, int n_blo
     __m512i q[8];
 
     for (int b = 0; b < n_blocks; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
         load_nibbles(q, p->q);
-        look_up(q, iq4_list(0));
+        codebook_lookup(q, iq4_codebook(0));
         put_quads(u, b, q, 0);
-        u->d[b] = half16(p->d);
+        u->d[b] = f16_to_f32_x16(p->d);
     }
 }
 
@@ -183,9 +183,9 @@ static void unpack_mxfp4(struct unpacked_kblock *u, const uint8_t *w, int n_bloc
     __m512i q[8];
 
     for (int b = 0; b < n_blocks; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
         load_nibbles(q, p->q);
-        look_up(q, mxfp4_list(0));
+        codebook_lookup(q, mxfp4_codebook(0));
         put_quads(u, b, q, 0);
         u->d[b] = e8m0_half16(p->e);
     }
@@ -232,9 +232,9 @@ INLINE void add_scaled_blocks(const struct row_group *g, const struct unpacked_k
         const struct act_q8_0 *x = (const void *)(g->x + (size_t)m * g->stride);
         __m512 sum = acc[m];
         for (int i = 0; i < n; i++) {
-            sum = scaled(sum, u->d[b + i], x[b + i].d, from[i][m]);
+            sum = fma_dot(sum, u->d[b + i], x[b + i].d, from[i][m]);
             if (has_mins)
-                sum = plus_min(sum, u->m[b + i], &x[b + i]);
+                sum = fma_min(sum, u->m[b + i], &x[b + i]);
         }
         acc[m] = sum;
     }
@@ -298,14 +298,14 @@ static void unpack_q4_k(struct unpacked_kblock *u, const uint8_t *w, int n_block
 
     load_scales(&s, p->scale_lo, p->scale_hi);
     for (int j = 0; j < 8; j++) {
-        fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+        prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
         load_nibbles(q, p->q[j]);
         __m512i scale = duplicate_of_pair(s.scale[j / 2], j % 2);
         UNROLL for (int i = 0; i < 8; i++) put_scaled_bytes(u, 8 * j + i, q[i], scale, 0);
     }
     memcpy(u->min, s.min, sizeof(s.min));
-    u->d[0] = half16(p->d);
-    u->d[1] = half16(p->dmin);
+    u->d[0] = f16_to_f32_x16(p->d);
+    u->d[1] = f16_to_f32_x16(p->dmin);
 }
 
 static void unpack_q5_k(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
@@ -316,15 +316,15 @@ static void unpack_q5_k(struct unpacked_kblock *u, const uint8_t *w, int n_block
 
     load_scales(&s, p->scale_lo, p->scale_hi);
     for (int j = 0; j < 8; j++) {
-        fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+        prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
         load_nibbles(q, p->q[j]);
-        add_fifth(q, p->high[j]);
+        add_fifth_bits(q, p->high[j]);
         __m512i scale = duplicate_of_pair(s.scale[j / 2], j % 2);
         UNROLL for (int i = 0; i < 8; i++) put_scaled_bytes(u, 8 * j + i, q[i], scale, 0);
     }
     memcpy(u->min, s.min, sizeof(s.min));
-    u->d[0] = half16(p->d);
-    u->d[1] = half16(p->dmin);
+    u->d[0] = f16_to_f32_x16(p->d);
+    u->d[1] = f16_to_f32_x16(p->dmin);
 }
 
 static void unpack_q6_k(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
@@ -333,14 +333,14 @@ static void unpack_q6_k(struct unpacked_kblock *u, const uint8_t *w, int n_block
     __m512i q[4];
 
     for (int j = 0; j < 16; j++) {
-        fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
-        load_q6(q, p->sub[j].low, p->sub[j].high);
+        prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
+        load_q6_quads(q, p->sub[j].low, p->sub[j].high);
         __m512i pair = _mm512_cvtepi8_epi16(
             _mm256_loadu_si256((const __m256i *)(const void *)p->scale[j / 2]));
         __m512i scale = duplicate_of_pair(pair, j % 2);
         UNROLL for (int i = 0; i < 4; i++) put_scaled_bytes(u, 4 * j + i, q[i], scale, 32);
     }
-    u->d[0] = half16(p->d);
+    u->d[0] = f16_to_f32_x16(p->d);
 }
 
 static void unpack_iq4_xs(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
@@ -349,15 +349,15 @@ static void unpack_iq4_xs(struct unpacked_kblock *u, const uint8_t *w, int n_blo
     __m512i q[8];
 
     for (int j = 0; j < 8; j++) {
-        fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+        prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
         load_nibbles(q, p->q[j]);
-        look_up(q, iq4_list(IQ4_OFFSET));
+        codebook_lookup(q, iq4_codebook(IQ4_OFFSET));
         __m512i pair = _mm512_cvtepi8_epi16(
             _mm256_loadu_si256((const __m256i *)(const void *)p->scale[j / 2]));
         __m512i scale = duplicate_of_pair(pair, j % 2);
         UNROLL for (int i = 0; i < 8; i++) put_scaled_bytes(u, 8 * j + i, q[i], scale, IQ4_OFFSET);
     }
-    u->d[0] = half16(p->d);
+    u->d[0] = f16_to_f32_x16(p->d);
 }
 
 /* Dot products of all rows with both bytes of the weights of a block, 64 k at a time. */
@@ -403,8 +403,8 @@ INLINE void multiply_block_256(struct gemm_scratch *k, const struct row_group *g
         const struct act_q8_k *x = (const void *)(g->x + (size_t)m * g->stride);
         int two = m / TILE_ROWS * 2, r = m % TILE_ROWS;
         __m512i sum = _mm512_add_epi32(dots[two][r], _mm512_slli_epi32(dots[two + 1][r], 8));
-        acc[m] =
-            has_mins ? affine(acc[m], u->d, x, sum, u->min) : scaled(acc[m], u->d[0], x->d, sum);
+        acc[m] = has_mins ? fma_dot_min(acc[m], u->d, x, sum, u->min)
+                          : fma_dot(acc[m], u->d[0], x->d, sum);
     }
 }
 
@@ -494,9 +494,9 @@ static void store_outputs(const struct gemm_args *a, int panel, int m, int n, co
 static void begin_chunk(struct gemm_scratch *k, const struct acts *x, int m, int n)
 {
     k->n = n;
-    k->x = x->pick ? k->gathered : acts_row(x, m);
+    k->x = x->gather ? k->gathered : acts_row(x, m);
     k->x_stride = x->stride;
-    for (int i = 0; x->pick && i < n; i++)
+    for (int i = 0; x->gather && i < n; i++)
         memcpy(k->gathered + (size_t)i * x->stride, acts_row(x, m + i), x->stride);
 }
 
@@ -505,8 +505,8 @@ static int max_chunk_rows(const struct acts *x)
 {
     const size_t pair = 2 * TILE_ROWS;
 
-    return x->pick ? (int)MIN(GATHER_BYTES / x->stride / pair * pair, (size_t)CHUNK_ROWS)
-                   : CHUNK_ROWS;
+    return x->gather ? (int)MIN(GATHER_BYTES / x->stride / pair * pair, (size_t)CHUNK_ROWS)
+                     : CHUNK_ROWS;
 }
 
 static void gemm_with_tiles(const struct gemm_args *a, const struct tile_format *f)
@@ -564,9 +564,9 @@ GEMM(iq4_xs, 256, 32, struct act_q8_k, unpack_iq4_xs, multiply_256)
 
 const struct kernels AMX_SET = {
     .name = AMX_NAME,
-    .own_sums = 1,
-    .half_acts = ACT_PLANES,
-    .planes = amx_planes,
+    .numerics_id = 1,
+    .f16_acts = ACT_BF16X2,
+    .bf16x2 = amx_bf16x2,
     .attend = amx_attend,
     .attend_merge = amx_attend_merge,
     .gemm = {

@@ -11,11 +11,11 @@ extern const struct kernels kernels_amx;
 #define amx_gemm_f16     amx_soft_gemm_f16
 #define amx_attend       amx_soft_attend
 #define amx_attend_merge amx_soft_attend_merge
-#define amx_planes       amx_soft_planes
+#define amx_bf16x2       amx_soft_bf16x2
 #endif
 
 void amx_gemm_bf16(const struct gemm_args *g);
 void amx_gemm_f16(const struct gemm_args *g);
 void amx_attend(const struct attn_args *a);
 void amx_attend_merge(const struct attn_args *a);
-void amx_planes(const float *x, int n, void *out);
+void amx_bf16x2(const float *x, int n, void *out);

@@ -27,7 +27,7 @@
 #endif
 
 #include "kernel/x86/x86_amx.h"
-#include "kernel/x86/x86_amx_planes.h"
+#include "kernel/x86/x86_amx_bf16x2.h"
 #include "kernel/x86/x86_amx_tile.h"
 #include "kernel/x86/x86_avx512_attn.h"
 
@@ -147,11 +147,11 @@ static const uint8_t *copy_keys(const struct attn_args *a, int pos, int to, int 
     int n_pairs = MIN(TILE_K / 2, a->layout->head_dim / 2 - step * TILE_K / 2);
 
     memset(copy, 0, TILE_BYTES);
-    for (int t = pos; t < MIN(pos + KV_GROUP, to); t += UNIT) {
+    for (int t = pos; t < MIN(pos + KV_GROUP, to); t += UNIT_KEYS) {
         const uint8_t *from =
             attn_keys_of(a, t) + (size_t)step * TILE_BYTES + t % PAGE_TOKENS % 16 * 4;
         for (int i = 0; i < n_pairs; i++)
-            memcpy(copy + 64 * i + 4 * (t - pos), from + 64 * i, (size_t)UNIT * 4);
+            memcpy(copy + 64 * i + 4 * (t - pos), from + 64 * i, (size_t)UNIT_KEYS * 4);
     }
     return copy;
 }
@@ -170,14 +170,14 @@ static void compute_scores(struct attn_scratch *k, const struct head_tile *g, in
         TILE_ZERO(3);
         for (int s = 0; s * TILE_K < g->dim; s++) {
             const uint8_t *q = g->q + (size_t)s * 2 * plane;
-            bool is_whole = (int)UNIT == (int)KV_GROUP && (s + 1) * TILE_K <= g->dim;
+            bool is_whole = (int)UNIT_KEYS == (int)KV_GROUP && (s + 1) * TILE_K <= g->dim;
             for (int i = 0; i < n; i++) {
                 int key = pos + i * KV_GROUP;
                 tile[i] = is_whole ? attn_keys_of(a, key) + (size_t)s * TILE_BYTES
                                    : copy_keys(a, key, to, s, k->tile_copies[i]);
                 if (is_whole && key + SCORE_KEYS < to)
                     prefetch_tile_l1(attn_keys_of(a, key + SCORE_KEYS) + (size_t)s * TILE_BYTES);
-                prefetch_tile_l2(attn_values_beside(a, key) + (size_t)s * TILE_BYTES);
+                prefetch_tile_l2(attn_values_share(a, key) + (size_t)s * TILE_BYTES);
             }
             TILE_LOAD(4, q + plane, 64);
             TILE_LOAD(5, q, 64);
@@ -214,7 +214,7 @@ static void softmax_block(
             v[j] = _mm512_maskz_mov_ps(here, exp16(v[j]));
             lanes = _mm512_add_ps(lanes, v[j]);
         }
-        split(v[0], v[1], k->weights[i / TILE_K][0][h], k->weights[i / TILE_K][1][h]);
+        split_bf16x2(v[0], v[1], k->weights[i / TILE_K][0][h], k->weights[i / TILE_K][1][h]);
     }
     __m512 shrink = exp16(_mm512_set1_ps(g->max[h] - max));
     float *out = g->out + (size_t)h * (size_t)g->dim16;
@@ -349,8 +349,8 @@ static void split_queries(
             uint8_t *to = g->q + (size_t)(d / TILE_K) * 2 * plane + (size_t)i * 64;
             __mmask16 first = first_lanes(MIN(16, g->dim - d));
             __mmask16 second = first_lanes(MIN(16, MAX(g->dim - d - 16, 0)));
-            split(_mm512_maskz_loadu_ps(first, q + d), _mm512_maskz_loadu_ps(second, q + d + 16),
-                to, to + plane);
+            split_bf16x2(_mm512_maskz_loadu_ps(first, q + d),
+                _mm512_maskz_loadu_ps(second, q + d + 16), to, to + plane);
         }
     }
 }
@@ -523,7 +523,7 @@ static void attend_own_keys(struct attn_scratch *k, const struct attn_args *a,
  * tiles have read it, and then to each row's own keys. */
 static void attend_group_rows(struct attn_scratch *k, const struct attn_args *a)
 {
-    enum { MAX_RANGES = KV_ROW_HEADS / 4 };
+    enum { MAX_RANGES = KV_MAX_ROW_HEADS / 4 };
     const int together = MAX(MAX_TILE_HEADS / a->n_q, 1);
     struct attn_args shared = *a;
     struct query_range ranges[MAX_RANGES];

@@ -36,7 +36,7 @@
 
 #include "kernel/acts.h"
 #include "kernel/x86/x86_amx.h"
-#include "kernel/x86/x86_amx_planes.h"
+#include "kernel/x86/x86_amx_bf16x2.h"
 #include "kernel/x86/x86_amx_tile.h"
 #include "kernel/x86/x86_avx512_gemm.h"
 
@@ -80,14 +80,14 @@ struct float_format {
 
 /* ---- activations */
 
-void amx_planes(const float *x, int n, void *out)
+void amx_bf16x2(const float *x, int n, void *out)
 {
-    struct act_planes *b = out;
+    struct act_bf16x2 *b = out;
 
-    for (int i = 0; i < n; i += PLANES_BLOCK, b++) {
+    for (int i = 0; i < n; i += BF16X2_BLOCK, b++) {
         __mmask16 first = first_lanes(MIN(n - i, 16)),
                   second = first_lanes(MIN(MAX(n - i - 16, 0), 16));
-        split(_mm512_maskz_loadu_ps(first, x + i), _mm512_maskz_loadu_ps(second, x + i + 16),
+        split_bf16x2(_mm512_maskz_loadu_ps(first, x + i), _mm512_maskz_loadu_ps(second, x + i + 16),
             (uint8_t *)b->hi, (uint8_t *)b->lo);
     }
 }
@@ -181,13 +181,13 @@ INLINE void multiply_group(
     float(*first)[PANEL] = k->sums[w->panel] + m, (*second)[PANEL] = k->sums[w->panel + 1] + m;
     const uint8_t *x = k->x + (size_t)MIN(m, k->n - k->group) * stride;
 
-    x += (size_t)w->from * sizeof(struct act_planes);
+    x += (size_t)w->from * sizeof(struct act_bf16x2);
     if (w->is_first)
         zero_sums(s);
     else
         load_sums(s, first, second);
-    for (int step = 0; step < w->n_steps; step++, x += sizeof(struct act_planes)) {
-        load_activations(s, x + offsetof(struct act_planes, lo), stride);
+    for (int step = 0; step < w->n_steps; step++, x += sizeof(struct act_bf16x2)) {
+        load_activations(s, x + offsetof(struct act_bf16x2, lo), stride);
         load_weights(s, w->hi, step);
         multiply_loaded(s);
         load_activations(s, x, stride);
@@ -198,7 +198,7 @@ INLINE void multiply_group(
         }
         if (!has_lo && m == 0)
             for (int i = 0; i < w->n_panels; i++)
-                fetch_ahead(w->hi[i] + (size_t)step * TILE_BYTES, TILE_BYTES);
+                prefetch_ahead(w->hi[i] + (size_t)step * TILE_BYTES, TILE_BYTES);
     }
     store_sums(s, first, second);
 }
@@ -247,7 +247,7 @@ static void multiply_bf16(struct gemm_scratch *k, struct weight_tiles *w, int n_
  * conversion to float. */
 static __attribute__((noinline)) void split_f16_special(__m512i h, uint8_t *hi, uint8_t *lo)
 {
-    split(_mm512_cvtph_ps(_mm512_castsi512_si256(h)),
+    split_bf16x2(_mm512_cvtph_ps(_mm512_castsi512_si256(h)),
         _mm512_cvtph_ps(_mm512_extracti64x4_epi64(h, 1)), hi, lo);
 }
 
@@ -309,7 +309,7 @@ static void split_f16_tiles(struct gemm_scratch *k, int panel, const uint8_t *fr
             _mm512_store_si512(lo, _mm512_setzero_si512());
             continue;
         }
-        fetch_ahead(from + (size_t)i * 64, 64);
+        prefetch_ahead(from + (size_t)i * 64, 64);
         split_f16(pairs_of(from + (size_t)i * 64, 2 * i + 1 == n_k), hi, lo);
     }
 }
@@ -342,9 +342,9 @@ static void begin_chunk(struct gemm_scratch *k, int n)
 static void load_kblock(struct gemm_scratch *k, const struct acts *x, int row, int from, int n_k)
 {
     const size_t at = (size_t)from * K_BYTES;
-    const size_t bytes = (size_t)((n_k + TILE_K - 1) / TILE_K) * sizeof(struct act_planes);
+    const size_t bytes = (size_t)((n_k + TILE_K - 1) / TILE_K) * sizeof(struct act_bf16x2);
 
-    if (!x->pick) {
+    if (!x->gather) {
         k->x = acts_row(x, row) + at;
         k->x_stride = x->stride;
         return;

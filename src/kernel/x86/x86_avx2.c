@@ -103,14 +103,14 @@ static void rms_norm(float *out, const float *x, const float *w, int n, float ep
     __m256 low = _mm256_setzero_ps(), high = low;
 
     for (int i = 0; i < n; i += 16) { /* absent elements add 0 * 0 to a sum of squares */
-        __m256 a = load_upto(x, i, n), b = load_upto(x, i + 8, n);
+        __m256 a = load_partial(x, i, n), b = load_partial(x, i + 8, n);
         low = _mm256_fmadd_ps(a, a, low);
         high = _mm256_fmadd_ps(b, b, high);
     }
     __m256 scale = _mm256_set1_ps(1.0f / sqrtf(fold16(low, high) / (float)n + eps));
     for (int i = 0; i < n; i += 8) {
-        __m256 v = _mm256_mul_ps(load_upto(x, i, n), scale);
-        store_upto(out, i, n, _mm256_mul_ps(v, load_upto(w, i, n)));
+        __m256 v = _mm256_mul_ps(load_partial(x, i, n), scale);
+        store_partial(out, i, n, _mm256_mul_ps(v, load_partial(w, i, n)));
     }
 }
 
@@ -168,16 +168,16 @@ static void silu_mul(float *out, const float *gate, const float *up, int n)
     const __m256 one = _mm256_set1_ps(1), sign = _mm256_set1_ps(-0.0f);
 
     for (int i = 0; i < n; i += 8) {
-        __m256 g = load_upto(gate, i, n);
+        __m256 g = load_partial(gate, i, n);
         __m256 v = _mm256_div_ps(g, _mm256_add_ps(one, exp8(_mm256_xor_ps(g, sign))));
-        store_upto(out, i, n, _mm256_mul_ps(v, load_upto(up, i, n)));
+        store_partial(out, i, n, _mm256_mul_ps(v, load_partial(up, i, n)));
     }
 }
 
 static void add(float *x, const float *y, int n)
 {
     for (int i = 0; i < n; i += 8)
-        store_upto(x, i, n, _mm256_add_ps(load_upto(x, i, n), load_upto(y, i, n)));
+        store_partial(x, i, n, _mm256_add_ps(load_partial(x, i, n), load_partial(y, i, n)));
 }
 
 static void add_scaled(float *x, float a, const float *y, int n)
@@ -185,7 +185,7 @@ static void add_scaled(float *x, float a, const float *y, int n)
     __m256 all = _mm256_set1_ps(a);
 
     for (int i = 0; i < n; i += 8)
-        store_upto(x, i, n, _mm256_fmadd_ps(all, load_upto(y, i, n), load_upto(x, i, n)));
+        store_partial(x, i, n, _mm256_fmadd_ps(all, load_partial(y, i, n), load_partial(x, i, n)));
 }
 
 struct softmax_params {
@@ -196,10 +196,10 @@ struct softmax_params {
 /* Computes the softmax weights of eight elements; lanes beyond n are 0. */
 static inline __m256 softmax8(float *out, const float *x, int i, int n, struct softmax_params h)
 {
-    __m256 v = _mm256_sub_ps(load_upto(x, i, n), h.max);
+    __m256 v = _mm256_sub_ps(load_partial(x, i, n), h.max);
 
     v = exp8(h.is_one ? v : _mm256_div_ps(v, h.t));
-    store_upto(out, i, n, v);
+    store_partial(out, i, n, v);
     return _mm256_and_ps(v, _mm256_castsi256_ps(first_lanes(n - i)));
 }
 

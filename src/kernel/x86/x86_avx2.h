@@ -15,7 +15,7 @@ void avx2_attend(const struct attn_args *a);
 void avx2_attend_merge(const struct attn_args *a);
 
 #ifdef __AVX2__
-#include "kernel/mandate.h"
+#include "kernel/numerics.h"
 
 #include <immintrin.h>
 
@@ -73,12 +73,12 @@ static inline __m256i first_lanes(int n)
 
 /* Loads eight floats from x[i] on, or the remaining n - i (possibly none), with zeros in the other
  * lanes. */
-static inline __m256 load_upto(const float *x, int i, int n)
+static inline __m256 load_partial(const float *x, int i, int n)
 {
     return n - i >= 8 ? _mm256_loadu_ps(x + i) : _mm256_maskload_ps(x + i, first_lanes(n - i));
 }
 
-static inline void store_upto(float *x, int i, int n, __m256 v)
+static inline void store_partial(float *x, int i, int n, __m256 v)
 {
     if (n - i >= 8)
         _mm256_storeu_ps(x + i, v);

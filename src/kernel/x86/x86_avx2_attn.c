@@ -39,10 +39,10 @@ void avx2_kv_append(const struct kv_slot *slot, const float *k, const float *v)
         return;
     }
     for (int d = 0; d < dim; d += 8) {
-        _mm_storeu_si128((__m128i *)(void *)h, narrow8(l->type, load_upto(k, d, dim)));
+        _mm_storeu_si128((__m128i *)(void *)h, narrow8(l->type, load_partial(k, d, dim)));
         for (int i = 0; i < MIN(8, dim - d); i += 2) /* each pair of d has its own line */
             memcpy(to_k + (size_t)(d + i) * 32, h + i, 4);
-        _mm_storeu_si128((__m128i *)(void *)h, narrow8(l->type, load_upto(v, d, dim)));
+        _mm_storeu_si128((__m128i *)(void *)h, narrow8(l->type, load_partial(v, d, dim)));
         for (int i = 0; i < MIN(8, dim - d); i++)
             memcpy(to_v + (size_t)(d / 16) * V_PAIRS * 64 + (size_t)(d % 16 + i) * 4, h + i, 2);
     }
@@ -109,15 +109,16 @@ static const uint8_t *values_share_of_unit(const struct attn_args *a, int pos)
 }
 
 /* Computes the scores of keys [from, to). Prefetches like x86_avx512_attn.c. */
-INLINE void compute_scores(enum kv_type type, int heads, const struct group *g, int from, int to)
+INLINE void compute_scores(
+    enum kv_type type, int heads, const struct head_group *g, int from, int to)
 {
     const __m256 scale = _mm256_set1_ps(g->a->scale);
 
-    for (int pos = from; pos < to; pos += UNIT) {
+    for (int pos = from; pos < to; pos += UNIT_KEYS) {
         const uint8_t *k = keys_of_unit(g->a, pos),
-                      *next = keys_of_unit(g->a, MIN(pos + UNIT, to - 1));
+                      *next = keys_of_unit(g->a, MIN(pos + UNIT_KEYS, to - 1));
         const uint8_t *v = values_share_of_unit(g->a, pos);
-        __m256 s[HEADS][2];
+        __m256 s[GROUP_HEADS][2];
 
         UNROLL for (int h = 0; h < heads; h++) s[h][0] = s[h][1] = _mm256_setzero_ps();
         for (int d = 0; d < g->dim; d += 2) {
@@ -136,9 +137,9 @@ INLINE void compute_scores(enum kv_type type, int heads, const struct group *g, 
         UNROLL for (int h = 0; h < heads; h++)
         {
             float *w = g->w + (size_t)h * KV_BLOCK + (pos - from);
-            int n = MIN(UNIT, to - pos);
-            store_upto(w, 0, n, _mm256_mul_ps(s[h][0], scale));
-            store_upto(w, 8, n, _mm256_mul_ps(s[h][1], scale));
+            int n = MIN(UNIT_KEYS, to - pos);
+            store_partial(w, 0, n, _mm256_mul_ps(s[h][0], scale));
+            store_partial(w, 8, n, _mm256_mul_ps(s[h][1], scale));
         }
     }
 }
@@ -151,14 +152,14 @@ static float exp1(float x)
 /* Replaces eight scores by softmax weights; lanes beyond n are 0. */
 static inline __m256 softmax8(float *w, int i, int n, __m256 max)
 {
-    __m256 v = exp8(_mm256_sub_ps(load_upto(w, i, n), max));
+    __m256 v = exp8(_mm256_sub_ps(load_partial(w, i, n), max));
 
-    store_upto(w, i, n, v);
+    store_partial(w, i, n, v);
     return _mm256_and_ps(v, _mm256_castsi256_ps(first_lanes(n - i)));
 }
 
 /* Replaces scores by softmax weights, and scales the previous sums to the new maximum. */
-static void softmax_block(const struct group *g, int h, int n, bool is_first)
+static void softmax_block(const struct head_group *g, int h, int n, bool is_first)
 {
     float *w = g->w + (size_t)h * KV_BLOCK, *out = g->out + (size_t)h * (size_t)g->dim16;
     float old = is_first ? -INFINITY : g->max[h], max;
@@ -187,8 +188,8 @@ static void softmax_block(const struct group *g, int h, int n, bool is_first)
 }
 
 /* Adds one page's weighted values of 16 dimensions to the sums. */
-INLINE void add_page_values(
-    enum kv_type type, int heads, const float *w, const uint8_t *v, int n, __m256 sums[HEADS][2])
+INLINE void add_page_values(enum kv_type type, int heads, const float *w, const uint8_t *v, int n,
+    __m256 sums[GROUP_HEADS][2])
 {
     for (int t = 0; t < n; t += 2) {
         struct even_odd x = widen(type, v + (size_t)t * 32);
@@ -209,12 +210,12 @@ INLINE void add_page_values(
     }
 }
 
-INLINE void add_values(enum kv_type type, int heads, const struct group *g, int from, int to)
+INLINE void add_values(enum kv_type type, int heads, const struct head_group *g, int from, int to)
 {
     const int last = g->a->n_keys - 1;
 
     for (int d = 0; d < g->dim16; d += 16) {
-        __m256 sums[HEADS][2];
+        __m256 sums[GROUP_HEADS][2];
 
         UNROLL for (int h = 0; h < heads; h++)
         {
@@ -242,7 +243,7 @@ INLINE void add_values(enum kv_type type, int heads, const struct group *g, int 
     }
 }
 
-INLINE void attend_block(enum kv_type type, int heads, const struct group *g, int from, int to)
+INLINE void attend_block(enum kv_type type, int heads, const struct head_group *g, int from, int to)
 {
     compute_scores(type, heads, g, from, to);
     for (int h = 0; h < heads; h++)
@@ -251,11 +252,11 @@ INLINE void attend_block(enum kv_type type, int heads, const struct group *g, in
 }
 
 #define FOR_HEADS(n)                                                                               \
-    static void f16_##n(const struct group *g, int from, int to)                                   \
+    static void f16_##n(const struct head_group *g, int from, int to)                              \
     {                                                                                              \
         attend_block(KV_F16, n, g, from, to);                                                      \
     }                                                                                              \
-    static void bf16_##n(const struct group *g, int from, int to)                                  \
+    static void bf16_##n(const struct head_group *g, int from, int to)                             \
     {                                                                                              \
         attend_block(KV_BF16, n, g, from, to);                                                     \
     }
@@ -264,9 +265,9 @@ FOR_HEADS(2)
 FOR_HEADS(3)
 FOR_HEADS(4)
 
-typedef void (*block_fn)(const struct group *g, int from, int to);
+typedef void (*block_fn)(const struct head_group *g, int from, int to);
 
-static void q8_0_n(const struct group *g, int from, int to)
+static void q8_0_n(const struct head_group *g, int from, int to)
 {
     avx2_q8_scores(g, from, to);
     for (int h = 0; h < g->n; h++)
@@ -274,13 +275,13 @@ static void q8_0_n(const struct group *g, int from, int to)
     avx2_q8_values(g, from, to);
 }
 
-static const block_fn block_fns[N_KV_TYPES][HEADS] = {
+static const block_fn block_fns[N_KV_TYPES][GROUP_HEADS] = {
     { f16_1, f16_2, f16_3, f16_4 },
     { bf16_1, bf16_2, bf16_3, bf16_4 },
     { q8_0_n, q8_0_n, q8_0_n, q8_0_n },
 };
 
-static struct attn_state state_of(const struct group *g, int h)
+static struct attn_state state_of(const struct head_group *g, int h)
 {
     return (struct attn_state){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
 }
@@ -304,11 +305,11 @@ static void write_output(struct attn_state total, float *out, int dim)
 {
     for (int d = 0; d < dim; d += 8) {
         __m256 v = _mm256_loadu_ps(total.out + d);
-        store_upto(out, d, dim, _mm256_mul_ps(v, _mm256_set1_ps(1.0f / *total.sum)));
+        store_partial(out, d, dim, _mm256_mul_ps(v, _mm256_set1_ps(1.0f / *total.sum)));
     }
 }
 
-static void attend_split(const struct group *g, int split)
+static void attend_split(const struct head_group *g, int split)
 {
     const block_fn fn = block_fns[g->a->layout->type][g->n - 1];
     const int from = split * KV_SPLIT, to = MIN(from + KV_SPLIT, g->a->n_keys);
@@ -319,16 +320,16 @@ static void attend_split(const struct group *g, int split)
 
 /* Group with two states: the merged previous splits (total), and the current split. */
 struct split_states {
-    struct group total, split;
+    struct head_group total, split;
 };
 
 static void init_split_states(struct split_states *g, const struct attn_args *a, int first, int n)
 {
     int dim = a->layout->head_dim, dim16 = (dim + 15) / 16 * 16;
     float *at = (float *)(void *)(((uintptr_t)a->scratch + 63) & ~(uintptr_t)63);
-    struct group *total = &g->total, *split = &g->split;
+    struct head_group *total = &g->total, *split = &g->split;
 
-    *total = (struct group){ .a = a,
+    *total = (struct head_group){ .a = a,
         .n = n,
         .dim = dim,
         .dim16 = dim16,
@@ -354,7 +355,7 @@ static void attend_heads(const struct attn_args *a, int first, int n)
 
     init_split_states(&g, a, first, n);
     attend_split(&g.total, 0);
-    for (int i = 1; i < attn_splits(a->n_keys); i++) {
+    for (int i = 1; i < attn_n_splits(a->n_keys); i++) {
         attend_split(&g.split, i);
         for (int h = 0; h < n; h++)
             merge_states(state_of(&g.total, h), state_of(&g.split, h), g.total.dim);
@@ -385,8 +386,8 @@ static void attend_row(const struct attn_args *a)
         memset(a->out, 0, (size_t)a->n_q * (size_t)a->layout->head_dim * sizeof(float));
         return;
     }
-    for (int h = 0; h < a->n_q; h += HEADS)
-        (a->states ? attend_splits : attend_heads)(a, h, MIN(HEADS, a->n_q - h));
+    for (int h = 0; h < a->n_q; h += GROUP_HEADS)
+        (a->states ? attend_splits : attend_heads)(a, h, MIN(GROUP_HEADS, a->n_q - h));
 }
 
 /* Rows of a list are processed one after the other: from the second row on, their shared keys are

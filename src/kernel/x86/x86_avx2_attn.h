@@ -7,14 +7,14 @@
 #include "kernel/x86/x86_avx2.h"
 
 enum {
-    HEADS = 4, /* query heads that share loaded keys and values */
-    UNIT = (int)PAGE_TOKENS < (int)KV_GROUP ? (int)PAGE_TOKENS : (int)KV_GROUP,
+    GROUP_HEADS = 4, /* query heads that share loaded keys and values */
+    UNIT_KEYS = (int)PAGE_TOKENS < (int)KV_GROUP ? (int)PAGE_TOKENS : (int)KV_GROUP,
     /* pairs of tokens in the layout of a page */
     V_PAIRS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP / 2,
 };
 
 /* Group of query heads: pointers into the caller's scratch. */
-struct group {
+struct head_group {
     const struct attn_args *a;
     int n;          /* heads, 1 .. GROUP_HEADS */
     int dim, dim16; /* head dimension, and rounded up to 16 */
@@ -30,9 +30,9 @@ struct group {
 
 /* q8_0: functions on keys [from, to) of one key block. */
 void avx2_q8_append(const struct kv_slot *slot, const float *k, const float *v);
-void avx2_q8_queries(const struct group *g);
-void avx2_q8_scores(const struct group *g, int from, int to);
-void avx2_q8_values(const struct group *g, int from, int to);
+void avx2_q8_queries(const struct head_group *g);
+void avx2_q8_scores(const struct head_group *g, int from, int to);
+void avx2_q8_values(const struct head_group *g, int from, int to);
 
 #ifdef __AVX2__
 static inline const uint8_t *attn_block_of(const struct attn_args *a, int pos)

@@ -43,7 +43,7 @@ void avx2_q8_append(const struct kv_slot *slot, const float *k, const float *v)
     struct p16_q8_0 *kp = (struct p16_q8_0 *)(void *)slot->k + token / KV_GROUP * n;
     uint8_t *vp = slot->v + token / 2 * 32 + token % 2;
     uint16_t *scales = (uint16_t *)(void *)(slot->v + l->v_scales);
-    struct act_q8_0 key[KV_Q8_DIM / Q8_0_BLOCK], value[KV_Q8_DIM / Q8_0_BLOCK];
+    struct act_q8_0 key[KV_Q8_MAX_DIM / Q8_0_BLOCK], value[KV_Q8_MAX_DIM / Q8_0_BLOCK];
     uint8_t q[Q8_0_BLOCK];
 
     quantise_head(k, dim, key);
@@ -60,7 +60,7 @@ void avx2_q8_append(const struct kv_slot *slot, const float *k, const float *v)
             (uint8_t)value[d / Q8_0_BLOCK].q[d % Q8_0_BLOCK];
 }
 
-void avx2_q8_queries(const struct group *g)
+void avx2_q8_queries(const struct head_group *g)
 {
     for (int h = 0; h < g->n; h++)
         quantise_head(g->q + (size_t)h * (size_t)g->dim, g->dim, g->q8 + h * n_blocks_of(g->dim));
@@ -68,13 +68,13 @@ void avx2_q8_queries(const struct group *g)
 
 /* ---- scores */
 
-static const struct p16_q8_0 *keys_of(const struct group *g, int pos)
+static const struct p16_q8_0 *keys_of(const struct head_group *g, int pos)
 {
     return (const struct p16_q8_0 *)(const void *)attn_block_of(g->a, pos) +
            pos % PAGE_TOKENS / KV_GROUP * n_blocks_of(g->dim);
 }
 
-static const uint8_t *values_of(const struct group *g, int pos)
+static const uint8_t *values_of(const struct head_group *g, int pos)
 {
     return attn_block_of(g->a, pos) + g->a->layout->k_bytes;
 }
@@ -86,11 +86,11 @@ INLINE __m256 f16_to_f32_x8(const uint16_t *h)
 
 /* Adds the products of eight keys (half 0 or 1 of 16) and one block of each head's query. */
 INLINE void score_block(int heads, const struct p16_q8_0 *k, int half, const struct act_q8_0 *q,
-    int n_blocks, __m256 acc[HEADS])
+    int n_blocks, __m256 acc[GROUP_HEADS])
 {
     const __m256i ones = _mm256_set1_epi16(1), top = _mm256_set1_epi8((char)0x80);
     __m256 dk = f16_to_f32_x8(k->d + 8 * half);
-    __m256i sum[HEADS];
+    __m256i sum[GROUP_HEADS];
 
     UNROLL for (int h = 0; h < heads; h++) sum[h] = _mm256_setzero_si256();
     UNROLL for (int i = 0; i < 8; i++)
@@ -109,27 +109,27 @@ INLINE void score_block(int heads, const struct p16_q8_0 *k, int half, const str
         _mm256_mul_ps(dk, _mm256_set1_ps(q[h * n_blocks].d)), _mm256_cvtepi32_ps(sum[h]), acc[h]);
 }
 
-INLINE void compute_scores(int heads, const struct group *g, int from, int to)
+INLINE void compute_scores(int heads, const struct head_group *g, int from, int to)
 {
     const int n = n_blocks_of(g->dim);
     const __m256 scale = _mm256_set1_ps(g->a->scale);
 
-    for (int pos = from; pos < to; pos += UNIT) {
+    for (int pos = from; pos < to; pos += UNIT_KEYS) {
         const struct p16_q8_0 *k = keys_of(g, pos);
-        const char *next = (const char *)keys_of(g, MIN(pos + UNIT, to - 1));
+        const char *next = (const char *)keys_of(g, MIN(pos + UNIT_KEYS, to - 1));
         const char *v = (const char *)values_of(g, pos) + pos % PAGE_TOKENS / KV_GROUP * n * 512;
         for (size_t i = 0; i < (size_t)n * sizeof(*k); i += 64) {
             _mm_prefetch(next + i, _MM_HINT_T0);
             _mm_prefetch(v + i, _MM_HINT_T1); /* the values are read after the key block */
         }
-        for (int half = 0; half < 2 && pos + 8 * half < to && 8 * half < UNIT; half++) {
-            __m256 acc[HEADS];
+        for (int half = 0; half < 2 && pos + 8 * half < to && 8 * half < UNIT_KEYS; half++) {
+            __m256 acc[GROUP_HEADS];
             UNROLL for (int h = 0; h < heads; h++) acc[h] = _mm256_setzero_ps();
             for (int b = 0; b < n; b++)
                 score_block(heads, k + b, half, g->q8 + b, n, acc);
             UNROLL for (int h = 0; h < heads; h++)
-                store_upto(g->w + (size_t)h * KV_BLOCK + (pos - from), 8 * half,
-                    MIN(UNIT, to - pos), _mm256_mul_ps(acc[h], scale));
+                store_partial(g->w + (size_t)h * KV_BLOCK + (pos - from), 8 * half,
+                    MIN(UNIT_KEYS, to - pos), _mm256_mul_ps(acc[h], scale));
         }
     }
 }
@@ -137,16 +137,16 @@ INLINE void compute_scores(int heads, const struct group *g, int from, int to)
 /* ---- values */
 
 /* Reads the value scales of keys [from, to) for the 32 dimensions of a block. */
-static void read_scales(const struct group *g, int block, int from, int to, float *out)
+static void read_scales(const struct head_group *g, int block, int from, int to, float *out)
 {
-    for (int pos = from; pos < to; pos += UNIT) {
+    for (int pos = from; pos < to; pos += UNIT_KEYS) {
         const struct kv_layout *l = g->a->layout;
         const uint8_t *v = attn_block_of(g->a, pos) + l->k_bytes + l->v_scales;
         const uint16_t *scales = (const uint16_t *)(const void *)v + block * 2 * V_PAIRS;
-        int n = MIN(UNIT, to - pos);
-        store_upto(out + (pos - from), 0, n, f16_to_f32_x8(scales + pos % PAGE_TOKENS));
+        int n = MIN(UNIT_KEYS, to - pos);
+        store_partial(out + (pos - from), 0, n, f16_to_f32_x8(scales + pos % PAGE_TOKENS));
         if (n > 8)
-            store_upto(out + (pos - from), 8, n, f16_to_f32_x8(scales + pos % PAGE_TOKENS + 8));
+            store_partial(out + (pos - from), 8, n, f16_to_f32_x8(scales + pos % PAGE_TOKENS + 8));
     }
 }
 
@@ -155,8 +155,8 @@ static __m128i to_int16_x8(__m256 p, __m256 by)
     __m256 v = _mm256_mul_ps(p, by);
 
     /* if one operand is NaN, the result is the second operand */
-    v = _mm256_max_ps(v, _mm256_set1_ps(-KV_TOP));
-    v = _mm256_min_ps(v, _mm256_set1_ps(KV_TOP));
+    v = _mm256_max_ps(v, _mm256_set1_ps(-KV_Q8_MAX_WEIGHT));
+    v = _mm256_min_ps(v, _mm256_set1_ps(KV_Q8_MAX_WEIGHT));
     __m256i i = _mm256_cvtps_epi32(v);
     return _mm_packs_epi32(_mm256_castsi256_si128(i), _mm256_extracti128_si256(i, 1));
 }
@@ -179,13 +179,13 @@ static float weights_to_int16(const float *w, const float *scales, int n, int16_
     __m256 p[KV_BLOCK / 8];
 
     for (int i = 0; i < n; i += 8) {
-        p[i / 8] = _mm256_mul_ps(load_upto(w, i, n), load_upto(scales, i, n));
+        p[i / 8] = _mm256_mul_ps(load_partial(w, i, n), load_partial(scales, i, n));
         most = _mm256_max_epu32(most, _mm256_and_si256(_mm256_castps_si256(p[i / 8]), no_sign));
     }
     uint32_t bits = max_of(most);
     float factor;
     memcpy(&factor, &bits, sizeof(factor));
-    factor /= (float)KV_TOP;
+    factor /= (float)KV_Q8_MAX_WEIGHT;
     __m256 by = _mm256_set1_ps(factor != 0.0f ? 1.0f / factor : 0.0f);
     for (int i = 0; i < n; i += 8) {
         __m128i packed = to_int16_x8(p[i / 8], by);
@@ -205,7 +205,7 @@ INLINE __m256i load_int8_as_int16(const uint8_t *line, int half)
 
 /* Adds one page's weighted values of 16 dimensions to the sums. */
 INLINE void add_page_values(
-    int heads, const int16_t *u, const uint8_t *v, int n, __m256i sums[HEADS][2])
+    int heads, const int16_t *u, const uint8_t *v, int n, __m256i sums[GROUP_HEADS][2])
 {
     for (int t = 0; t < n; t += 2) {
         __m256i x = load_int8_as_int16(v + (size_t)t * 16, 0),
@@ -221,11 +221,12 @@ INLINE void add_page_values(
     }
 }
 
-INLINE void add_dims(int heads, const struct group *g, int d, int from, int to, const float *factor)
+INLINE void add_dims(
+    int heads, const struct head_group *g, int d, int from, int to, const float *factor)
 {
     const size_t at = (size_t)d * V_PAIRS * 2;
     const int last = g->a->n_keys - 1;
-    __m256i sums[HEADS][2];
+    __m256i sums[GROUP_HEADS][2];
 
     UNROLL for (int h = 0; h < heads; h++) sums[h][0] = sums[h][1] = _mm256_setzero_si256();
     for (int pos = from; pos < to; pos += PAGE_TOKENS) {
@@ -247,9 +248,9 @@ INLINE void add_dims(int heads, const struct group *g, int d, int from, int to, 
     }
 }
 
-INLINE void add_values(int heads, const struct group *g, int from, int to)
+INLINE void add_values(int heads, const struct head_group *g, int from, int to)
 {
-    float scales[KV_BLOCK], factor[HEADS];
+    float scales[KV_BLOCK], factor[GROUP_HEADS];
 
     for (int d = 0; d < g->dim16; d += 16) {
         if (d % Q8_0_BLOCK == 0) {
@@ -265,11 +266,11 @@ INLINE void add_values(int heads, const struct group *g, int from, int to)
 /* ---- one function per number of heads */
 
 #define FOR_HEADS(n)                                                                               \
-    static void scores_##n(const struct group *g, int from, int to)                                \
+    static void scores_##n(const struct head_group *g, int from, int to)                           \
     {                                                                                              \
         compute_scores(n, g, from, to);                                                            \
     }                                                                                              \
-    static void values_##n(const struct group *g, int from, int to)                                \
+    static void values_##n(const struct head_group *g, int from, int to)                           \
     {                                                                                              \
         add_values(n, g, from, to);                                                                \
     }
@@ -278,17 +279,17 @@ FOR_HEADS(2)
 FOR_HEADS(3)
 FOR_HEADS(4)
 
-typedef void (*heads_fn)(const struct group *g, int from, int to);
+typedef void (*heads_fn)(const struct head_group *g, int from, int to);
 
-static const heads_fn score_fns[HEADS] = { scores_1, scores_2, scores_3, scores_4 };
-static const heads_fn value_fns[HEADS] = { values_1, values_2, values_3, values_4 };
+static const heads_fn score_fns[GROUP_HEADS] = { scores_1, scores_2, scores_3, scores_4 };
+static const heads_fn value_fns[GROUP_HEADS] = { values_1, values_2, values_3, values_4 };
 
-void avx2_q8_scores(const struct group *g, int from, int to)
+void avx2_q8_scores(const struct head_group *g, int from, int to)
 {
     score_fns[g->n - 1](g, from, to);
 }
 
-void avx2_q8_values(const struct group *g, int from, int to)
+void avx2_q8_values(const struct head_group *g, int from, int to)
 {
     value_fns[g->n - 1](g, from, to);
 }

@@ -25,75 +25,76 @@ enum {
 
 /* ---- drivers */
 
-void GEMM_SET(set_rows)(const struct gemm_args *g, int m, int n, const uint8_t *x[])
+void GEMM_SET(set_row_pointers)(const struct gemm_args *g, int m, int n, const uint8_t *x[])
 {
     for (int i = 0; i < n; i++)
         x[i] = acts_row(g->x, m + i);
 }
 
-void GEMM_SET(store)(const struct gemm_args *g, int panel, int m, int n, const struct lanes *acc)
+void GEMM_SET(store_outputs)(
+    const struct gemm_args *g, int panel, int m, int n, const struct panel_acc *acc)
 {
     int rows = MIN(PANEL, g->w->n_rows - panel * PANEL);
     float *y = g->y + (size_t)m * g->y_stride + (size_t)panel * PANEL;
 
     for (int i = 0; i < n; i++, y += g->y_stride) {
-        store_upto(y, 0, rows, acc[i].half[0]);
-        store_upto(y, 8, rows, acc[i].half[1]);
+        store_partial(y, 0, rows, acc[i].half[0]);
+        store_partial(y, 8, rows, acc[i].half[1]);
     }
 }
 
-void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f)
+void GEMM_SET(gemv)(const struct gemm_args *g, const struct gemv_format *f)
 {
     int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
-    const bool is_chained = f->w_bytes == sizeof(uint16_t) * PANEL && n_rows < GROUP;
-    const struct cpu_turns plan = is_chained ? cpu_reading()->chained : cpu_reading()->plain;
-    const int streams = plan.streams;
+    const bool is_chained = f->w_bytes == sizeof(uint16_t) * PANEL && n_rows < GROUP_ROWS;
+    const struct cpu_streams plan = is_chained ? cpu_gemv_plan()->chained : cpu_gemv_plan()->plain;
+    const int n_streams = plan.n_streams;
     int n_blocks = g->w->n_cols / f->block;
     int blocks_per_call = MAX(1, plan.bytes / (int)f->w_bytes);
-    turn_fn turn = f->turn[n_rows];
-    const uint8_t *x0[GROUP], *x[GROUP];
-    struct lanes acc[CPU_STREAMS][GROUP];
-    int from[CPU_STREAMS + 1];
+    microkernel_fn microkernel = f->microkernel[n_rows];
+    const uint8_t *x0[GROUP_ROWS], *x[GROUP_ROWS];
+    struct panel_acc acc[CPU_MAX_STREAMS][GROUP_ROWS];
+    int from[CPU_MAX_STREAMS + 1];
 
-    if (f->most)
-        blocks_per_call = MIN(blocks_per_call, f->most);
+    if (f->max_blocks)
+        blocks_per_call = MIN(blocks_per_call, f->max_blocks);
     if (f->block == 1)
         /* microkernel_bf16() needs an even number */
         blocks_per_call = MAX(2, blocks_per_call / 2 * 2);
-    GEMM_SET(set_rows)(g, 0, n_rows, x0);
-    for (int s = 0; s <= streams; s++)
-        from[s] = g->panel_from + (int)((int64_t)n_panels * s / streams);
-    for (int i = 0; i < (n_panels + streams - 1) / streams; i++) {
-        memset(acc, 0, (size_t)streams * sizeof(acc[0]));
+    GEMM_SET(set_row_pointers)(g, 0, n_rows, x0);
+    for (int s = 0; s <= n_streams; s++)
+        from[s] = g->panel_from + (int)((int64_t)n_panels * s / n_streams);
+    for (int i = 0; i < (n_panels + n_streams - 1) / n_streams; i++) {
+        memset(acc, 0, (size_t)n_streams * sizeof(acc[0]));
         for (int b = 0; b < n_blocks; b += blocks_per_call) {
             int n = MIN(blocks_per_call, n_blocks - b);
             for (int m = 0; m < n_rows; m++)
                 x[m] = x0[m] + (size_t)b * f->x_bytes;
-            for (int s = 0; s < streams; s++)
+            for (int s = 0; s < n_streams; s++)
                 if (from[s] + i < from[s + 1])
-                    turn(g->w->data + (size_t)(from[s] + i) * g->w->panel_bytes +
-                             (size_t)b * f->w_bytes,
+                    microkernel(g->w->data + (size_t)(from[s] + i) * g->w->panel_bytes +
+                                    (size_t)b * f->w_bytes,
                         x, n, acc[s]);
         }
-        for (int s = 0; s < streams; s++)
+        for (int s = 0; s < n_streams; s++)
             if (from[s] + i < from[s + 1])
-                GEMM_SET(store)(g, from[s] + i, 0, n_rows, acc[s]);
+                GEMM_SET(store_outputs)(g, from[s] + i, 0, n_rows, acc[s]);
     }
 }
 
-static void gemm(const struct gemm_args *g, const struct format *f)
+static void gemm(const struct gemm_args *g, const struct gemv_format *f)
 {
     int n_blocks = g->w->n_cols / f->block;
-    const uint8_t *x[GROUP];
-    struct lanes acc[GROUP];
+    const uint8_t *x[GROUP_ROWS];
+    struct panel_acc acc[GROUP_ROWS];
 
     for (int p = g->panel_from; p < g->panel_to; p++)
-        for (int m = 0; m < g->x->n_rows; m += GROUP) {
-            int n = MIN(GROUP, g->x->n_rows - m);
-            GEMM_SET(set_rows)(g, m, n, x);
+        for (int m = 0; m < g->x->n_rows; m += GROUP_ROWS) {
+            int n = MIN(GROUP_ROWS, g->x->n_rows - m);
+            GEMM_SET(set_row_pointers)(g, m, n, x);
             memset(acc, 0, sizeof(acc));
-            f->turn[n](g->w->data + (size_t)p * g->w->panel_bytes, x, n_blocks, acc);
-            GEMM_SET(store)(g, p, m, n, acc);
+            f->microkernel[n](g->w->data + (size_t)p * g->w->panel_bytes, x, n_blocks, acc);
+            GEMM_SET(store_outputs)(g, p, m, n, acc);
         }
 }
 
@@ -104,14 +105,14 @@ struct unpacked_gemm {
 };
 
 static void gemm_or_gemv(
-    const struct gemm_args *g, const struct format *f, struct unpacked_gemm unpacked)
+    const struct gemm_args *g, const struct gemv_format *f, struct unpacked_gemm unpacked)
 {
     if (unpacked.gemm && g->x->n_rows >= unpacked.from)
         unpacked.gemm(g);
-    else if (g->x->n_rows > GROUP)
+    else if (g->x->n_rows > GROUP_ROWS)
         gemm(g, f);
     else if (g->x->n_rows > 0)
-        GEMM_SET(few_rows)(g, f);
+        GEMM_SET(gemv)(g, f);
 }
 
 /* ---- parts of microkernels */
@@ -119,30 +120,30 @@ static void gemm_or_gemv(
 /* Multiplies a quad of weights, both halves of the panel, with four bytes at q[m] + at of every
  * row. The weights stay in registers for all rows. */
 INLINE void add_quad(
-    int rows, __m256i w0, __m256i w1, const int8_t *const *q, int at, __m256i sums[GROUP][2])
+    int rows, __m256i w0, __m256i w1, const int8_t *const *q, int at, __m256i sums[GROUP_ROWS][2])
 {
     UNROLL for (int m = 0; m < rows; m++)
     {
-        __m256i x = spread4(q[m] + at);
-        sums[m][0] = sum_bytes(sums[m][0], w0, x);
-        sums[m][1] = sum_bytes(sums[m][1], w1, x);
+        __m256i x = broadcast4(q[m] + at);
+        sums[m][0] = dot_bytes(sums[m][0], w0, x);
+        sums[m][1] = dot_bytes(sums[m][1], w1, x);
     }
 }
 
-INLINE void clear_sums(int rows, __m256i sums[GROUP][2])
+INLINE void clear_sums(int rows, __m256i sums[GROUP_ROWS][2])
 {
     UNROLL for (int m = 0; m < rows; m++) sums[m][0] = sums[m][1] = _mm256_setzero_si256();
 }
 
 /* 32 elements in the nibble order of p16_q4_0 */
 INLINE void add_nibbles(
-    int rows, const uint8_t w[4][16][4], const int8_t *const *q, __m256i sums[GROUP][2])
+    int rows, const uint8_t w[4][16][4], const int8_t *const *q, __m256i sums[GROUP_ROWS][2])
 {
     const __m256i low = _mm256_set1_epi8(15);
 
     UNROLL for (int i = 0; i < 4; i++)
     {
-        __m256i v0 = load(w[i][0]), v1 = load(w[i][8]);
+        __m256i v0 = load_256(w[i][0]), v1 = load_256(w[i][8]);
         add_quad(rows, _mm256_and_si256(v0, low), _mm256_and_si256(v1, low), q, 4 * i, sums);
         v0 = _mm256_and_si256(_mm256_srli_epi16(v0, 4), low);
         v1 = _mm256_and_si256(_mm256_srli_epi16(v1, 4), low);
@@ -154,10 +155,10 @@ INLINE void add_nibbles(
 
 /* One block of every row: its codes, and the initial or final value of its dot products. */
 struct row_blocks {
-    const int8_t *q[GROUP];
-    int32_t start[GROUP];
-    float d[GROUP];
-    __m256i sums[GROUP][2];
+    const int8_t *q[GROUP_ROWS];
+    int32_t start[GROUP_ROWS];
+    float d[GROUP_ROWS];
+    __m256i sums[GROUP_ROWS][2];
 };
 
 /* offset: 8 or 128, to be subtracted from the weights */
@@ -170,29 +171,29 @@ INLINE void begin_blocks(
         r->q[m] = x->q;
         r->d[m] = x->d;
         r->start[m] = x->minus8 * (offset / 8);
-        r->sums[m][0] = r->sums[m][1] = first_sums(r->start[m]);
+        r->sums[m][0] = r->sums[m][1] = dot_init(r->start[m]);
     }
 }
 
 INLINE void add_block_dots(
-    const struct row_blocks *r, int rows, const uint16_t d[16], struct lanes *out)
+    const struct row_blocks *r, int rows, const uint16_t d[16], struct panel_acc *out)
 {
     UNROLL for (int half = 0; half < 2; half++)
     {
-        __m256 dw = half8(d + 8 * half);
+        __m256 dw = f16_to_f32_x8(d + 8 * half);
         UNROLL for (int m = 0; m < rows; m++) out[m].half[half] =
-            scaled(out[m].half[half], dw, r->d[m], whole_sums(r->sums[m][half], r->start[m]));
+            fma_dot(out[m].half[half], dw, r->d[m], dot_widen(r->sums[m][half], r->start[m]));
     }
 }
 
 INLINE void microkernel_q4_0(
-    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct panel_acc *out)
 {
     const struct p16_q4_0 *p = (const void *)wp;
     struct row_blocks r;
 
     for (int b = 0; b < n; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
         begin_blocks(&r, rows, 8, xp, b);
         add_nibbles(rows, p->q, r.q, r.sums);
         add_block_dots(&r, rows, p->d, out);
@@ -201,16 +202,16 @@ INLINE void microkernel_q4_0(
 
 #if BYTE_DOTS
 INLINE void microkernel_q8_0(
-    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct panel_acc *out)
 {
     const struct p16_q8_0 *p = (const void *)wp;
     struct row_blocks r;
 
     for (int b = 0; b < n; b++, p++) {
-        fetch_ahead((const uint8_t *)p, sizeof(*p));
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
         begin_blocks(&r, rows, 128, xp, b);
         UNROLL for (int i = 0; i < 8; i++)
-            add_quad(rows, load(p->q[i][0]), load(p->q[i][8]), r.q, 4 * i, r.sums);
+            add_quad(rows, load_256(p->q[i][0]), load_256(p->q[i][8]), r.q, 4 * i, r.sums);
         add_block_dots(&r, rows, p->d, out);
     }
 }
@@ -221,7 +222,7 @@ INLINE void microkernel_q8_0(
 /* One block of both halves of the panel. */
 struct block_totals {
     struct sub_scales scales[2];
-    __m256i sum[GROUP][2];
+    __m256i sum[GROUP_ROWS][2];
 };
 
 /* acc + d * dx * sum - dmin * dx * (mins . sum32) */
@@ -231,31 +232,32 @@ INLINE __m256 fma_dot_min(
     __m256i mins = _mm256_setzero_si256();
     __m256 dx = _mm256_set1_ps(x->d);
 
-    UNROLL for (int p = 0; p < 4; p++) mins = add_madd(mins, min[p], spread4(x->sum32 + 2 * p));
-    acc = _mm256_fmadd_ps(_mm256_mul_ps(half8(d), dx), _mm256_cvtepi32_ps(sum), acc);
-    return _mm256_fnmadd_ps(_mm256_mul_ps(half8(d + 16), dx), _mm256_cvtepi32_ps(mins), acc);
+    UNROLL for (int p = 0; p < 4; p++) mins = add_madd(mins, min[p], broadcast4(x->sum32 + 2 * p));
+    acc = _mm256_fmadd_ps(_mm256_mul_ps(f16_to_f32_x8(d), dx), _mm256_cvtepi32_ps(sum), acc);
+    return _mm256_fnmadd_ps(
+        _mm256_mul_ps(f16_to_f32_x8(d + 16), dx), _mm256_cvtepi32_ps(mins), acc);
 }
 
 /* Sets q to the codes of every row, `at` bytes into a block. */
 INLINE void set_code_pointers(
-    int rows, const int8_t *q[GROUP], const uint8_t *const *xp, int block, int at)
+    int rows, const int8_t *q[GROUP_ROWS], const uint8_t *const *xp, int block, int at)
 {
     UNROLL for (int m = 0; m < rows; m++) q[m] =
         ((const struct act_q8_k *)(const void *)xp[m] + block)->q + at;
 }
 
-INLINE void add_scaled_sums(
-    int rows, __m256i totals[GROUP][2], __m256i sums[GROUP][2], __m256i scale0, __m256i scale1)
+INLINE void add_scaled_sums(int rows, __m256i totals[GROUP_ROWS][2], __m256i sums[GROUP_ROWS][2],
+    __m256i scale0, __m256i scale1)
 {
     UNROLL for (int m = 0; m < rows; m++)
     {
-        totals[m][0] = add_times(totals[m][0], sums[m][0], scale0);
-        totals[m][1] = add_times(totals[m][1], sums[m][1], scale1);
+        totals[m][0] = accumulate_scaled(totals[m][0], sums[m][0], scale0);
+        totals[m][1] = accumulate_scaled(totals[m][1], sums[m][1], scale1);
     }
 }
 
 /* Ends a block of Q4_K or Q5_K: adds totals and minimums to the outputs. */
-INLINE void add_block_dot_min(int rows, struct lanes *out, const uint16_t *d,
+INLINE void add_block_dot_min(int rows, struct panel_acc *out, const uint16_t *d,
     const uint8_t *const *xp, int block, const struct block_totals *t)
 {
     UNROLL for (int half = 0; half < 2; half++)
@@ -267,11 +269,11 @@ INLINE void add_block_dot_min(int rows, struct lanes *out, const uint16_t *d,
 }
 
 INLINE void microkernel_q4_k(
-    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct panel_acc *out)
 {
     const struct p16_q4_k *p = (const void *)wp;
-    __m256i sums[GROUP][2];
-    const int8_t *q[GROUP];
+    __m256i sums[GROUP_ROWS][2];
+    const int8_t *q[GROUP_ROWS];
     struct block_totals t;
 
     for (int b = 0; b < n; b++, p++) {
@@ -279,12 +281,12 @@ INLINE void microkernel_q4_k(
         load_scales(&t.scales[1], p->scale_lo, p->scale_hi, 1);
         clear_sums(rows, t.sum);
         for (int j = 0; j < 8; j++) {
-            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
             set_code_pointers(rows, q, xp, b, 32 * j);
             clear_sums(rows, sums);
             add_nibbles(rows, p->q[j], q, sums);
-            add_scaled_sums(rows, t.sum, sums, of_pair(t.scales[0].scale[j / 2], j % 2),
-                of_pair(t.scales[1].scale[j / 2], j % 2));
+            add_scaled_sums(rows, t.sum, sums, scale_of_pair(t.scales[0].scale[j / 2], j % 2),
+                scale_of_pair(t.scales[1].scale[j / 2], j % 2));
         }
         add_block_dot_min(rows, out, p->d, xp, b, &t);
     }
@@ -293,7 +295,7 @@ INLINE void microkernel_q4_k(
 /* Quad i of a sub-block of Q5_K; bit i of the plane is the fifth bit. */
 INLINE __m256i q5_quad(const uint8_t w[4][16][4], const uint8_t plane[16][4], int i, int half)
 {
-    __m256i v = load(w[i % 4][8 * half]), fifth = load(plane[8 * half]);
+    __m256i v = load_256(w[i % 4][8 * half]), fifth = load_256(plane[8 * half]);
 
     if (i >= 4)
         v = _mm256_srli_epi16(v, 4);
@@ -303,11 +305,11 @@ INLINE __m256i q5_quad(const uint8_t w[4][16][4], const uint8_t plane[16][4], in
 }
 
 INLINE void microkernel_q5_k(
-    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct panel_acc *out)
 {
     const struct p16_q5_k *p = (const void *)wp;
-    __m256i sums[GROUP][2];
-    const int8_t *q[GROUP];
+    __m256i sums[GROUP_ROWS][2];
+    const int8_t *q[GROUP_ROWS];
     struct block_totals t;
 
     for (int b = 0; b < n; b++, p++) {
@@ -315,10 +317,10 @@ INLINE void microkernel_q5_k(
         load_scales(&t.scales[1], p->scale_lo, p->scale_hi, 1);
         clear_sums(rows, t.sum);
         for (int j = 0; j < 8; j++) {
-            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
             set_code_pointers(rows, q, xp, b, 32 * j);
-            __m256i scale0 = of_pair(t.scales[0].scale[j / 2], j % 2);
-            __m256i scale1 = of_pair(t.scales[1].scale[j / 2], j % 2);
+            __m256i scale0 = scale_of_pair(t.scales[0].scale[j / 2], j % 2);
+            __m256i scale1 = scale_of_pair(t.scales[1].scale[j / 2], j % 2);
             UNROLL for (int part = 0; part < 8; part += Q5_QUADS)
             {
                 clear_sums(rows, sums);
@@ -335,7 +337,7 @@ INLINE void microkernel_q5_k(
 /* Quad i of a sub-block of Q6_K. */
 INLINE __m256i q6_quad(const uint8_t low[2][16][4], const uint8_t high[16][4], int i, int half)
 {
-    __m256i v = load(low[i % 2][8 * half]), h = load(high[8 * half]);
+    __m256i v = load_256(low[i % 2][8 * half]), h = load_256(high[8 * half]);
 
     if (i >= 2)
         v = _mm256_srli_epi16(v, 4);
@@ -353,7 +355,7 @@ INLINE __m256i q6_offset(const struct p16_q6_k *p, const struct act_q8_k *x, int
     UNROLL for (int i = 0; i < 8; i++)
     {
         __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p->scale[i][8 * half]);
-        sum = add_madd(sum, _mm256_cvtepi8_epi16(bytes), spread4(x->sum16 + 2 * i));
+        sum = add_madd(sum, _mm256_cvtepi8_epi16(bytes), broadcast4(x->sum16 + 2 * i));
     }
     return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sum, 5));
 }
@@ -363,15 +365,15 @@ INLINE __m256i q6_scale(const struct p16_q6_k *p, int j, int half)
 {
     __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p->scale[j / 2][8 * half]);
 
-    return of_pair(_mm256_cvtepi8_epi16(bytes), j % 2);
+    return scale_of_pair(_mm256_cvtepi8_epi16(bytes), j % 2);
 }
 
 INLINE void microkernel_q6_k(
-    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct panel_acc *out)
 {
     const struct p16_q6_k *p = (const void *)wp;
-    __m256i sums[GROUP][2], totals[GROUP][2];
-    const int8_t *q[GROUP];
+    __m256i sums[GROUP_ROWS][2], totals[GROUP_ROWS][2];
+    const int8_t *q[GROUP_ROWS];
 
     for (int b = 0; b < n; b++, p++) {
         UNROLL for (int m = 0; m < rows; m++)
@@ -381,7 +383,7 @@ INLINE void microkernel_q6_k(
             totals[m][1] = q6_offset(p, x, 1);
         }
         for (int j = 0; j < 16; j++) {
-            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
+            prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
             set_code_pointers(rows, q, xp, b, 16 * j);
             __m256i scale0 = q6_scale(p, j, 0), scale1 = q6_scale(p, j, 1);
             UNROLL for (int part = 0; part < 4; part += Q6_QUADS)
@@ -395,11 +397,11 @@ INLINE void microkernel_q6_k(
         }
         UNROLL for (int half = 0; half < 2; half++)
         {
-            __m256 dw = half8(p->d + 8 * half);
+            __m256 dw = f16_to_f32_x8(p->d + 8 * half);
             UNROLL for (int m = 0; m < rows; m++)
             {
                 float dx = ((const struct act_q8_k *)(const void *)xp[m] + b)->d;
-                out[m].half[half] = scaled(out[m].half[half], dw, dx, totals[m][half]);
+                out[m].half[half] = fma_dot(out[m].half[half], dw, dx, totals[m][half]);
             }
         }
     }
@@ -408,7 +410,7 @@ INLINE void microkernel_q6_k(
 /* ---- float weights; n counts single k */
 
 INLINE void fma_rows(
-    int rows, struct lanes *acc, __m256 low, __m256 high, const uint8_t *const *xp, int k)
+    int rows, struct panel_acc *acc, __m256 low, __m256 high, const uint8_t *const *xp, int k)
 {
     UNROLL for (int m = 0; m < rows; m++)
     {
@@ -419,46 +421,46 @@ INLINE void fma_rows(
 }
 
 INLINE void microkernel_f32(
-    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct panel_acc *out)
 {
     const float *w = (const float *)(const void *)wp;
-    struct lanes acc[GROUP];
+    struct panel_acc acc[GROUP_ROWS];
 
     UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
     for (int k = 0; k < n; k++, w += 16) {
-        fetch_ahead((const uint8_t *)w, 64);
+        prefetch_ahead((const uint8_t *)w, 64);
         fma_rows(rows, acc, _mm256_loadu_ps(w), _mm256_loadu_ps(w + 8), xp, k);
     }
     UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
 }
 
 INLINE void microkernel_f16(
-    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct panel_acc *out)
 {
     const uint16_t *w = (const uint16_t *)(const void *)wp;
-    struct lanes acc[GROUP];
+    struct panel_acc acc[GROUP_ROWS];
 
     UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
     for (int k = 0; k < n; k++, w += 16) {
         if (k % 2 == 0)
-            fetch_ahead((const uint8_t *)w, 64);
-        fma_rows(rows, acc, half8(w), half8(w + 8), xp, k);
+            prefetch_ahead((const uint8_t *)w, 64);
+        fma_rows(rows, acc, f16_to_f32_x8(w), f16_to_f32_x8(w + 8), xp, k);
     }
     UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
 }
 
 /* Each call begins at an even k, since all previous calls had an even n. */
 INLINE void microkernel_bf16(
-    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct lanes *out)
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct panel_acc *out)
 {
     const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
-    struct lanes acc[GROUP];
+    struct panel_acc acc[GROUP_ROWS];
 
     UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
     for (int k = 0; k < n; k += 2) {
         const uint8_t *w = wp + (size_t)k * 32;
-        fetch_ahead(w, 64);
-        __m256i low = load(w), high = load(w + 32);
+        prefetch_ahead(w, 64);
+        __m256i low = load_256(w), high = load_256(w + 32);
         fma_rows(rows, acc, _mm256_castsi256_ps(_mm256_slli_epi32(low, 16)),
             _mm256_castsi256_ps(_mm256_slli_epi32(high, 16)), xp, k);
         if (k + 1 == n)
@@ -472,7 +474,8 @@ INLINE void microkernel_bf16(
 /* ---- one function per type and number of rows, one table per type, one entry per type */
 
 #define MICROKERNEL(type, rows)                                                                    \
-    static void type##_##rows(const uint8_t *w, const uint8_t *const *x, int n, struct lanes *acc) \
+    static void type##_##rows(                                                                     \
+        const uint8_t *w, const uint8_t *const *x, int n, struct panel_acc *acc)                   \
     {                                                                                              \
         microkernel_##type(rows, w, x, n, acc);                                                    \
     }
@@ -484,8 +487,8 @@ INLINE void microkernel_bf16(
     MICROKERNEL(type, 4)                                                                           \
     void GEMM_SET(gemm_##type)(const struct gemm_args *g)                                          \
     {                                                                                              \
-        static const struct format f = { { NULL, type##_1, type##_2, type##_3, type##_4 }, block,  \
-            w_bytes, x_bytes, 0 };                                                                 \
+        static const struct gemv_format f = { { NULL, type##_1, type##_2, type##_3, type##_4 },    \
+            block, w_bytes, x_bytes, 0 };                                                          \
         gemm_or_gemv(g, &f, (struct unpacked_gemm){ __VA_ARGS__ });                                \
     }
 
@@ -493,9 +496,9 @@ GEMM(f32, 1, 64, 4, NULL, 0)
 GEMM(f16, 1, 32, 4, NULL, 0)
 GEMM(bf16, 1, 32, 4, NULL, 0)
 #if BYTE_DOTS
-GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0), GEMM_SET(wide_q8_0), 32)
+GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0), GEMM_SET(gemm_unpacked_q8_0), 32)
 #endif
-GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0), GEMM_SET(wide_q4_0), 32)
-GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k), GEMM_SET(wide_q4_k), 24)
-GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k), GEMM_SET(wide_q5_k), 16)
-GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k), GEMM_SET(wide_q6_k), 16)
+GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0), GEMM_SET(gemm_unpacked_q4_0), 32)
+GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k), GEMM_SET(gemm_unpacked_q4_k), 24)
+GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k), GEMM_SET(gemm_unpacked_q5_k), 16)
+GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k), GEMM_SET(gemm_unpacked_q6_k), 16)

@@ -17,59 +17,61 @@
 #ifdef __AVX2__
 
 enum {
-    GROUP = 4,    /* activation rows at a time */
-    AHEAD = 6144, /* bytes that a stream prefetches ahead, into L2 */
+    GROUP_ROWS = 4,        /* activation rows at a time */
+    PREFETCH_AHEAD = 6144, /* bytes that a stream prefetches ahead, into L2 */
 };
 
 /* Accumulators of the 16 rows of a panel. */
-struct lanes {
+struct panel_acc {
     __m256 half[2];
 };
 
 /* Microkernel: multiplies n blocks at w with n blocks at x[m] and adds the products to acc[m]. */
-typedef void (*turn_fn)(const uint8_t *w, const uint8_t *const *x, int n, struct lanes *acc);
+typedef void (*microkernel_fn)(
+    const uint8_t *w, const uint8_t *const *x, int n, struct panel_acc *acc);
 
 /* GEMV with one weight type: microkernels and sizes. */
-struct format {
-    turn_fn turn[GROUP + 1]; /* indexed by the number of rows */
-    int block;               /* elements of k per block */
-    size_t w_bytes, x_bytes; /* bytes of a block, of the panel and of a row */
-    int most;                /* most blocks per microkernel call; 0: any number */
+struct gemv_format {
+    microkernel_fn microkernel[GROUP_ROWS + 1]; /* indexed by the number of rows */
+    int block;                                  /* elements of k per block */
+    size_t w_bytes, x_bytes;                    /* bytes of a block, of the panel and of a row */
+    int max_blocks; /* most blocks per microkernel call; 0: any number */
 };
 
-void GEMM_SET(set_rows)(const struct gemm_args *g, int m, int n, const uint8_t *x[]);
-void GEMM_SET(store)(const struct gemm_args *g, int panel, int m, int n, const struct lanes *acc);
+void GEMM_SET(set_row_pointers)(const struct gemm_args *g, int m, int n, const uint8_t *x[]);
+void GEMM_SET(store_outputs)(
+    const struct gemm_args *g, int panel, int m, int n, const struct panel_acc *acc);
 /* Multiplies all rows (1 .. GROUP_ROWS) with the panels; several streams of panels are
  * interleaved. */
-void GEMM_SET(few_rows)(const struct gemm_args *g, const struct format *f);
+void GEMM_SET(gemv)(const struct gemm_args *g, const struct gemv_format *f);
 
-extern const struct format avx2_few_iq4_nl, avx2_few_iq4_xs;
+extern const struct gemv_format avx2_gemv_format_iq4_nl, avx2_gemv_format_iq4_xs;
 
 /* GEMM that unpacks a K block first, for many rows. */
-void GEMM_SET(wide_q8_0)(const struct gemm_args *g); /* only with VNNI */
-void GEMM_SET(wide_q4_0)(const struct gemm_args *g);
-void GEMM_SET(wide_q4_k)(const struct gemm_args *g);
-void GEMM_SET(wide_q5_k)(const struct gemm_args *g);
-void GEMM_SET(wide_q6_k)(const struct gemm_args *g);
+void GEMM_SET(gemm_unpacked_q8_0)(const struct gemm_args *g); /* only with VNNI */
+void GEMM_SET(gemm_unpacked_q4_0)(const struct gemm_args *g);
+void GEMM_SET(gemm_unpacked_q4_k)(const struct gemm_args *g);
+void GEMM_SET(gemm_unpacked_q5_k)(const struct gemm_args *g);
+void GEMM_SET(gemm_unpacked_q6_k)(const struct gemm_args *g);
 
-INLINE void fetch_ahead(const uint8_t *w, size_t bytes)
+INLINE void prefetch_ahead(const uint8_t *w, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)w + AHEAD + i, _MM_HINT_T1);
+        _mm_prefetch((const char *)w + PREFETCH_AHEAD + i, _MM_HINT_T1);
 }
 
-INLINE __m256i load(const void *p)
+INLINE __m256i load_256(const void *p)
 {
     return _mm256_loadu_si256((const __m256i *)p);
 }
 
-INLINE __m256 half8(const uint16_t *h)
+INLINE __m256 f16_to_f32_x8(const uint16_t *h)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)h));
 }
 
 /* Broadcasts four bytes to all rows. */
-INLINE __m256i spread4(const void *q)
+INLINE __m256i broadcast4(const void *q)
 {
     int32_t v;
     memcpy(&v, q, sizeof(v));
@@ -81,14 +83,14 @@ INLINE __m256i add_madd(__m256i sum, __m256i a, __m256i b)
     return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
 }
 
-INLINE __m256 scaled(__m256 acc, __m256 dw, float dx, __m256i sum)
+INLINE __m256 fma_dot(__m256 acc, __m256 dw, float dx, __m256i sum)
 {
     return _mm256_fmadd_ps(_mm256_mul_ps(dw, _mm256_set1_ps(dx)), _mm256_cvtepi32_ps(sum), acc);
 }
 
 /* Forces v to be computed here and in this order: gcc would add the products of a row as a tree,
  * computing all of them first and spilling them to memory (one third slower). */
-INLINE __m256i kept(__m256i v)
+INLINE __m256i keep_in_register(__m256i v)
 {
     __asm__("" : "+x"(v));
     return v;
@@ -105,55 +107,55 @@ INLINE __m256i kept(__m256i v)
 #endif
 
 /* assembly, since the encoding must be VEX; the other one belongs to AVX-512 */
-INLINE __m256i sum_bytes(__m256i sums, __m256i w, __m256i x)
+INLINE __m256i dot_bytes(__m256i sums, __m256i w, __m256i x)
 {
     __asm__(DOT_ENCODING " vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(w), "x"(x));
     return sums;
 }
 
 /* Initial accumulator of a dot product to which dot_widen() adds `start`. */
-INLINE __m256i first_sums(int32_t start)
+INLINE __m256i dot_init(int32_t start)
 {
     return _mm256_set1_epi32(start);
 }
 
-INLINE __m256i whole_sums(__m256i sums, int32_t start)
+INLINE __m256i dot_widen(__m256i sums, int32_t start)
 {
     return sums;
 }
 
-INLINE __m256i add_times(__m256i total, __m256i sums, __m256i scale)
+INLINE __m256i accumulate_scaled(__m256i total, __m256i sums, __m256i scale)
 {
     return _mm256_add_epi32(total, _mm256_mullo_epi32(sums, scale));
 }
 
 /* Element i (0 or 1) of each pair of int16, in the form that accumulate_scaled() needs. */
-INLINE __m256i of_pair(__m256i pair, int i)
+INLINE __m256i scale_of_pair(__m256i pair, int i)
 {
     return _mm256_srai_epi32(i ? pair : _mm256_slli_epi32(pair, 16), 16);
 }
 #else
-INLINE __m256i sum_bytes(__m256i sums, __m256i w, __m256i x)
+INLINE __m256i dot_bytes(__m256i sums, __m256i w, __m256i x)
 {
-    return kept(_mm256_add_epi16(sums, _mm256_maddubs_epi16(w, x)));
+    return keep_in_register(_mm256_add_epi16(sums, _mm256_maddubs_epi16(w, x)));
 }
 
-INLINE __m256i first_sums(int32_t start)
+INLINE __m256i dot_init(int32_t start)
 {
     return _mm256_setzero_si256();
 }
 
-INLINE __m256i whole_sums(__m256i sums, int32_t start)
+INLINE __m256i dot_widen(__m256i sums, int32_t start)
 {
     return add_madd(_mm256_set1_epi32(start), sums, _mm256_set1_epi16(1));
 }
 
-INLINE __m256i add_times(__m256i total, __m256i sums, __m256i scale)
+INLINE __m256i accumulate_scaled(__m256i total, __m256i sums, __m256i scale)
 {
     return add_madd(total, sums, scale);
 }
 
-INLINE __m256i of_pair(__m256i pair, int i) /* duplicated */
+INLINE __m256i scale_of_pair(__m256i pair, int i) /* duplicated */
 {
     return i ? _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pair, 0xf5), 0xf5)
              : _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pair, 0xa0), 0xa0);

@@ -12,12 +12,12 @@
 #include <math.h>
 
 /* Loads sixteen floats from x[i] on, or the remaining n - i, with zeros in the other lanes. */
-static inline __m512 load_upto(const float *x, int i, int n)
+static inline __m512 load_partial(const float *x, int i, int n)
 {
     return n - i >= 16 ? _mm512_loadu_ps(x + i) : _mm512_maskz_loadu_ps(first_lanes(n - i), x + i);
 }
 
-static inline void store_upto(float *x, int i, int n, __m512 v)
+static inline void store_partial(float *x, int i, int n, __m512 v)
 {
     if (n - i >= 16)
         _mm512_storeu_ps(x + i, v);
@@ -94,13 +94,13 @@ static void rms_norm(float *out, const float *x, const float *w, int n, float ep
     __m512 lanes = _mm512_setzero_ps();
 
     for (int i = 0; i < n; i += 16) {
-        __m512 v = load_upto(x, i, n);
+        __m512 v = load_partial(x, i, n);
         lanes = _mm512_fmadd_ps(v, v, lanes); /* absent elements add 0 * 0 to a sum of squares */
     }
     float scale = 1.0f / sqrtf(fold16(lanes) / (float)n + eps);
     for (int i = 0; i < n; i += 16) {
-        __m512 v = _mm512_mul_ps(load_upto(x, i, n), _mm512_set1_ps(scale));
-        store_upto(out, i, n, _mm512_mul_ps(v, load_upto(w, i, n)));
+        __m512 v = _mm512_mul_ps(load_partial(x, i, n), _mm512_set1_ps(scale));
+        store_partial(out, i, n, _mm512_mul_ps(v, load_partial(w, i, n)));
     }
 }
 
@@ -109,17 +109,17 @@ static void silu_mul(float *out, const float *gate, const float *up, int n)
     const __m512 one = _mm512_set1_ps(1), sign = _mm512_set1_ps(-0.0f);
 
     for (int i = 0; i < n; i += 16) {
-        __m512 g = load_upto(gate, i, n);
+        __m512 g = load_partial(gate, i, n);
         __m512 e = exp16(_mm512_xor_ps(g, sign));
         __m512 v = _mm512_div_ps(g, _mm512_add_ps(one, e));
-        store_upto(out, i, n, _mm512_mul_ps(v, load_upto(up, i, n)));
+        store_partial(out, i, n, _mm512_mul_ps(v, load_partial(up, i, n)));
     }
 }
 
 static void add(float *x, const float *y, int n)
 {
     for (int i = 0; i < n; i += 16)
-        store_upto(x, i, n, _mm512_add_ps(load_upto(x, i, n), load_upto(y, i, n)));
+        store_partial(x, i, n, _mm512_add_ps(load_partial(x, i, n), load_partial(y, i, n)));
 }
 
 static void add_scaled(float *x, float a, const float *y, int n)
@@ -127,7 +127,7 @@ static void add_scaled(float *x, float a, const float *y, int n)
     __m512 all = _mm512_set1_ps(a);
 
     for (int i = 0; i < n; i += 16)
-        store_upto(x, i, n, _mm512_fmadd_ps(all, load_upto(y, i, n), load_upto(x, i, n)));
+        store_partial(x, i, n, _mm512_fmadd_ps(all, load_partial(y, i, n), load_partial(x, i, n)));
 }
 
 static double softmax(float *out, const float *x, int n, float max, float t)
@@ -137,10 +137,10 @@ static double softmax(float *out, const float *x, int n, float max, float t)
 
     for (int i = 0; i < n; i += 16) {
         __mmask16 here = first_lanes(MIN(16, n - i));
-        __m512 v = _mm512_sub_ps(load_upto(x, i, n), top);
+        __m512 v = _mm512_sub_ps(load_partial(x, i, n), top);
         /* division is slow, and division by 1 changes nothing */
         v = exp16(t != 1 ? _mm512_div_ps(v, temperature) : v);
-        store_upto(out, i, n, v);
+        store_partial(out, i, n, v);
         v = _mm512_maskz_mov_ps(here, v);
         low = _mm512_add_pd(low, _mm512_cvtps_pd(_mm512_castps512_ps256(v)));
         high = _mm512_add_pd(high, _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)));

@@ -15,7 +15,7 @@ void avx512_attend(const struct attn_args *a);
 void avx512_attend_merge(const struct attn_args *a);
 
 #ifdef __AVX512F__
-#include "kernel/mandate.h"
+#include "kernel/numerics.h"
 
 #include <immintrin.h>
 

@@ -79,17 +79,18 @@ INLINE struct even_odd widen(enum kv_type type, const uint8_t *line)
 /* Computes scores, two units at a time. Pages are not adjacent, so the hardware prefetcher does not
  * find the next one; software prefetch keeps memory busy: the keys of the next two units into L1,
  * and the values of these two, which are read after the key block, into L2. */
-INLINE void compute_scores(enum kv_type type, int heads, const struct group *g, int from, int to)
+INLINE void compute_scores(
+    enum kv_type type, int heads, const struct head_group *g, int from, int to)
 {
     const struct attn_args *a = g->a;
 
-    for (int pos = from; pos < to; pos += 2 * UNIT) {
-        int second = MIN(pos + UNIT, (to - 1) / UNIT * UNIT);
+    for (int pos = from; pos < to; pos += 2 * UNIT_KEYS) {
+        int second = MIN(pos + UNIT_KEYS, (to - 1) / UNIT_KEYS * UNIT_KEYS);
         const uint8_t *k0 = attn_keys_of(a, pos), *k1 = attn_keys_of(a, second);
-        const uint8_t *v0 = attn_values_beside(a, pos), *v1 = attn_values_beside(a, second);
-        const uint8_t *next0 = attn_keys_of(a, MIN(pos + 2 * UNIT, to - 1));
-        const uint8_t *next1 = attn_keys_of(a, MIN(pos + 3 * UNIT, to - 1));
-        __m512 s0[HEADS], s1[HEADS];
+        const uint8_t *v0 = attn_values_share(a, pos), *v1 = attn_values_share(a, second);
+        const uint8_t *next0 = attn_keys_of(a, MIN(pos + 2 * UNIT_KEYS, to - 1));
+        const uint8_t *next1 = attn_keys_of(a, MIN(pos + 3 * UNIT_KEYS, to - 1));
+        __m512 s0[GROUP_HEADS], s1[GROUP_HEADS];
 
         UNROLL for (int h = 0; h < heads; h++) s0[h] = s1[h] = _mm512_setzero_ps();
         for (int d = 0; d < g->dim; d += 2) {
@@ -112,16 +113,17 @@ INLINE void compute_scores(enum kv_type type, int heads, const struct group *g, 
         UNROLL for (int h = 0; h < heads; h++)
         {
             float *w = g->w + (size_t)h * KV_BLOCK + (pos - from);
-            _mm512_mask_storeu_ps(w, first_lanes(MIN(UNIT, to - pos)), _mm512_mul_ps(s0[h], scale));
+            _mm512_mask_storeu_ps(
+                w, first_lanes(MIN(UNIT_KEYS, to - pos)), _mm512_mul_ps(s0[h], scale));
             if (second > pos)
-                _mm512_mask_storeu_ps(
-                    w + UNIT, first_lanes(MIN(UNIT, to - second)), _mm512_mul_ps(s1[h], scale));
+                _mm512_mask_storeu_ps(w + UNIT_KEYS, first_lanes(MIN(UNIT_KEYS, to - second)),
+                    _mm512_mul_ps(s1[h], scale));
         }
     }
 }
 
 /* Replaces scores by softmax weights, and scales the previous sums to the new maximum. */
-static void softmax_block(const struct group *g, int h, int n, bool is_first)
+static void softmax_block(const struct head_group *g, int h, int n, bool is_first)
 {
     const __m512 lowest = _mm512_set1_ps(-INFINITY);
     float *w = g->w + (size_t)h * KV_BLOCK, *out = g->out + (size_t)h * (size_t)g->dim16;
@@ -164,7 +166,7 @@ struct page_values {
 };
 
 INLINE void add_page_values(enum kv_type type, int heads, const float *w,
-    const struct page_values *p, __m512 sums[2][HEADS])
+    const struct page_values *p, __m512 sums[2][GROUP_HEADS])
 {
     const int n = p->n;
 
@@ -194,8 +196,8 @@ INLINE void add_page_values(enum kv_type type, int heads, const float *w,
 }
 
 /* Adds the values of one position to the heads that attend to it. */
-INLINE void add_tail_values(enum kv_type type, int heads, const struct group *g,
-    const struct tail_position *at, __m512 sums[2][HEADS])
+INLINE void add_tail_values(enum kv_type type, int heads, const struct head_group *g,
+    const struct tail_position *at, __m512 sums[2][GROUP_HEADS])
 {
     struct even_odd x = widen(type, at->v[0]), y = widen(type, at->v[1]);
     bool is_odd = at->pos % 2;
@@ -211,7 +213,7 @@ INLINE void add_tail_values(enum kv_type type, int heads, const struct group *g,
     }
 }
 
-INLINE void add_values(enum kv_type type, int heads, const struct group *g, int from, int end)
+INLINE void add_values(enum kv_type type, int heads, const struct head_group *g, int from, int end)
 {
     int to = MIN(end, g->n_keys[0]); /* all heads attend to these keys */
     int last = g->n_keys[g->n - 1] - 1;
@@ -219,7 +221,7 @@ INLINE void add_values(enum kv_type type, int heads, const struct group *g, int 
     for (int d = 0; d < g->dim16; d += 32) {
         /* the same dimensions twice if there are no others */
         int second = MIN(d + 16, g->dim16 - 16);
-        __m512 sums[2][HEADS];
+        __m512 sums[2][GROUP_HEADS];
 
         UNROLL for (int h = 0; h < heads; h++)
         {
@@ -249,7 +251,7 @@ INLINE void add_values(enum kv_type type, int heads, const struct group *g, int 
     }
 }
 
-INLINE void attend_block(enum kv_type type, int heads, const struct group *g, int from, int to)
+INLINE void attend_block(enum kv_type type, int heads, const struct head_group *g, int from, int to)
 {
     compute_scores(type, heads, g, from, to);
     for (int h = 0; h < heads; h++)
@@ -258,11 +260,11 @@ INLINE void attend_block(enum kv_type type, int heads, const struct group *g, in
 }
 
 #define FOR_HEADS(n)                                                                               \
-    static void f16_##n(const struct group *g, int from, int to)                                   \
+    static void f16_##n(const struct head_group *g, int from, int to)                              \
     {                                                                                              \
         attend_block(KV_F16, n, g, from, to);                                                      \
     }                                                                                              \
-    static void bf16_##n(const struct group *g, int from, int to)                                  \
+    static void bf16_##n(const struct head_group *g, int from, int to)                             \
     {                                                                                              \
         attend_block(KV_BF16, n, g, from, to);                                                     \
     }
@@ -275,9 +277,9 @@ FOR_HEADS(6)
 FOR_HEADS(7)
 FOR_HEADS(8)
 
-typedef void (*block_fn)(const struct group *g, int from, int to);
+typedef void (*block_fn)(const struct head_group *g, int from, int to);
 
-static void q8_0_n(const struct group *g, int from, int to)
+static void q8_0_n(const struct head_group *g, int from, int to)
 {
     avx512_q8_scores(g, from, to);
     for (int h = 0; h < g->n; h++)
@@ -285,18 +287,18 @@ static void q8_0_n(const struct group *g, int from, int to)
     avx512_q8_values(g, from, to);
 }
 
-static const block_fn block_fns[N_KV_TYPES][HEADS] = {
+static const block_fn block_fns[N_KV_TYPES][GROUP_HEADS] = {
     { f16_1, f16_2, f16_3, f16_4, f16_5, f16_6, f16_7, f16_8 },
     { bf16_1, bf16_2, bf16_3, bf16_4, bf16_5, bf16_6, bf16_7, bf16_8 },
     { q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n, q8_0_n },
 };
 
-static struct attn_state state_of(const struct group *g, int h)
+static struct attn_state state_of(const struct head_group *g, int h)
 {
     return (struct attn_state){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
 }
 
-static void merge_head_states(const struct group *total, const struct group *current)
+static void merge_head_states(const struct head_group *total, const struct head_group *current)
 {
     for (int h = 0; h < total->n; h++)
         attn_merge(state_of(total, h), state_of(current, h), total->dim);
@@ -318,7 +320,7 @@ struct query_range {
 
 /* Group with two states: the merged previous splits, and the current split. */
 struct split_states {
-    struct group total, current;
+    struct head_group total, current;
 };
 
 static size_t row_index(const struct attn_args *a, int row)
@@ -327,7 +329,7 @@ static size_t row_index(const struct attn_args *a, int row)
 }
 
 static void write_outputs(
-    const struct group *g, const struct attn_args *a, const struct query_range *p)
+    const struct head_group *g, const struct attn_args *a, const struct query_range *p)
 {
     for (int i = 0; i < g->n; i++) {
         float *out = a->out + row_index(a, p->row + i / p->n_heads) * a->out_stride +
@@ -360,7 +362,7 @@ static float *scratch_of(const struct attn_args *a)
 
 static float *states_of(const struct attn_args *a)
 {
-    return scratch_of(a) + HEADS * (KV_BLOCK + KV_BLOCK / 2);
+    return scratch_of(a) + GROUP_HEADS * (KV_BLOCK + KV_BLOCK / 2);
 }
 
 /* Initialises a group with states at `at`; returns the first free float after them. */
@@ -372,8 +374,8 @@ static float *init_split_states(
     float *w = scratch_of(a);
 
     at = (float *)(void *)(((uintptr_t)at + 63) & ~(uintptr_t)63);
-    g->total = (struct group){ .a = a, .n = n, .dim = dim, .dim16 = dim16, .w = w };
-    g->total.u = (int16_t *)(void *)(w + HEADS * KV_BLOCK);
+    g->total = (struct head_group){ .a = a, .n = n, .dim = dim, .dim16 = dim16, .w = w };
+    g->total.u = (int16_t *)(void *)(w + GROUP_HEADS * KV_BLOCK);
     g->current = g->total;
     g->total.out = at;
     g->current.out = at + n_out;
@@ -395,7 +397,7 @@ static float *init_split_states(
 /* Attends to keys [from, to); `from` begins a block; is_end: no keys follow. */
 static void attend_keys(const struct split_states *g, int from, int to, bool is_end)
 {
-    const struct group *total = &g->total, *current = &g->current;
+    const struct head_group *total = &g->total, *current = &g->current;
     const block_fn fn = block_fns[total->a->layout->type][total->n - 1];
 
     for (int b = from; b < to; b += KV_BLOCK) {
@@ -448,7 +450,7 @@ static int rows_together(const struct attn_args *a, int row)
 {
     int n_keys = a->n_keys + row;
     int to_block_end = (n_keys + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - n_keys + 1;
-    int left = MIN(a->n_rows - row, to_block_end), most = MAX(HEADS / a->n_q, 1);
+    int left = MIN(a->n_rows - row, to_block_end), most = MAX(GROUP_HEADS / a->n_q, 1);
     int n_parts = (left + most - 1) / most;
 
     return (left + n_parts - 1) / n_parts;
@@ -465,9 +467,9 @@ static void attend_sequence_rows(const struct attn_args *a)
                 (size_t)a->n_q * (size_t)a->layout->head_dim * sizeof(float));
             continue;
         }
-        for (int h = 0; h < a->n_q; h += HEADS)
+        for (int h = 0; h < a->n_q; h += GROUP_HEADS)
             (a->states ? attend_splits : attend_query_range)(
-                a, &(struct query_range){ row, n, h, MIN(HEADS, a->n_q - h) });
+                a, &(struct query_range){ row, n, h, MIN(GROUP_HEADS, a->n_q - h) });
     }
 }
 
@@ -480,11 +482,11 @@ static void attend_own_keys(const struct attn_args *a, const struct split_states
     const struct attn_row *row = &a->rows[p->row + i];
     struct attn_args own_args = *a;
     struct split_states g = *shared_states;
-    struct group *states[] = { &g.total, &g.current };
+    struct head_group *states[] = { &g.total, &g.current };
 
     own_args.pages = row->pages;
     for (int j = 0; j < 2; j++) {
-        struct group *one = states[j];
+        struct head_group *one = states[j];
         int first = i * p->n_heads, n_blocks = (one->dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
         one->a = &own_args;
         one->n = p->n_heads;
@@ -504,8 +506,8 @@ static void attend_own_keys(const struct attn_args *a, const struct split_states
  * have read it, and then to each row's own keys. */
 static void attend_group_rows(const struct attn_args *a)
 {
-    enum { MAX_RANGES = KV_ROW_HEADS / 4 }; /* seven rows of nine heads are 14 ranges */
-    const int together = MAX(HEADS / a->n_q, 1);
+    enum { MAX_RANGES = KV_MAX_ROW_HEADS / 4 }; /* seven rows of nine heads are 14 ranges */
+    const int together = MAX(GROUP_HEADS / a->n_q, 1);
     struct attn_args shared = *a;
     struct query_range ranges[MAX_RANGES];
     struct split_states groups[MAX_RANGES];
@@ -514,10 +516,10 @@ static void attend_group_rows(const struct attn_args *a)
 
     shared.pages = a->rows[0].pages;
     for (int row = 0; row < a->n_rows; row += together)
-        for (int h = 0; h < a->n_q; h += HEADS, n++) {
+        for (int h = 0; h < a->n_q; h += GROUP_HEADS, n++) {
             CHECK(n < MAX_RANGES);
             ranges[n] = (struct query_range){ row, MIN(together, a->n_rows - row), h,
-                MIN(HEADS, a->n_q - h) };
+                MIN(GROUP_HEADS, a->n_q - h) };
             at = init_split_states(&groups[n], &shared, &ranges[n], at);
             for (int i = 0; i < groups[n].total.n; i++)
                 set_keys(&groups[n], i, a->n_shared);

@@ -10,20 +10,20 @@
 #include <math.h>
 
 enum {
-    HEADS = 8, /* query heads, of one or several rows, that share loaded keys and values */
-    UNIT = (int)PAGE_TOKENS < (int)KV_GROUP ? (int)PAGE_TOKENS : (int)KV_GROUP,
+    GROUP_HEADS = 8, /* query heads, of one or several rows, that share loaded keys and values */
+    UNIT_KEYS = (int)PAGE_TOKENS < (int)KV_GROUP ? (int)PAGE_TOKENS : (int)KV_GROUP,
     /* pairs of tokens in the layout of a page */
     V_PAIRS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP / 2,
 };
 
 /* Group of query heads, row by row: pointers into the caller's scratch. */
-struct group {
+struct head_group {
     const struct attn_args *a;
-    int n;             /* heads, 1 .. GROUP_HEADS */
-    int n_keys[HEADS]; /* number of keys of each head; ascending */
-    int dim, dim16;    /* head dimension, and rounded up to 16 */
-    const float *q;    /* [n][dim] */
-    float *w;          /* [n][KV_BLOCK] scores, then weights */
+    int n;                   /* heads, 1 .. GROUP_HEADS */
+    int n_keys[GROUP_HEADS]; /* number of keys of each head; ascending */
+    int dim, dim16;          /* head dimension, and rounded up to 16 */
+    const float *q;          /* [n][dim] */
+    float *w;                /* [n][KV_BLOCK] scores, then weights */
     float *max, *sum;
     float *out; /* [n][dim16] */
 
@@ -35,9 +35,9 @@ struct group {
 /* q8_0: functions on keys [from, to) of one key block. n_blocks: blocks of 32 dimensions per
  * head. */
 void avx512_q8_append(const struct kv_slot *slot, const float *k, const float *v);
-void avx512_q8_queries(const struct group *g);
-void avx512_q8_scores(const struct group *g, int from, int to);
-void avx512_q8_values(const struct group *g, int from, int to);
+void avx512_q8_queries(const struct head_group *g);
+void avx512_q8_scores(const struct head_group *g, int from, int to);
+void avx512_q8_values(const struct head_group *g, int from, int to);
 
 #ifdef __AVX512F__
 static inline const uint8_t *attn_block_of(const struct attn_args *a, int pos)
@@ -65,7 +65,7 @@ static inline const uint8_t *attn_values_of(const struct attn_args *a, int pos)
 
 /* The share of a key group in the values of its page, as many lines as the group has lines of keys:
  * it is prefetched while the scores are computed. */
-static inline const uint8_t *attn_values_beside(const struct attn_args *a, int pos)
+static inline const uint8_t *attn_values_share(const struct attn_args *a, int pos)
 {
     size_t lines = ((size_t)a->layout->head_dim + 15) / 16 * 16 / 2;
 

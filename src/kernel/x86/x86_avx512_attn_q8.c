@@ -42,7 +42,7 @@ void avx512_q8_append(const struct kv_slot *slot, const float *k, const float *v
     struct p16_q8_0 *kp = (struct p16_q8_0 *)(void *)slot->k + token / KV_GROUP * n;
     uint8_t *vp = slot->v + token / 2 * 32 + token % 2;
     uint16_t *scales = (uint16_t *)(void *)(slot->v + l->v_scales);
-    struct act_q8_0 key[KV_Q8_DIM / Q8_0_BLOCK], value[KV_Q8_DIM / Q8_0_BLOCK];
+    struct act_q8_0 key[KV_Q8_MAX_DIM / Q8_0_BLOCK], value[KV_Q8_MAX_DIM / Q8_0_BLOCK];
     uint8_t q[Q8_0_BLOCK];
 
     quantise_head(k, dim, key);
@@ -60,7 +60,7 @@ void avx512_q8_append(const struct kv_slot *slot, const float *k, const float *v
             (uint8_t)value[d / Q8_0_BLOCK].q[d % Q8_0_BLOCK];
 }
 
-void avx512_q8_queries(const struct group *g)
+void avx512_q8_queries(const struct head_group *g)
 {
     for (int h = 0; h < g->n; h++)
         quantise_head(g->q + (size_t)h * (size_t)g->dim, g->dim, g->q8 + h * n_blocks_of(g->dim));
@@ -68,13 +68,13 @@ void avx512_q8_queries(const struct group *g)
 
 /* ---- scores */
 
-static const struct p16_q8_0 *keys_of(const struct group *g, int pos)
+static const struct p16_q8_0 *keys_of(const struct head_group *g, int pos)
 {
     return (const struct p16_q8_0 *)(const void *)attn_block_of(g->a, pos) +
            pos % PAGE_TOKENS / KV_GROUP * n_blocks_of(g->dim);
 }
 
-static const uint8_t *values_of(const struct group *g, int pos)
+static const uint8_t *values_of(const struct head_group *g, int pos)
 {
     return attn_block_of(g->a, pos) + g->a->layout->k_bytes;
 }
@@ -92,9 +92,9 @@ struct prefetch_targets {
 };
 
 INLINE void score_block(int heads, const struct p16_q8_0 *k, struct prefetch_targets next,
-    const struct act_q8_0 *q, int n_blocks, __m512 acc[HEADS])
+    const struct act_q8_0 *q, int n_blocks, __m512 acc[GROUP_HEADS])
 {
-    __m512i sum[HEADS];
+    __m512i sum[GROUP_HEADS];
     __m512 dk = f16_to_f32_x16(k->d);
 
     UNROLL for (int h = 0; h < heads; h++) sum[h] = _mm512_set1_epi32(16 * q[h * n_blocks].minus8);
@@ -114,17 +114,17 @@ INLINE void score_block(int heads, const struct p16_q8_0 *k, struct prefetch_tar
         _mm512_mul_ps(dk, _mm512_set1_ps(q[h * n_blocks].d)), _mm512_cvtepi32_ps(sum[h]), acc[h]);
 }
 
-INLINE void compute_scores(int heads, const struct group *g, int from, int to)
+INLINE void compute_scores(int heads, const struct head_group *g, int from, int to)
 {
     const int n = n_blocks_of(g->dim);
     const __m512 scale = _mm512_set1_ps(g->a->scale);
 
-    for (int pos = from; pos < to; pos += UNIT) {
+    for (int pos = from; pos < to; pos += UNIT_KEYS) {
         const struct p16_q8_0 *k = keys_of(g, pos);
-        struct prefetch_targets next = { keys_of(g, MIN(pos + UNIT, to - 1)),
+        struct prefetch_targets next = { keys_of(g, MIN(pos + UNIT_KEYS, to - 1)),
             values_of(g, pos) + pos % PAGE_TOKENS / KV_GROUP * n * 512 };
-        __mmask16 here = first_lanes(MIN(UNIT, to - pos));
-        __m512 acc[HEADS];
+        __mmask16 here = first_lanes(MIN(UNIT_KEYS, to - pos));
+        __m512 acc[GROUP_HEADS];
 
         UNROLL for (int h = 0; h < heads; h++) acc[h] = _mm512_setzero_ps();
         for (int b = 0; b < n; b++, next.k++, next.v += 512)
@@ -137,13 +137,13 @@ INLINE void compute_scores(int heads, const struct group *g, int from, int to)
 /* ---- values */
 
 /* Reads the value scales of keys [from, to) for the 32 dimensions of a block. */
-static void read_scales(const struct group *g, int block, int from, int to, float *out)
+static void read_scales(const struct head_group *g, int block, int from, int to, float *out)
 {
-    for (int pos = from; pos < to; pos += UNIT) {
+    for (int pos = from; pos < to; pos += UNIT_KEYS) {
         const struct kv_layout *l = g->a->layout;
         const uint8_t *v = attn_block_of(g->a, pos) + l->k_bytes + l->v_scales;
         const uint16_t *scales = (const uint16_t *)(const void *)v + block * 2 * V_PAIRS;
-        __mmask16 here = first_lanes(MIN(UNIT, to - pos));
+        __mmask16 here = first_lanes(MIN(UNIT_KEYS, to - pos));
         _mm512_mask_storeu_ps(out + (pos - from), here, f16_to_f32_x16(scales + pos % PAGE_TOKENS));
     }
 }
@@ -153,7 +153,7 @@ static void read_scales(const struct group *g, int block, int from, int to, floa
 static float weights_to_int16(const float *w, const float *scales, int n, int end, int16_t *u)
 {
     const __m512i no_sign = _mm512_set1_epi32(0x7fffffff);
-    const __m512 top = _mm512_set1_ps(KV_TOP);
+    const __m512 top = _mm512_set1_ps(KV_Q8_MAX_WEIGHT);
     __m512i most = _mm512_setzero_si512();
     __m512 p[KV_BLOCK / 16];
 
@@ -166,13 +166,13 @@ static float weights_to_int16(const float *w, const float *scales, int n, int en
     uint32_t bits = _mm512_reduce_max_epu32(most);
     float factor;
     memcpy(&factor, &bits, sizeof(factor));
-    factor /= (float)KV_TOP;
+    factor /= (float)KV_Q8_MAX_WEIGHT;
     __m512 by = _mm512_set1_ps(factor != 0.0f ? 1.0f / factor : 0.0f);
     for (int i = 0; i < end; i += 16) {
         __mmask16 here = i < n ? first_lanes(MIN(16, n - i)) : 0;
         __m512 v = i < n ? _mm512_mul_ps(p[i / 16], by) : _mm512_setzero_ps();
         /* if one operand is NaN, the result is the second operand */
-        v = _mm512_max_ps(v, _mm512_set1_ps(-KV_TOP));
+        v = _mm512_max_ps(v, _mm512_set1_ps(-KV_Q8_MAX_WEIGHT));
         v = _mm512_min_ps(v, top);
         __m256i packed = _mm512_maskz_cvtepi32_epi16(here, _mm512_cvtps_epi32(v));
         _mm256_storeu_si256((__m256i *)(void *)(u + i), packed);
@@ -187,7 +187,7 @@ INLINE __m512i load_int8_as_int16(const uint8_t *line)
 
 /* Adds one page's weighted values of 32 dimensions to the sums. */
 INLINE void add_page_values(
-    int heads, const int16_t *u, const uint8_t *v[2], int n, __m512i sums[][HEADS])
+    int heads, const int16_t *u, const uint8_t *v[2], int n, __m512i sums[][GROUP_HEADS])
 {
     for (int t = 0; t < n; t += 2) {
         __m512i x = load_int8_as_int16(v[0] + (size_t)t * 16),
@@ -202,12 +202,13 @@ INLINE void add_page_values(
     }
 }
 
-INLINE void add_dims(int heads, const struct group *g, int d, int from, int to, const float *factor)
+INLINE void add_dims(
+    int heads, const struct head_group *g, int d, int from, int to, const float *factor)
 {
     /* the same dimensions twice if there are no others */
     const int second = MIN(d + 16, g->dim16 - 16);
     const int last = g->n_keys[g->n - 1] - 1;
-    __m512i sums[2][HEADS];
+    __m512i sums[2][GROUP_HEADS];
     __m512 out[2];
 
     UNROLL for (int h = 0; h < heads; h++) sums[0][h] = sums[1][h] = _mm512_setzero_si512();
@@ -236,9 +237,9 @@ INLINE void add_dims(int heads, const struct group *g, int d, int from, int to, 
     }
 }
 
-INLINE void add_values(int heads, const struct group *g, int from, int to)
+INLINE void add_values(int heads, const struct head_group *g, int from, int to)
 {
-    float scales[KV_BLOCK], factor[HEADS];
+    float scales[KV_BLOCK], factor[GROUP_HEADS];
 
     for (int d = 0; d < g->dim16; d += Q8_0_BLOCK) {
         read_scales(g, d / Q8_0_BLOCK, from, to, scales);
@@ -252,11 +253,11 @@ INLINE void add_values(int heads, const struct group *g, int from, int to)
 /* ---- one function per number of heads */
 
 #define FOR_HEADS(n)                                                                               \
-    static void scores_##n(const struct group *g, int from, int to)                                \
+    static void scores_##n(const struct head_group *g, int from, int to)                           \
     {                                                                                              \
         compute_scores(n, g, from, to);                                                            \
     }                                                                                              \
-    static void values_##n(const struct group *g, int from, int to)                                \
+    static void values_##n(const struct head_group *g, int from, int to)                           \
     {                                                                                              \
         add_values(n, g, from, to);                                                                \
     }
@@ -269,19 +270,19 @@ FOR_HEADS(6)
 FOR_HEADS(7)
 FOR_HEADS(8)
 
-typedef void (*heads_fn)(const struct group *g, int from, int to);
+typedef void (*heads_fn)(const struct head_group *g, int from, int to);
 
-static const heads_fn score_fns[HEADS] = { scores_1, scores_2, scores_3, scores_4, scores_5,
+static const heads_fn score_fns[GROUP_HEADS] = { scores_1, scores_2, scores_3, scores_4, scores_5,
     scores_6, scores_7, scores_8 };
-static const heads_fn value_fns[HEADS] = { values_1, values_2, values_3, values_4, values_5,
+static const heads_fn value_fns[GROUP_HEADS] = { values_1, values_2, values_3, values_4, values_5,
     values_6, values_7, values_8 };
 
-void avx512_q8_scores(const struct group *g, int from, int to)
+void avx512_q8_scores(const struct head_group *g, int from, int to)
 {
     score_fns[g->n - 1](g, from, to);
 }
 
-void avx512_q8_values(const struct group *g, int from, int to)
+void avx512_q8_values(const struct head_group *g, int from, int to)
 {
     value_fns[g->n - 1](g, from, to);
 }

@@ -14,16 +14,16 @@
 #endif
 
 #include "kernel/x86/x86_avx512_gemm_pairs.h"
-#include "kernel/x86/x86_avx512_gemm_small.h"
+#include "kernel/x86/x86_avx512_gemm_block32.h"
 
 /* Multiplies n blocks at w with n blocks at x[m] and adds the products to acc[m]. */
 typedef void (*microkernel_fn)(const uint8_t *w, const uint8_t *const *x, int n, __m512 *acc);
 
 struct gemm_format {
-    microkernel_fn microkernel[GROUP + 1]; /* indexed by the number of rows */
-    pair_fn pair;                          /* NULL: a pair of panels is not faster */
-    int block;                             /* elements of k per block */
-    size_t w_bytes, x_bytes;               /* bytes of a block, of the panel and of a row */
+    microkernel_fn microkernel[GROUP_ROWS + 1]; /* indexed by the number of rows */
+    panel_pair_fn pair;                         /* NULL: a pair of panels is not faster */
+    int block;                                  /* elements of k per block */
+    size_t w_bytes, x_bytes;                    /* bytes of a block, of the panel and of a row */
 };
 
 /* ---- drivers */
@@ -48,36 +48,36 @@ static void store_outputs(const struct gemm_args *g, int panel, int m, int n, co
 static void gemv(const struct gemm_args *g, const struct gemm_format *f)
 {
     int n_rows = g->x->n_rows, n_panels = g->panel_to - g->panel_from;
-    const bool is_chained = f->w_bytes == sizeof(uint16_t) * PANEL && n_rows < GROUP;
-    const struct cpu_turns plan = is_chained ? cpu_reading()->chained : cpu_reading()->plain;
-    const int streams = plan.streams;
+    const bool is_chained = f->w_bytes == sizeof(uint16_t) * PANEL && n_rows < GROUP_ROWS;
+    const struct cpu_streams plan = is_chained ? cpu_gemv_plan()->chained : cpu_gemv_plan()->plain;
+    const int n_streams = plan.n_streams;
     int n_blocks = g->w->n_cols / f->block;
     int bytes = plan.bytes * (is_chained ? 1 : MAX(1, n_rows / 2));
     int blocks_per_call = MAX(1, bytes / (int)f->w_bytes);
     microkernel_fn microkernel = f->microkernel[n_rows];
-    const uint8_t *x0[GROUP], *x[GROUP];
-    __m512 acc[CPU_STREAMS][GROUP];
-    int from[CPU_STREAMS + 1];
+    const uint8_t *x0[GROUP_ROWS], *x[GROUP_ROWS];
+    __m512 acc[CPU_MAX_STREAMS][GROUP_ROWS];
+    int from[CPU_MAX_STREAMS + 1];
 
     if (f->block == 1)
         /* microkernel_bf16() needs an even number */
         blocks_per_call = MAX(2, blocks_per_call / 2 * 2);
     set_row_pointers(g, 0, n_rows, x0);
-    for (int s = 0; s <= streams; s++)
-        from[s] = g->panel_from + (int)((int64_t)n_panels * s / streams);
-    for (int i = 0; i < (n_panels + streams - 1) / streams; i++) {
-        memset(acc, 0, (size_t)streams * sizeof(acc[0]));
+    for (int s = 0; s <= n_streams; s++)
+        from[s] = g->panel_from + (int)((int64_t)n_panels * s / n_streams);
+    for (int i = 0; i < (n_panels + n_streams - 1) / n_streams; i++) {
+        memset(acc, 0, (size_t)n_streams * sizeof(acc[0]));
         for (int b = 0; b < n_blocks; b += blocks_per_call) {
             int n = MIN(blocks_per_call, n_blocks - b);
             for (int m = 0; m < n_rows; m++)
                 x[m] = x0[m] + (size_t)b * f->x_bytes;
-            for (int s = 0; s < streams; s++)
+            for (int s = 0; s < n_streams; s++)
                 if (from[s] + i < from[s + 1])
                     microkernel(g->w->data + (size_t)(from[s] + i) * g->w->panel_bytes +
                                     (size_t)b * f->w_bytes,
                         x, n, acc[s]);
         }
-        for (int s = 0; s < streams; s++)
+        for (int s = 0; s < n_streams; s++)
             if (from[s] + i < from[s + 1])
                 store_outputs(g, from[s] + i, 0, n_rows, acc[s]);
     }
@@ -87,8 +87,8 @@ static void gemv(const struct gemm_args *g, const struct gemm_format *f)
 static void multiply_panel(
     const struct gemm_args *g, const struct gemm_format *f, int panel, int m, int n)
 {
-    const uint8_t *x[GROUP];
-    __m512 acc[GROUP] = { 0 };
+    const uint8_t *x[GROUP_ROWS];
+    __m512 acc[GROUP_ROWS] = { 0 };
 
     set_row_pointers(g, m, n, x);
     f->microkernel[n](
@@ -100,15 +100,15 @@ static void multiply_panel_pair(
     const struct gemm_args *g, const struct gemm_format *f, int panel, int m)
 {
     const size_t bytes = g->w->panel_bytes;
-    const uint8_t *w = g->w->data + (size_t)panel * bytes, *x[GROUP];
+    const uint8_t *w = g->w->data + (size_t)panel * bytes, *x[GROUP_ROWS];
     const uint8_t *next = panel + 2 < g->panel_to || !g->next ? w + 2 * bytes : g->next;
-    __m512 acc[2][GROUP];
+    __m512 acc[2][GROUP_ROWS];
 
-    set_row_pointers(g, m, GROUP, x);
-    f->pair(&(struct pair){ { w, w + bytes }, { next, next + bytes } }, x, g->w->n_cols / f->block,
-        acc);
-    store_outputs(g, panel, m, GROUP, acc[0]);
-    store_outputs(g, panel + 1, m, GROUP, acc[1]);
+    set_row_pointers(g, m, GROUP_ROWS, x);
+    f->pair(&(struct panel_pair){ { w, w + bytes }, { next, next + bytes } }, x,
+        g->w->n_cols / f->block, acc);
+    store_outputs(g, panel, m, GROUP_ROWS, acc[0]);
+    store_outputs(g, panel + 1, m, GROUP_ROWS, acc[1]);
 }
 
 static void gemm(const struct gemm_args *g, const struct gemm_format *f)
@@ -116,9 +116,9 @@ static void gemm(const struct gemm_args *g, const struct gemm_format *f)
     const int step = f->pair ? 2 : 1;
 
     for (int p = g->panel_from; p < g->panel_to; p += step)
-        for (int m = 0; m < g->x->n_rows; m += GROUP) {
-            int n = MIN(GROUP, g->x->n_rows - m), to = MIN(p + step, g->panel_to);
-            if (n == GROUP && to == p + 2) {
+        for (int m = 0; m < g->x->n_rows; m += GROUP_ROWS) {
+            int n = MIN(GROUP_ROWS, g->x->n_rows - m), to = MIN(p + step, g->panel_to);
+            if (n == GROUP_ROWS && to == p + 2) {
                 multiply_panel_pair(g, f, p, m);
                 continue;
             }
@@ -129,7 +129,7 @@ static void gemm(const struct gemm_args *g, const struct gemm_format *f)
 
 static void gemm_or_gemv(const struct gemm_args *g, const struct gemm_format *f)
 {
-    if (g->x->n_rows > GROUP)
+    if (g->x->n_rows > GROUP_ROWS)
         gemm(g, f);
     else if (g->x->n_rows > 0)
         gemv(g, f);
@@ -154,19 +154,19 @@ INLINE __m512i dot_quads(__m512i start, const __m512i *w, const int8_t *q, int q
         int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)                 \
     {                                                                                              \
         const struct p16_##type *p = (const void *)wp;                                             \
-        __m512 acc[GROUP];                                                                         \
-        struct small s;                                                                            \
+        __m512 acc[GROUP_ROWS];                                                                    \
+        struct block_32 s;                                                                         \
                                                                                                    \
         UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];                                     \
         for (int b = 0; b < n; b++, p++) {                                                         \
-            fetch_ahead((const uint8_t *)p, sizeof(*p));                                           \
+            prefetch_ahead((const uint8_t *)p, sizeof(*p));                                        \
             load_##type(&s, p);                                                                    \
             UNROLL for (int m = 0; m < rows; m++)                                                  \
             {                                                                                      \
                 const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;       \
-                acc[m] = scaled(acc[m], s.d, x->d, dot_quads(start(x), s.w, x->q, 8));             \
+                acc[m] = fma_dot(acc[m], s.d, x->d, dot_quads(start(x), s.w, x->q, 8));            \
                 if (has_mins)                                                                      \
-                    acc[m] = plus_min(acc[m], s.m, x);                                             \
+                    acc[m] = fma_min(acc[m], s.m, x);                                              \
             }                                                                                      \
         }                                                                                          \
         UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];                                     \
@@ -179,13 +179,13 @@ INLINE void microkernel_q4_k(
 {
     const struct p16_q4_k *p = (const void *)wp;
     struct sub_scales s;
-    __m512i w[8], sum[GROUP];
+    __m512i w[8], sum[GROUP_ROWS];
 
     for (int b = 0; b < n; b++, p++) {
         load_scales(&s, p->scale_lo, p->scale_hi);
         UNROLL for (int m = 0; m < rows; m++) sum[m] = _mm512_setzero_si512();
         for (int j = 0; j < 8; j++) {
-            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
             load_nibbles(w, p->q[j]);
             __m512i scale = unsigned_of_pair(s.scale[j / 2], j % 2);
             UNROLL for (int m = 0; m < rows; m++)
@@ -195,9 +195,9 @@ INLINE void microkernel_q4_k(
                 sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
             }
         }
-        const __m512 d[2] = { half16(p->d), half16(p->dmin) };
+        const __m512 d[2] = { f16_to_f32_x16(p->d), f16_to_f32_x16(p->dmin) };
         UNROLL for (int m = 0; m < rows; m++) out[m] =
-            affine(out[m], d, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
+            fma_dot_min(out[m], d, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
     }
 }
 
@@ -206,15 +206,15 @@ INLINE void microkernel_q5_k(
 {
     const struct p16_q5_k *p = (const void *)wp;
     struct sub_scales s;
-    __m512i w[8], sum[GROUP];
+    __m512i w[8], sum[GROUP_ROWS];
 
     for (int b = 0; b < n; b++, p++) {
         load_scales(&s, p->scale_lo, p->scale_hi);
         UNROLL for (int m = 0; m < rows; m++) sum[m] = _mm512_setzero_si512();
         for (int j = 0; j < 8; j++) {
-            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
             load_nibbles(w, p->q[j]);
-            add_fifth(w, p->high[j]);
+            add_fifth_bits(w, p->high[j]);
             __m512i scale = unsigned_of_pair(s.scale[j / 2], j % 2);
             UNROLL for (int m = 0; m < rows; m++)
             {
@@ -223,9 +223,9 @@ INLINE void microkernel_q5_k(
                 sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
             }
         }
-        const __m512 d[2] = { half16(p->d), half16(p->dmin) };
+        const __m512 d[2] = { f16_to_f32_x16(p->d), f16_to_f32_x16(p->dmin) };
         UNROLL for (int m = 0; m < rows; m++) out[m] =
-            affine(out[m], d, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
+            fma_dot_min(out[m], d, (const struct act_q8_k *)(const void *)xp[m] + b, sum[m], s.min);
     }
 }
 
@@ -233,18 +233,18 @@ INLINE void microkernel_q6_k(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
     const struct p16_q6_k *p = (const void *)wp;
-    ALIGNED(64) int32_t start[GROUP][16];
-    __m512i w[4], sum[GROUP];
+    ALIGNED(64) int32_t start[GROUP_ROWS][16];
+    __m512i w[4], sum[GROUP_ROWS];
 
     for (int b = 0; b < n; b++, p++) {
         UNROLL for (int m = 0; m < rows; m++)
         {
-            minus32(start[m], ((const struct act_q8_k *)(const void *)xp[m] + b)->sum16);
+            q6_dot_starts(start[m], ((const struct act_q8_k *)(const void *)xp[m] + b)->sum16);
             sum[m] = _mm512_setzero_si512();
         }
         for (int j = 0; j < 16; j++) {
-            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
-            load_q6(w, p->sub[j].low, p->sub[j].high);
+            prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
+            load_q6_quads(w, p->sub[j].low, p->sub[j].high);
             __m512i scale = signed_of_pair(p->scale[j / 2], j % 2);
             UNROLL for (int m = 0; m < rows; m++)
             {
@@ -253,9 +253,9 @@ INLINE void microkernel_q6_k(
                 sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
             }
         }
-        __m512 dw = half16(p->d);
+        __m512 dw = f16_to_f32_x16(p->d);
         UNROLL for (int m = 0; m < rows; m++) out[m] =
-            scaled(out[m], dw, ((const struct act_q8_k *)(const void *)xp[m] + b)->d, sum[m]);
+            fma_dot(out[m], dw, ((const struct act_q8_k *)(const void *)xp[m] + b)->d, sum[m]);
     }
 }
 
@@ -263,14 +263,14 @@ INLINE void microkernel_iq4_xs(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
     const struct p16_iq4_xs *p = (const void *)wp;
-    __m512i w[8], sum[GROUP];
+    __m512i w[8], sum[GROUP_ROWS];
 
     for (int b = 0; b < n; b++, p++) {
         UNROLL for (int m = 0; m < rows; m++) sum[m] = _mm512_setzero_si512();
         for (int j = 0; j < 8; j++) {
-            fetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
             load_nibbles(w, p->q[j]);
-            look_up(w, iq4_list(IQ4_OFFSET));
+            codebook_lookup(w, iq4_codebook(IQ4_OFFSET));
             __m512i scale = signed_of_pair(p->scale[j / 2], j % 2);
             UNROLL for (int m = 0; m < rows; m++)
             {
@@ -280,9 +280,9 @@ INLINE void microkernel_iq4_xs(
                 sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
             }
         }
-        __m512 dw = half16(p->d);
+        __m512 dw = f16_to_f32_x16(p->d);
         UNROLL for (int m = 0; m < rows; m++) out[m] =
-            scaled(out[m], dw, ((const struct act_q8_k *)(const void *)xp[m] + b)->d, sum[m]);
+            fma_dot(out[m], dw, ((const struct act_q8_k *)(const void *)xp[m] + b)->d, sum[m]);
     }
 }
 
@@ -292,11 +292,11 @@ INLINE void microkernel_iq4_xs(
 INLINE void microkernel_f32(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
-    __m512 acc[GROUP];
+    __m512 acc[GROUP_ROWS];
 
     UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
     for (int k = 0; k < n; k++) {
-        fetch_ahead(wp + (size_t)k * 64, 64);
+        prefetch_ahead(wp + (size_t)k * 64, 64);
         __m512 w = _mm512_loadu_ps(wp + (size_t)k * 64);
         UNROLL for (int m = 0; m < rows; m++) acc[m] =
             _mm512_fmadd_ps(w, _mm512_set1_ps(((const float *)(const void *)xp[m])[k]), acc[m]);
@@ -307,13 +307,13 @@ INLINE void microkernel_f32(
 INLINE void microkernel_f16(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
-    __m512 acc[GROUP];
+    __m512 acc[GROUP_ROWS];
 
     UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
     for (int k = 0; k < n; k++) {
         if (k % 2 == 0)
-            fetch_ahead(wp + (size_t)k * 32, 64);
-        __m512 w = half16((const uint16_t *)(const void *)wp + (size_t)k * 16);
+            prefetch_ahead(wp + (size_t)k * 32, 64);
+        __m512 w = f16_to_f32_x16((const uint16_t *)(const void *)wp + (size_t)k * 16);
         UNROLL for (int m = 0; m < rows; m++) acc[m] =
             _mm512_fmadd_ps(w, _mm512_set1_ps(((const float *)(const void *)xp[m])[k]), acc[m]);
     }
@@ -325,11 +325,11 @@ INLINE void microkernel_bf16(
     int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
 {
     const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
-    __m512 acc[GROUP];
+    __m512 acc[GROUP_ROWS];
 
     UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];
     for (int k = 0; k < n; k += 2) {
-        fetch_ahead(wp + (size_t)k * 32, 64);
+        prefetch_ahead(wp + (size_t)k * 32, 64);
         __m512i pair = _mm512_loadu_si512(wp + (size_t)k * 32);
         __m512 w = _mm512_castsi512_ps(_mm512_slli_epi32(pair, 16));
         UNROLL for (int m = 0; m < rows; m++) acc[m] =
@@ -370,9 +370,9 @@ INLINE void microkernel_bf16(
 
 MICROKERNEL_32(q4_0, start_8, false)
 MICROKERNEL_32(q8_0, start_128, false)
-MICROKERNEL_32(q4_1, start_plain, true)
+MICROKERNEL_32(q4_1, start_0, true)
 MICROKERNEL_32(q5_0, start_16, false)
-MICROKERNEL_32(q5_1, start_plain, true)
+MICROKERNEL_32(q5_1, start_0, true)
 MICROKERNEL_32(iq4_nl, start_128, false)
 MICROKERNEL_32(mxfp4, start_12, false)
 

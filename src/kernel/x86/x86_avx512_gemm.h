@@ -11,17 +11,17 @@
 
 #ifdef __AVX512VNNI__
 
-enum { AHEAD = 6144 }; /* bytes that a stream prefetches ahead, into L2 */
+enum { PREFETCH_AHEAD = 6144 }; /* bytes that a stream prefetches ahead, into L2 */
 
-INLINE void fetch_ahead(const uint8_t *w, size_t bytes)
+INLINE void prefetch_ahead(const uint8_t *w, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)w + AHEAD + i, _MM_HINT_T1);
+        _mm_prefetch((const char *)w + PREFETCH_AHEAD + i, _MM_HINT_T1);
 }
 
 /* ---- blocks of 32 */
 
-INLINE __m512 half16(const uint16_t *h)
+INLINE __m512 f16_to_f32_x16(const uint16_t *h)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)h));
 }
@@ -40,32 +40,32 @@ INLINE void load_nibbles(__m512i w[8], const uint8_t q[4][16][4])
 }
 
 /* Replaces nibbles by codebook entries (with an offset that makes them unsigned, or 0). */
-INLINE void look_up(__m512i w[8], __m128i list)
+INLINE void codebook_lookup(__m512i w[8], __m128i list)
 {
     const __m512i table = _mm512_broadcast_i32x4(list);
 
     UNROLL for (int i = 0; i < 8; i++) w[i] = _mm512_shuffle_epi8(table, w[i]);
 }
 
-INLINE __m128i list_from(const int8_t list[16], int offset)
+INLINE __m128i codebook_with_offset(const int8_t list[16], int offset)
 {
     __m128i v = _mm_loadu_si128((const __m128i *)(const void *)list);
 
     return _mm_add_epi8(v, _mm_set1_epi8((char)offset));
 }
 
-INLINE __m128i iq4_list(int offset)
+INLINE __m128i iq4_codebook(int offset)
 {
-    static const int8_t list[16] = { IQ4_LIST };
+    static const int8_t list[16] = { IQ4_CODEBOOK };
 
-    return list_from(list, offset);
+    return codebook_with_offset(list, offset);
 }
 
-INLINE __m128i mxfp4_list(int offset)
+INLINE __m128i mxfp4_codebook(int offset)
 {
-    static const int8_t list[16] = { MXFP4_LIST };
+    static const int8_t list[16] = { MXFP4_CODEBOOK };
 
-    return list_from(list, offset);
+    return codebook_with_offset(list, offset);
 }
 
 /* e8m0_half of 16 bytes */
@@ -79,13 +79,13 @@ INLINE __m512 e8m0_half16(const uint8_t e[16])
         _mm512_mask_sllv_epi32(normal, small, _mm512_set1_epi32(0x00200000), v));
 }
 
-INLINE __m512 scaled(__m512 acc, __m512 dw, float dx, __m512i sum)
+INLINE __m512 fma_dot(__m512 acc, __m512 dw, float dx, __m512i sum)
 {
     return _mm512_fmadd_ps(_mm512_mul_ps(dw, _mm512_set1_ps(dx)), _mm512_cvtepi32_ps(sum), acc);
 }
 
 /* acc + m * dx * (sum of q) */
-INLINE __m512 plus_min(__m512 acc, __m512 m, const struct act_q8_0 *x)
+INLINE __m512 fma_min(__m512 acc, __m512 m, const struct act_q8_0 *x)
 {
     __m512 sum = _mm512_set1_ps((float)(x->minus8 / -8));
 
@@ -127,7 +127,7 @@ INLINE __m512i unsigned_of_pair(__m512i pair, int i)
     return i ? _mm512_srli_epi32(pair, 16) : _mm512_and_si512(pair, _mm512_set1_epi32(0xffff));
 }
 
-INLINE __m512i spread_pair(const int16_t *pair)
+INLINE __m512i broadcast_pair(const int16_t *pair)
 {
     int32_t v;
     memcpy(&v, pair, sizeof(v));
@@ -135,20 +135,20 @@ INLINE __m512i spread_pair(const int16_t *pair)
 }
 
 /* acc + d[0] * dx * sum - d[1] * dx * (mins . sum32) */
-INLINE __m512 affine(
+INLINE __m512 fma_dot_min(
     __m512 acc, const __m512 d[2], const struct act_q8_k *x, __m512i sum, const __m512i min[4])
 {
     __m512i mins = _mm512_setzero_si512();
     __m512 dx = _mm512_set1_ps(x->d);
 
     UNROLL for (int p = 0; p < 4; p++) mins =
-        _mm512_dpwssd_epi32(mins, min[p], spread_pair(x->sum32 + 2 * p));
+        _mm512_dpwssd_epi32(mins, min[p], broadcast_pair(x->sum32 + 2 * p));
     acc = _mm512_fmadd_ps(_mm512_mul_ps(d[0], dx), _mm512_cvtepi32_ps(sum), acc);
     return _mm512_fnmadd_ps(_mm512_mul_ps(d[1], dx), _mm512_cvtepi32_ps(mins), acc);
 }
 
 /* Adds the fifth bits of a sub-block: bit i of the plane belongs to quad i. */
-INLINE void add_fifth(__m512i w[8], const uint8_t plane[16][4])
+INLINE void add_fifth_bits(__m512i w[8], const uint8_t plane[16][4])
 {
     const __m512i bit4 = _mm512_set1_epi8(16);
     __m512i v = _mm512_loadu_si512(plane);
@@ -160,7 +160,7 @@ INLINE void add_fifth(__m512i w[8], const uint8_t plane[16][4])
     }
 }
 
-INLINE void load_q6(__m512i w[4], const uint8_t low[2][16][4], const uint8_t high[16][4])
+INLINE void load_q6_quads(__m512i w[4], const uint8_t low[2][16][4], const uint8_t high[16][4])
 {
     const __m512i low4 = _mm512_set1_epi8(15), bits45 = _mm512_set1_epi8(0x30);
     __m512i a = _mm512_loadu_si512(low[0]), b = _mm512_loadu_si512(low[1]);
@@ -177,7 +177,7 @@ INLINE void load_q6(__m512i w[4], const uint8_t low[2][16][4], const uint8_t hig
 }
 
 /* Initial values of dot products with unsigned weights that have an offset of 32: -32 * sums. */
-INLINE void minus32(int32_t out[16], const int16_t sums[16])
+INLINE void q6_dot_starts(int32_t out[16], const int16_t sums[16])
 {
     __m512i v = _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)sums));
 

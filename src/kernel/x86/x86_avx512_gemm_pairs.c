@@ -4,10 +4,10 @@
 #endif
 
 #include "kernel/x86/x86_avx512_gemm_pairs.h"
-#include "kernel/x86/x86_avx512_gemm_small.h"
+#include "kernel/x86/x86_avx512_gemm_block32.h"
 
 /* Prefetches `bytes` of each panel of the next pair, from offset `at` on. */
-INLINE void prefetch_next(const struct pair *pair, size_t at, size_t bytes)
+INLINE void prefetch_next(const struct panel_pair *pair, size_t at, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i += 64) {
         _mm_prefetch((const char *)pair->next[0] + at + i, _MM_HINT_T1);
@@ -31,25 +31,25 @@ INLINE void dot_two_panels(__m512i to[2], const __m512i w0[8], const __m512i w1[
 
 #define PAIR(type, start)                                                                          \
     void avx512_pair_##type(                                                                       \
-        const struct pair *pair, const uint8_t *const *xp, int n, __m512 out[2][GROUP])            \
+        const struct panel_pair *pair, const uint8_t *const *xp, int n, __m512 out[2][GROUP_ROWS]) \
     {                                                                                              \
         const struct p16_##type *p0 = (const void *)pair->panel[0],                                \
                                 *p1 = (const void *)pair->panel[1];                                \
-        __m512 acc0[GROUP], acc1[GROUP];                                                           \
-        struct small s0, s1;                                                                       \
+        __m512 acc0[GROUP_ROWS], acc1[GROUP_ROWS];                                                 \
+        struct block_32 s0, s1;                                                                    \
                                                                                                    \
-        UNROLL for (int m = 0; m < GROUP; m++) acc0[m] = acc1[m] = _mm512_setzero_ps();            \
+        UNROLL for (int m = 0; m < GROUP_ROWS; m++) acc0[m] = acc1[m] = _mm512_setzero_ps();       \
         for (int b = 0; b < n; b++, p0++, p1++) {                                                  \
             prefetch_next(pair, (size_t)b * sizeof(*p0), sizeof(*p0));                             \
             load_##type(&s0, p0);                                                                  \
             load_##type(&s1, p1);                                                                  \
-            UNROLL for (int m = 0; m < GROUP; m++)                                                 \
+            UNROLL for (int m = 0; m < GROUP_ROWS; m++)                                            \
             {                                                                                      \
                 const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + b;       \
                 __m512i sum[2] = { start(x), start(x) };                                           \
                 dot_two_panels(sum, s0.w, s1.w, x->q);                                             \
-                acc0[m] = scaled(acc0[m], s0.d, x->d, sum[0]);                                     \
-                acc1[m] = scaled(acc1[m], s1.d, x->d, sum[1]);                                     \
+                acc0[m] = fma_dot(acc0[m], s0.d, x->d, sum[0]);                                    \
+                acc1[m] = fma_dot(acc1[m], s1.d, x->d, sum[1]);                                    \
             }                                                                                      \
         }                                                                                          \
         memcpy(out[0], acc0, sizeof(acc0));                                                        \
@@ -102,40 +102,40 @@ INLINE void add_sub_block(__m512i *sum0, __m512i *sum1, const struct sub_block_p
 }
 
 void avx512_pair_q6_k(
-    const struct pair *pair, const uint8_t *const *xp, int n, __m512 out[2][GROUP])
+    const struct panel_pair *pair, const uint8_t *const *xp, int n, __m512 out[2][GROUP_ROWS])
 {
     enum { SUB_BLOCKS = 16 };
     const struct p16_q6_k *p0 = (const void *)pair->panel[0], *p1 = (const void *)pair->panel[1];
-    ALIGNED(64) int32_t start[GROUP][SUB_BLOCKS];
-    __m512i sum0[GROUP], sum1[GROUP];
+    ALIGNED(64) int32_t start[GROUP_ROWS][SUB_BLOCKS];
+    __m512i sum0[GROUP_ROWS], sum1[GROUP_ROWS];
     struct sub_block_pair s;
 
-    UNROLL for (int m = 0; m < GROUP; m++) out[0][m] = out[1][m] = _mm512_setzero_ps();
+    UNROLL for (int m = 0; m < GROUP_ROWS; m++) out[0][m] = out[1][m] = _mm512_setzero_ps();
     for (int b = 0; b < n; b++, p0++, p1++) {
-        UNROLL for (int m = 0; m < GROUP; m++)
+        UNROLL for (int m = 0; m < GROUP_ROWS; m++)
         {
-            minus32(start[m], ((const struct act_q8_k *)(const void *)xp[m] + b)->sum16);
+            q6_dot_starts(start[m], ((const struct act_q8_k *)(const void *)xp[m] + b)->sum16);
             sum0[m] = sum1[m] = _mm512_setzero_si512();
         }
         for (int j = 0; j < SUB_BLOCKS; j++) {
             const size_t part = sizeof(*p0) / SUB_BLOCKS;
             prefetch_next(pair, (size_t)b * sizeof(*p0) + (size_t)j * part, part);
-            load_q6(s.w0, p0->sub[j].low, p0->sub[j].high);
-            load_q6(s.w1, p1->sub[j].low, p1->sub[j].high);
+            load_q6_quads(s.w0, p0->sub[j].low, p0->sub[j].high);
+            load_q6_quads(s.w1, p1->sub[j].low, p1->sub[j].high);
             s.scale0 = signed_of_pair(p0->scale[j / 2], j % 2);
             s.scale1 = signed_of_pair(p1->scale[j / 2], j % 2);
-            UNROLL for (int m = 0; m < GROUP; m++)
+            UNROLL for (int m = 0; m < GROUP_ROWS; m++)
             {
                 const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
                 add_sub_block(&sum0[m], &sum1[m], &s, &start[m][j], x->q + 16 * j);
             }
         }
-        __m512 d0 = half16(p0->d), d1 = half16(p1->d);
-        UNROLL for (int m = 0; m < GROUP; m++)
+        __m512 d0 = f16_to_f32_x16(p0->d), d1 = f16_to_f32_x16(p1->d);
+        UNROLL for (int m = 0; m < GROUP_ROWS; m++)
         {
             float dx = ((const struct act_q8_k *)(const void *)xp[m] + b)->d;
-            out[0][m] = scaled(out[0][m], d0, dx, sum0[m]);
-            out[1][m] = scaled(out[1][m], d1, dx, sum1[m]);
+            out[0][m] = fma_dot(out[0][m], d0, dx, sum0[m]);
+            out[1][m] = fma_dot(out[1][m], d1, dx, sum1[m]);
         }
         __asm__("" ::: "memory"); /* keeps `out` in memory: the sums need the registers */
     }

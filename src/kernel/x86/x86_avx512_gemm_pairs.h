@@ -10,22 +10,22 @@
 
 #ifdef __AVX512VNNI__
 
-enum { GROUP = 8 };
+enum { GROUP_ROWS = 8 };
 
-struct pair {
+struct panel_pair {
     const uint8_t *panel[2], *next[2]; /* next: panels to prefetch */
 };
 
 /* Multiplies all n blocks of both panels with those of the rows at x[0 .. GROUP_ROWS). */
-typedef void (*pair_fn)(
-    const struct pair *pair, const uint8_t *const *x, int n, __m512 out[2][GROUP]);
+typedef void (*panel_pair_fn)(
+    const struct panel_pair *pair, const uint8_t *const *x, int n, __m512 out[2][GROUP_ROWS]);
 
 void avx512_pair_q4_0(
-    const struct pair *pair, const uint8_t *const *x, int n, __m512 out[2][GROUP]);
+    const struct panel_pair *pair, const uint8_t *const *x, int n, __m512 out[2][GROUP_ROWS]);
 void avx512_pair_q8_0(
-    const struct pair *pair, const uint8_t *const *x, int n, __m512 out[2][GROUP]);
+    const struct panel_pair *pair, const uint8_t *const *x, int n, __m512 out[2][GROUP_ROWS]);
 void avx512_pair_q5_0(
-    const struct pair *pair, const uint8_t *const *x, int n, __m512 out[2][GROUP]);
+    const struct panel_pair *pair, const uint8_t *const *x, int n, __m512 out[2][GROUP_ROWS]);
 void avx512_pair_q6_k(
-    const struct pair *pair, const uint8_t *const *x, int n, __m512 out[2][GROUP]);
+    const struct panel_pair *pair, const uint8_t *const *x, int n, __m512 out[2][GROUP_ROWS]);
 #endif

@@ -13,37 +13,37 @@
  * Owner: the io thread of the request. Any thread posts wakeups. */
 #pragma once
 
-#include "serve/request.h"
-#include "serve/responses/growing.h"
+#include "serve/inflight.h"
+#include "serve/responses/live_response.h"
 
 struct background {   /* in the request's arena */
     struct sink sink; /* receives the bytes of the response */
-    struct request *request;
-    const struct kept *kept; /* a reference; NULL: not in the store */
+    struct inflight *inflight;
+    const struct stored_response *stored_response; /* a reference; NULL: not in the store */
     bool has_run, is_full, is_ending;
     struct buf last; /* is_ending: frames that are stored with the final object */
 };
 
 /* Called before the response is created, which writes to background_sink. ERR_MEMORY. */
-int background_new(struct request *r, struct err *e);
-struct sink *background_sink(struct request *r);
+int background_new(struct inflight *r, struct err *e);
+struct sink *background_sink(struct inflight *r);
 /* Puts the new response into the store; from here on it can be found. ERR_OVERLOADED: no room. */
-int background_keep(struct request *r, struct err *e);
+int background_store(struct inflight *r, struct err *e);
 /* Replies to the client and detaches the exchange from the request. */
-int background_detach(struct request *r, struct err *e);
+int background_detach(struct inflight *r, struct err *e);
 
 /* The engine has started the request: sets the stage from queued to running. Idempotent. */
-void background_runs(struct request *r);
+void background_set_running(struct inflight *r);
 /* False: the store had no room for all events. */
-bool background_fits(const struct request *r);
-/* Called before and after answer_end or answer_error. */
-void background_ending(struct request *r);
-void background_ended(struct request *r, const struct answer *a);
+bool background_has_room(const struct inflight *r);
+/* Called before and after response_end or response_error. */
+void background_begin_end(struct inflight *r);
+void background_finish_end(struct inflight *r, const struct response *a);
 /* accepts NULL; a response that has not ended is removed from the store */
-void background_free(struct request *r);
+void background_free(struct inflight *r);
 
 /* Requests cancellation and wakes the producing io thread. Returns false if the response has ended.
  * Any thread. */
-bool background_stop(struct io *io, const struct kept *k);
+bool background_cancel(struct io *io, const struct stored_response *k);
 /* handles MSG_RESPONSE_CANCELLED */
 void background_message(struct io *io);

@@ -4,7 +4,7 @@
 #include "api/responses/responses.h"
 #include "os/clock.h"
 #include "serve/responses/background.h"
-#include "serve/responses/watch.h"
+#include "serve/responses/subscriber.h"
 
 static const char base[] = "/v1/responses/";
 
@@ -18,7 +18,7 @@ static struct str split_path(const struct http_exchange *x, struct str *what)
     return slash < 0 ? id : (struct str){ id.p, (size_t)slash };
 }
 
-static void reply_no_route(struct http_exchange *x, struct call *c)
+static void reply_no_route(struct http_exchange *x, struct route_call *c)
 {
     struct err e;
 
@@ -26,7 +26,7 @@ static void reply_no_route(struct http_exchange *x, struct call *c)
     status_reply(&x->sink, ERROR_PROBLEM, &e, NULL, c->fields, c->n_fields);
 }
 
-static void reply_not_found(struct http_exchange *x, struct call *c, struct str id)
+static void reply_not_found(struct http_exchange *x, struct route_call *c, struct str id)
 {
     struct error_extra extra = { .code = "response_not_found" };
     struct err e;
@@ -36,11 +36,14 @@ static void reply_not_found(struct http_exchange *x, struct call *c, struct str 
     reply_error(x, c, &e, &extra);
 }
 
-static const struct kept *take_stored(const struct io *io, const struct call *c, struct str id)
+static const struct stored_response *take_stored(
+    const struct io *io, const struct route_call *c, struct str id)
 {
-    struct shelf *shelf = io->o->shelf;
+    struct response_store *response_store = io->o->response_store;
 
-    return shelf ? shelf_take(shelf, caller_tenant(&c->caller), id, clock_ns()) : NULL;
+    return response_store
+               ? response_store_take(response_store, caller_tenant(&c->caller), id, clock_ns())
+               : NULL;
 }
 
 /* ---- GET .../input_items */
@@ -68,24 +71,24 @@ static int read_page(const struct http_exchange *x, struct responses_page *p, st
 }
 
 /* Takes the reference. */
-static void reply_input(
-    struct io *io, struct http_exchange *x, struct call *c, const struct kept *take)
+static void reply_input(struct io *io, struct http_exchange *x, struct route_call *c,
+    const struct stored_response *take)
 {
     struct responses_page page;
     struct err e;
 
     if (read_page(x, &page, &e) == 0) {
-        words_list_input(io, x, c, take, &page);
+        tokenize_routes_list_input(io, x, c, take, &page);
         return;
     }
-    shelf_unref(io->o->shelf, take);
+    response_store_unref(io->o->response_store, take);
     reply_error(x, c, &e, NULL);
 }
 
 /* ---- GET: the object, or its event stream */
 
 static void reply_bad_request(
-    struct http_exchange *x, struct call *c, const char *param, const char *why)
+    struct http_exchange *x, struct route_call *c, const char *param, const char *why)
 {
     struct err e;
 
@@ -115,38 +118,38 @@ static int read_stream_params(
     return 0;
 }
 
-static void reply_stream(
-    struct io *io, struct http_exchange *x, struct call *c, const struct kept *k, uint64_t from)
+static void reply_stream(struct io *io, struct http_exchange *x, struct route_call *c,
+    const struct stored_response *k, uint64_t from)
 {
-    if (!k->is_grown)
+    if (!k->is_background)
         reply_bad_request(x, c, "stream",
             "This response cannot be streamed because it was not created with background=true.");
-    else if (!k->is_told)
+    else if (!k->has_event_log)
         reply_bad_request(x, c, "stream",
             "This response cannot be streamed because it was not created with stream=true.");
     else
-        watch_stream(io, &(struct watch_ask){ x, c, k, from });
+        subscriber_stream(io, &(struct subscriber_params){ x, c, k, from });
 }
 
-static void reply_object(
-    const struct io *io, struct http_exchange *x, struct call *c, const struct kept *k)
+static void reply_object(const struct io *io, struct http_exchange *x, struct route_call *c,
+    const struct stored_response *k)
 {
-    struct kept_view v;
+    struct stored_response_view v;
     struct buf b;
 
-    shelf_look(io->o->shelf, k, &v);
-    if (v.stage != KEPT_RUNS) {
-        sink_reply(&x->sink, 200, "application/json", v.answer, c->fields, c->n_fields);
+    response_store_view(io->o->response_store, k, &v);
+    if (v.stage != STORED_RUNNING) {
+        sink_respond(&x->sink, 200, "application/json", v.response, c->fields, c->n_fields);
         return;
     }
-    buf_init(&b, ANSWER_BYTES_MAX);
-    responses_restate(&b, v.answer, "in_progress", NULL);
+    buf_init(&b, RESPONSE_BYTES_MAX);
+    responses_set_status(&b, v.response, "in_progress", NULL);
     reply_json(x, c, 200, &b);
     buf_clear(&b);
 }
 
 static void reply_response(
-    struct io *io, struct http_exchange *x, struct call *c, const struct kept *k)
+    struct io *io, struct http_exchange *x, struct route_call *c, const struct stored_response *k)
 {
     bool is_stream;
     uint64_t from;
@@ -162,10 +165,10 @@ static void reply_response(
 
 /* ---- routes */
 
-void responses_show(struct io *io, struct http_exchange *x, struct call *c)
+void responses_show(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct str what, id = split_path(x, &what);
-    const struct kept *k = take_stored(io, c, id);
+    const struct stored_response *k = take_stored(io, c, id);
 
     if (what.p && !str_is(what, "input_items"))
         reply_no_route(x, c);
@@ -177,25 +180,26 @@ void responses_show(struct io *io, struct http_exchange *x, struct call *c)
     } else
         reply_response(io, x, c, k);
     if (k)
-        shelf_unref(io->o->shelf, k);
+        response_store_unref(io->o->response_store, k);
 }
 
 /* Removes a stored response; a background response that is still running is cancelled. */
-static bool delete_response(struct io *io, const struct call *c, struct str id)
+static bool delete_response(struct io *io, const struct route_call *c, struct str id)
 {
-    struct shelf *shelf = io->o->shelf;
-    const struct kept *k = take_stored(io, c, id);
+    struct response_store *response_store = io->o->response_store;
+    const struct stored_response *k = take_stored(io, c, id);
 
     if (!k)
         return false;
-    if (k->is_grown)
-        background_stop(io, k);
-    bool was_there = shelf_drop(shelf, caller_tenant(&c->caller), id, clock_ns());
-    shelf_unref(shelf, k);
+    if (k->is_background)
+        background_cancel(io, k);
+    bool was_there =
+        response_store_remove(response_store, caller_tenant(&c->caller), id, clock_ns());
+    response_store_unref(response_store, k);
     return was_there;
 }
 
-void responses_forget(struct io *io, struct http_exchange *x, struct call *c)
+void responses_delete(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct str what, id = split_path(x, &what);
     struct buf b;
@@ -217,31 +221,31 @@ void responses_forget(struct io *io, struct http_exchange *x, struct call *c)
 /* Cancels a background response. A request whose client waits is cancelled by closing the
  * connection, or by its request id. */
 static void cancel_response(
-    struct io *io, struct http_exchange *x, struct call *c, const struct kept *k)
+    struct io *io, struct http_exchange *x, struct route_call *c, const struct stored_response *k)
 {
-    struct kept_view v;
+    struct stored_response_view v;
 
-    if (!k->is_grown) {
+    if (!k->is_background) {
         reply_bad_request(x, c, "id", "Cannot cancel a synchronous response.");
         return;
     }
-    if (background_stop(io, k)) {
-        watch_end(io, &(struct watch_ask){ x, c, k, 0 });
+    if (background_cancel(io, k)) {
+        subscriber_wait_end(io, &(struct subscriber_params){ x, c, k, 0 });
         return;
     }
-    shelf_look(io->o->shelf, k, &v);
-    if (v.stage == KEPT_CANCELLED)
-        sink_reply(&x->sink, 200, "application/json", v.answer, c->fields, c->n_fields);
+    response_store_view(io->o->response_store, k, &v);
+    if (v.stage == STORED_CANCELLED)
+        sink_respond(&x->sink, 200, "application/json", v.response, c->fields, c->n_fields);
     else
         reply_bad_request(x, c, "id",
-            v.stage == KEPT_FAILED ? "Cannot cancel a failed response."
-                                   : "Cannot cancel a completed response.");
+            v.stage == STORED_FAILED ? "Cannot cancel a failed response."
+                                     : "Cannot cancel a completed response.");
 }
 
-void responses_cancel(struct io *io, struct http_exchange *x, struct call *c)
+void responses_cancel(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct str what, id = split_path(x, &what);
-    const struct kept *k = take_stored(io, c, id);
+    const struct stored_response *k = take_stored(io, c, id);
 
     if (!str_is(what, "cancel"))
         reply_no_route(x, c);
@@ -250,12 +254,12 @@ void responses_cancel(struct io *io, struct http_exchange *x, struct call *c)
     else
         cancel_response(io, x, c, k);
     if (k)
-        shelf_unref(io->o->shelf, k);
+        response_store_unref(io->o->response_store, k);
 }
 
 /* Compaction would generate a summary of the conversation with a prompt that the client did not
  * supply. */
-void responses_compact(struct io *io, struct http_exchange *x, struct call *c)
+void responses_compact(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct error_extra extra = { .code = "unsupported_endpoint" };
     struct err e;

@@ -1,0 +1,258 @@
+#include "engine/kv_export.h"
+#include "base/mem.h"
+#include "engine/call.h"
+#include "cache/record.h"
+
+struct kv_job {
+    struct mailbox *reply;
+    const struct cache_scope *scope;
+    const int32_t *tokens;
+    page_id *pages; /* [pages_for(n)] */
+    int n;          /* requested tokens */
+    int n_found;    /* tokens found */
+    int n_pages;    /* held pages */
+};
+
+static bool get_record_kind(
+    struct engine *en, const uint8_t *digest, struct record_kind *k, struct err *e)
+{
+    const struct lm *lm = engine_lm(en);
+
+    if (!engine_settings(en)->prefix_cache || lm->page_bytes == 0) {
+        err_set(e, ERR_UNSUPPORTED, "this model's keys and values can not be saved");
+        return false;
+    }
+    *k = (struct record_kind){ .kv_kind = lm->kv_kind, .page_bytes = lm->page_bytes };
+    memcpy(k->model, digest, sizeof(k->model));
+    return true;
+}
+
+/* ---- export */
+
+static void hold_pages(struct core *c, void *arg)
+{
+    struct kv_job *h = arg;
+    tree_node root = tree_enter(c->tree, h->scope);
+
+    h->n_found = tree_acquire(c->tree, root, h->tokens, h->n, h->pages);
+    h->n_pages = pages_for(h->n_found);
+    tree_leave(c->tree, root);
+}
+
+static void release_pages(struct core *c, void *arg)
+{
+    struct kv_job *h = arg;
+
+    tree_release(c->tree, h->pages, h->n_pages);
+}
+
+static int export_pages(
+    struct engine *en, const struct record_kind *k, const struct kv_job *h, struct kv_record *out)
+{
+    struct lm *lm = (struct lm *)(uintptr_t)engine_lm(en); /* read_page does not change the model */
+    struct record r = { .scope = *h->scope, .tokens = h->tokens, .n_tokens = h->n_found };
+
+    out->n_tokens = h->n_found;
+    out->n_bytes = record_bytes(k, h->n_found, 0);
+    out->bytes = try_aligned(RECORD_ALIGN, out->n_bytes);
+    if (!out->bytes)
+        return -1;
+    record_begin(out->bytes, k, &r);
+    for (int i = 0; i < r.n_pages; i++)
+        lm->ops->read_page(lm, h->pages[i], r.pages + (size_t)i * k->page_bytes);
+    return 0;
+}
+
+static int job_begin(struct kv_job *h, struct err *e)
+{
+    h->pages = try_calloc((size_t)pages_for(h->n), sizeof(*h->pages));
+    if (!h->pages)
+        return err_set(e, ERR_MEMORY, "no memory for the pages of %d tokens", h->n);
+    return mailbox_open(&h->reply, e);
+}
+
+static void job_end(struct kv_job *h)
+{
+    mailbox_close(h->reply);
+    mem_free(h->pages);
+}
+
+int engine_kv_export(
+    struct engine *en, const struct kv_prefix *p, struct kv_record *out, struct err *e)
+{
+    struct kv_job h = { .scope = &p->scope, .tokens = p->list.tokens, .n = p->list.n };
+    struct record_kind k;
+    int failed = 0;
+
+    if (!get_record_kind(en, p->digest, &k, e))
+        return -1;
+    if (h.n < 1 || h.n > RECORD_TOKENS_MAX)
+        return err_set(e, ERR_RANGE, "%d tokens to save", h.n);
+    if (job_begin(&h, e)) {
+        job_end(&h);
+        return -1;
+    }
+    engine_call(en, h.reply, hold_pages, &h);
+    if (h.n_found == 0)
+        failed = err_set(e, ERR_NOT_FOUND, "nothing of these tokens is in the prefix cache");
+    else if (export_pages(en, &k, &h, out))
+        failed = err_set(e, ERR_MEMORY, "no memory to save %d tokens", h.n_found);
+    engine_call(en, h.reply, release_pages, &h);
+    job_end(&h);
+    if (!failed)
+        record_seal(out->bytes);
+    return failed;
+}
+
+size_t engine_kv_record_bytes(const struct engine *en, int n_tokens)
+{
+    struct record_kind k = { .page_bytes = engine_lm(en)->page_bytes };
+
+    return record_bytes(&k, n_tokens, 0);
+}
+
+/* ---- import */
+
+static void take_blank_pages(struct core *c, void *arg)
+{
+    struct kv_job *h = arg;
+
+    for (h->n_pages = 0; h->n_pages < pages_for(h->n); h->n_pages++) {
+        page_id page = tree_take_page(c->tree);
+        if (page.i == PAGE_NONE.i)
+            break;
+        /* write_page overwrites the whole page. */
+        (void)!page_claim(c->pool, page, h->scope->tenant);
+        h->pages[h->n_pages] = page;
+    }
+}
+
+static void insert_pages(struct core *c, void *arg)
+{
+    struct kv_job *h = arg;
+    tree_node root = tree_enter(c->tree, h->scope), at = root;
+
+    for (int i = 0; i < h->n_pages; i++) {
+        int n = MIN(h->n - i * PAGE_TOKENS, (int)PAGE_TOKENS);
+        bool can_go_on = at.i != TREE_NONE.i;
+        at = tree_insert_page(c->tree, at, h->tokens + i * PAGE_TOKENS, n, h->pages[i]);
+        h->n_found += can_go_on ? n : 0;
+    }
+    tree_leave(c->tree, root);
+}
+
+static int check_tokens(const struct record *r, int n_vocab, struct err *e)
+{
+    for (int i = 0; i < r->n_tokens; i++)
+        if (r->tokens[i] < 0 || r->tokens[i] >= n_vocab)
+            return err_set(e, ERR_CORRUPT, "a record with a token that the model does not have");
+    return 0;
+}
+
+static int check_record(const struct record *r, uint64_t tenant, int n_vocab, struct err *e)
+{
+    if (r->first_page > 0)
+        return err_set(e, ERR_UNSUPPORTED, "a record of the end of a sequence alone");
+    if (r->scope.tenant != tenant)
+        return err_set(e, ERR_FORBIDDEN, "a record of another key");
+    return check_tokens(r, n_vocab, e);
+}
+
+int engine_kv_import(struct engine *en, struct kv_prefix *p, struct kv_record *r, struct err *e)
+{
+    /* The taken pages belong to this thread until insert_pages. */
+    struct lm *lm = (struct lm *)(uintptr_t)engine_lm(en);
+    struct record_kind k;
+    struct record in;
+
+    if (!get_record_kind(en, p->digest, &k, e) || record_read(&in, &k, r->bytes, r->n_bytes, e) ||
+        check_record(&in, p->scope.tenant, lm->n_vocab, e))
+        return -1;
+    p->scope = in.scope;
+    p->list = (struct token_list){ in.tokens, in.n_tokens };
+    struct kv_job h = { .scope = &p->scope, .tokens = in.tokens, .n = in.n_tokens };
+    if (job_begin(&h, e)) {
+        job_end(&h);
+        return -1;
+    }
+    engine_call(en, h.reply, take_blank_pages, &h);
+    for (int i = 0; i < h.n_pages; i++)
+        lm->ops->write_page(lm, h.pages[i], in.pages + (size_t)i * k.page_bytes);
+    engine_call(en, h.reply, insert_pages, &h);
+    job_end(&h);
+    r->n_tokens = h.n_found;
+    return 0;
+}
+
+/* ---- erase */
+
+static int run_tree_job(struct engine *en, void (*fn)(struct core *c, void *arg), struct kv_job *h,
+    int *n, struct err *e)
+{
+    if (!engine_settings(en)->prefix_cache)
+        return err_set(e, ERR_UNSUPPORTED, "this model has no prefix cache");
+    if (mailbox_open(&h->reply, e))
+        return -1;
+    engine_call(en, h->reply, fn, h);
+    mailbox_close(h->reply);
+    *n = h->n_found;
+    return 0;
+}
+
+static void erase_pages(struct core *c, void *arg)
+{
+    struct kv_job *h = arg;
+    tree_node root = tree_enter(c->tree, h->scope);
+    uint64_t name = tree_scope_hash(h->scope);
+    int n_left = tree_erase(c->tree, root, h->tokens, h->n, &h->n_found);
+
+    tree_leave(c->tree, root);
+    for (int i = 0; c->tier && i + PAGE_TOKENS <= h->n; i += PAGE_TOKENS) {
+        name = tree_extend_hash(name, h->tokens + i, PAGE_TOKENS);
+        if (i >= n_left)
+            tier_remove(c->tier, name);
+    }
+}
+
+int engine_kv_erase(struct engine *en, const struct kv_prefix *p, int *n_erased, struct err *e)
+{
+    struct kv_job h = { .scope = &p->scope, .tokens = p->list.tokens, .n = p->list.n };
+
+    return run_tree_job(en, erase_pages, &h, n_erased, e);
+}
+
+/* ---- pins */
+
+static void pin_pages(struct core *c, void *arg)
+{
+    struct kv_job *h = arg;
+    tree_node root = tree_enter(c->tree, h->scope);
+
+    h->n_found = tree_pin(c->tree, root, h->tokens, h->n);
+    tree_leave(c->tree, root);
+}
+
+static void unpin_pages(struct core *c, void *arg)
+{
+    struct kv_job *h = arg;
+    tree_node root = tree_enter(c->tree, h->scope);
+
+    h->n_found = tree_unpin(c->tree, root, h->tokens, h->n);
+    tree_leave(c->tree, root);
+}
+
+int engine_kv_pin(struct engine *en, const struct cache_scope *scope, struct token_list list,
+    int *n_pinned, struct err *e)
+{
+    struct kv_job h = { .scope = scope, .tokens = list.tokens, .n = list.n };
+
+    return run_tree_job(en, pin_pages, &h, n_pinned, e);
+}
+
+int engine_kv_unpin(struct engine *en, const struct cache_scope *scope, struct token_list list,
+    int *n_unpinned, struct err *e)
+{
+    struct kv_job h = { .scope = scope, .tokens = list.tokens, .n = list.n };
+
+    return run_tree_job(en, unpin_pages, &h, n_unpinned, e);
+}

@@ -1,0 +1,583 @@
+/* x86_avx2_gemm_unpacked.c: GEMM with quantised weights that are unpacked first, and GEMV for the
+ * same types, without VNNI or, compiled by x86_avxvnni_gemm_unpacked.c, with it.
+ *
+ * A K block of 256 k of a panel is unpacked to bytes and multiplied with groups of four rows, so
+ * that the instructions for unpacking run once per CHUNK_ROWS rows. x86_avx2_gemm.c documents how
+ * many products of bytes may be added before they are widened; here also
+ *
+ *   MXFP4   24 * 127 * 2 = 6096, x 5 fits */
+#ifndef __AVX2__
+#error "compile with the AVX2 flags of the Makefile"
+#endif
+
+#include "kernel/x86/x86_avx2_gemm.h"
+
+enum {
+    KBLOCK = 256,     /* k per K block */
+    CHUNK_ROWS = 256, /* activation rows that use an unpacked K block */
+    PASS_PANELS = 2,  /* panels unpacked per pass */
+};
+
+/* K block of a panel: up to eight blocks of 32, or one of 256. */
+struct unpacked_kblock {
+    ALIGNED(64) uint8_t q[KBLOCK / 4][64]; /* quad rows, unsigned */
+    /* scales per block and half; for blocks of 256: d, dmin */
+    __m256 d[KBLOCK / 32][2];
+    __m256 m[KBLOCK / 32][2]; /* minimums of blocks of 32 */
+    __m256i scale[16][2];     /* sub-block scales: int16, duplicated in each lane */
+    __m256i pair[8][2];       /* scales or minimums of two sub-blocks per lane */
+};
+
+/* Differences between types, as compile-time constants. */
+struct type_traits {
+    int halves;          /* halves of a panel at a time, limited by the registers for sums */
+    int quads_per_widen; /* quads that may be added before they are widened; with VNNI: all */
+    int sub_quads;       /* quads per sub-block */
+    int offset; /* subtracted from the weights: 0, 12, 16, 128; for blocks of 256: 0, 32, 128 */
+    bool has_mins;
+};
+
+typedef void (*unpack_fn)(struct unpacked_kblock *u, const uint8_t *w, int n_blocks);
+/* Multiplies n_blocks of u with the blocks at x[m] and adds the products to acc[m]. */
+typedef void (*multiply_fn)(
+    const struct unpacked_kblock *u, const uint8_t *const *x, int n_blocks, struct panel_acc *acc);
+
+struct unpacked_format {
+    struct gemv_format gemv_format;
+    unpack_fn unpack;
+    multiply_fn multiply[GROUP_ROWS + 1]; /* indexed by the number of rows */
+};
+
+/* ---- drivers */
+
+/* On the stack, since a step allocates nothing. */
+struct gemm_scratch {
+    struct panel_acc acc[PASS_PANELS][CHUNK_ROWS];
+    struct unpacked_kblock u[PASS_PANELS];
+};
+
+/* Multiplies rows m0 .. m0 + CHUNK_ROWS - 1 with n_panels panels from `panel` on. */
+static void multiply_chunk(const struct gemm_args *g, const struct unpacked_format *f,
+    struct gemm_scratch *k, int panel, int n_panels, int m0)
+{
+    int n_blocks = g->w->n_cols / f->gemv_format.block,
+        blocks_per_kblock = KBLOCK / f->gemv_format.block;
+    int n = MIN(CHUNK_ROWS, g->x->n_rows - m0);
+    const uint8_t *x[GROUP_ROWS];
+
+    for (int i = 0; i < n_panels; i++)
+        memset(k->acc[i], 0, (size_t)n * sizeof(k->acc[i][0]));
+    for (int b = 0; b < n_blocks; b += blocks_per_kblock) {
+        int n_here = MIN(blocks_per_kblock, n_blocks - b);
+        for (int i = 0; i < n_panels; i++)
+            f->unpack(&k->u[i],
+                g->w->data + (size_t)(panel + i) * g->w->panel_bytes +
+                    (size_t)b * f->gemv_format.w_bytes,
+                n_here);
+        for (int m = 0; m < n; m += GROUP_ROWS) {
+            int rows = MIN(GROUP_ROWS, n - m);
+            for (int r = 0; r < rows; r++)
+                x[r] = acts_row(g->x, m0 + m + r) + (size_t)b * f->gemv_format.x_bytes;
+            for (int i = 0; i < n_panels; i++)
+                f->multiply[rows](&k->u[i], x, n_here, k->acc[i] + m);
+        }
+    }
+    for (int i = 0; i < n_panels; i++)
+        GEMM_SET(store_outputs)(g, panel + i, m0, n, k->acc[i]);
+}
+
+static void gemm_or_gemv(const struct gemm_args *g, const struct unpacked_format *f)
+{
+    struct gemm_scratch k;
+
+    if (g->x->n_rows > GROUP_ROWS)
+        for (int m = 0; m < g->x->n_rows; m += CHUNK_ROWS)
+            for (int p = g->panel_from; p < g->panel_to; p += PASS_PANELS)
+                multiply_chunk(g, f, &k, p, MIN(PASS_PANELS, g->panel_to - p), m);
+    else if (g->x->n_rows > 0)
+        GEMM_SET(gemv)(g, &f->gemv_format);
+}
+
+/* ---- unpacking */
+
+INLINE void put_half(uint8_t to[64], int half, __m256i v)
+{
+    _mm256_store_si256((__m256i *)(void *)(to + 32 * half), v);
+}
+
+INLINE __m256i low4(__m256i v)
+{
+    return _mm256_and_si256(v, _mm256_set1_epi8(15));
+}
+
+INLINE __m256i high4(__m256i v)
+{
+    return low4(_mm256_srli_epi16(v, 4));
+}
+
+/* 32 elements in the nibble order of p16_q4_0, to eight quads */
+INLINE void put_nibbles(uint8_t (*to)[64], const uint8_t q[4][16][4])
+{
+    UNROLL for (int i = 0; i < 4; i++) UNROLL for (int half = 0; half < 2; half++)
+    {
+        __m256i v = load_256(q[i][8 * half]);
+        put_half(to[i], half, low4(v));
+        put_half(to[i + 4], half, high4(v));
+    }
+}
+
+/* the same with fifth bits: bit i of the plane belongs to quad i */
+INLINE void put_five_bits(uint8_t (*to)[64], const uint8_t q[4][16][4], const uint8_t plane[16][4])
+{
+    const __m256i bit4 = _mm256_set1_epi8(16);
+
+    UNROLL for (int half = 0; half < 2; half++)
+    {
+        __m256i fifth = load_256(plane[8 * half]);
+        UNROLL for (int i = 0; i < 4; i++)
+        {
+            __m256i v = load_256(q[i][8 * half]);
+            __m256i a = _mm256_slli_epi16(fifth, 4 - i);
+            __m256i b = i ? _mm256_srli_epi16(fifth, i) : fifth;
+            put_half(to[i], half, _mm256_or_si256(low4(v), _mm256_and_si256(a, bit4)));
+            put_half(to[i + 4], half, _mm256_or_si256(high4(v), _mm256_and_si256(b, bit4)));
+        }
+    }
+}
+
+/* Loads a codebook and adds an offset that makes its entries unsigned. */
+INLINE __m128i load_codebook(const int8_t codebook[16], int offset)
+{
+    return _mm_add_epi8(
+        _mm_loadu_si128((const __m128i *)(const void *)codebook), _mm_set1_epi8((char)offset));
+}
+
+static const int8_t mxfp4_codebook[16] = { MXFP4_CODEBOOK };
+
+/* Looks up the codebook entries of nibbles in the order of p16_q4_0, to eight quads. */
+INLINE void put_codebook(uint8_t (*to)[64], __m128i codebook, const uint8_t q[4][16][4])
+{
+    __m256i both = _mm256_broadcastsi128_si256(codebook);
+
+    UNROLL for (int i = 0; i < 4; i++) UNROLL for (int half = 0; half < 2; half++)
+    {
+        __m256i v = load_256(q[i][8 * half]);
+        put_half(to[i], half, _mm256_shuffle_epi8(both, low4(v)));
+        put_half(to[i + 4], half, _mm256_shuffle_epi8(both, high4(v)));
+    }
+}
+
+INLINE void put_f16_scales(__m256 to[2], const uint16_t h[16])
+{
+    to[0] = f16_to_f32_x8(h);
+    to[1] = f16_to_f32_x8(h + 8);
+}
+
+#if BYTE_DOTS
+static void unpack_q8_0(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q8_0 *p = (const void *)w;
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
+        memcpy(u->q[8 * b], p->q, sizeof(p->q));
+        put_f16_scales(u->d[b], p->d);
+    }
+}
+#endif
+
+static void unpack_q4_0(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q4_0 *p = (const void *)w;
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
+        put_nibbles(u->q + 8 * b, p->q);
+        put_f16_scales(u->d[b], p->d);
+    }
+}
+
+static void unpack_q4_1(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q4_1 *p = (const void *)w;
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
+        put_nibbles(u->q + 8 * b, p->q);
+        put_f16_scales(u->d[b], p->d);
+        put_f16_scales(u->m[b], p->m);
+    }
+}
+
+static void unpack_q5_0(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q5_0 *p = (const void *)w;
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
+        put_five_bits(u->q + 8 * b, p->q, p->high);
+        put_f16_scales(u->d[b], p->d);
+    }
+}
+
+static void unpack_q5_1(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q5_1 *p = (const void *)w;
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
+        put_five_bits(u->q + 8 * b, p->q, p->high);
+        put_f16_scales(u->d[b], p->d);
+        put_f16_scales(u->m[b], p->m);
+    }
+}
+
+/* e8m0_half of eight bytes */
+INLINE __m256 e8m0_half8(const uint8_t *e)
+{
+    const __m256i one = _mm256_set1_epi32(1);
+    __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)e));
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(v, one), 23);
+    __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), v);
+
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(small, normal, _mm256_cmpgt_epi32(v, one)));
+}
+
+static void unpack_mxfp4(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_mxfp4 *p = (const void *)w;
+    __m128i codebook = load_codebook(mxfp4_codebook, MXFP4_OFFSET);
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
+        put_codebook(u->q + 8 * b, codebook, p->q);
+        u->d[b][0] = e8m0_half8(p->e);
+        u->d[b][1] = e8m0_half8(p->e + 8);
+    }
+}
+
+/* Scales and minimums of a Q4_K or Q5_K block. */
+INLINE void put_scales_k4(struct unpacked_kblock *u, const uint8_t lo[4][16][2],
+    const uint8_t hi[2][16][2], const uint16_t *d)
+{
+    struct sub_scales s;
+
+    UNROLL for (int half = 0; half < 2; half++)
+    {
+        load_scales(&s, lo, hi, half);
+        UNROLL for (int j = 0; j < 8; j++) u->scale[j][half] = scale_of_pair(s.scale[j / 2], j % 2);
+        UNROLL for (int p = 0; p < 4; p++) u->pair[p][half] = s.min[p];
+    }
+    put_f16_scales(u->d[0], d);
+    put_f16_scales(u->d[1], d + 16);
+}
+
+static void unpack_q4_k(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q4_k *p = (const void *)w;
+
+    prefetch_ahead(w, sizeof(*p));
+    for (int j = 0; j < 8; j++)
+        put_nibbles(u->q + 8 * j, p->q[j]);
+    put_scales_k4(u, p->scale_lo, p->scale_hi, p->d);
+}
+
+static void unpack_q5_k(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q5_k *p = (const void *)w;
+
+    prefetch_ahead(w, sizeof(*p));
+    for (int j = 0; j < 8; j++)
+        put_five_bits(u->q + 8 * j, p->q[j], p->high[j]);
+    put_scales_k4(u, p->scale_lo, p->scale_hi, p->d);
+}
+
+/* Signed scales of sub-blocks 2i and 2i + 1. */
+INLINE void put_signed_scales(struct unpacked_kblock *u, int i, const int8_t scale[16][2])
+{
+    UNROLL for (int half = 0; half < 2; half++)
+    {
+        __m256i pair =
+            _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)scale[8 * half]));
+        u->pair[i][half] = pair;
+        u->scale[2 * i][half] = scale_of_pair(pair, 0);
+        u->scale[2 * i + 1][half] = scale_of_pair(pair, 1);
+    }
+}
+
+static void unpack_q6_k(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q6_k *p = (const void *)w;
+    const __m256i bits45 = _mm256_set1_epi8(0x30);
+
+    prefetch_ahead(w, sizeof(*p));
+    for (int j = 0; j < 16; j++)
+        UNROLL for (int half = 0; half < 2; half++)
+        {
+            uint8_t(*to)[64] = u->q + 4 * j;
+            __m256i a = load_256(p->sub[j].low[0][8 * half]),
+                    b = load_256(p->sub[j].low[1][8 * half]);
+            __m256i h = load_256(p->sub[j].high[8 * half]);
+            __m256i h0 = _mm256_and_si256(_mm256_slli_epi16(h, 4), bits45);
+            __m256i h1 = _mm256_and_si256(_mm256_slli_epi16(h, 2), bits45);
+            __m256i h2 = _mm256_and_si256(h, bits45);
+            __m256i h3 = _mm256_and_si256(_mm256_srli_epi16(h, 2), bits45);
+            put_half(to[0], half, _mm256_or_si256(low4(a), h0));
+            put_half(to[1], half, _mm256_or_si256(low4(b), h1));
+            put_half(to[2], half, _mm256_or_si256(high4(a), h2));
+            put_half(to[3], half, _mm256_or_si256(high4(b), h3));
+        }
+    for (int i = 0; i < 8; i++)
+        put_signed_scales(u, i, p->scale[i]);
+    put_f16_scales(u->d[0], p->d);
+}
+
+#if BYTE_DOTS
+static const int8_t iq4_codebook[16] = { IQ4_CODEBOOK };
+
+static void unpack_iq4_nl(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_iq4_nl *p = (const void *)w;
+    __m128i codebook = load_codebook(iq4_codebook, IQ4_OFFSET);
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
+        put_codebook(u->q + 8 * b, codebook, p->q);
+        put_f16_scales(u->d[b], p->d);
+    }
+}
+
+static void unpack_iq4_xs(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_iq4_xs *p = (const void *)w;
+    __m128i codebook = load_codebook(iq4_codebook, IQ4_OFFSET);
+
+    prefetch_ahead(w, sizeof(*p));
+    for (int j = 0; j < 8; j++)
+        put_codebook(u->q + 8 * j, codebook, p->q[j]);
+    for (int i = 0; i < 4; i++)
+        put_signed_scales(u, i, p->scale[i]);
+    put_f16_scales(u->d[0], p->d);
+}
+#endif
+
+/* ---- dot products */
+
+/* Sums of up to four rows and both halves of the panel, of which type_traits.halves are used at a
+ * time. */
+typedef __m256i row_sums[GROUP_ROWS][2];
+
+/* Sub-block: its weights from a quad and a half on, the activations of every row, the initial value
+ * of the dot products (with VNNI), and the scale of each half. */
+struct sub_block {
+    const uint8_t *w;
+    const int8_t *q[GROUP_ROWS];
+    int32_t start[GROUP_ROWS];
+    __m256i scale[2];
+};
+
+/* Adds the products of quads from .. to - 1, for `halves` halves of the panel. */
+INLINE void add_quads(
+    int halves, int rows, const struct sub_block *s, int from, int to, row_sums out)
+{
+    UNROLL for (int i = from; i < to; i++) UNROLL for (int m = 0; m < rows; m++)
+    {
+        __m256i x = broadcast4(s->q[m] + 4 * i);
+        UNROLL for (int n = 0; n < halves; n++) out[m][n] =
+            dot_bytes(out[m][n], load_256(s->w + 64 * i + 32 * n), x);
+    }
+}
+
+INLINE void add_sub_block(
+    const struct type_traits k, int rows, const struct sub_block *s, row_sums total)
+{
+    row_sums part;
+
+    UNROLL for (int i = 0; i < k.sub_quads; i += k.quads_per_widen)
+    {
+        UNROLL for (int m = 0; m < rows; m++) UNROLL for (int n = 0; n < k.halves; n++) part[m][n] =
+            dot_init(s->start[m]);
+        add_quads(k.halves, rows, s, i, i + k.quads_per_widen, part);
+        UNROLL for (int m = 0; m < rows; m++) UNROLL for (int n = 0; n < k.halves; n++)
+            total[m][n] = accumulate_scaled(total[m][n], part[m][n], s->scale[n]);
+    }
+}
+
+/* ---- blocks of 32 */
+
+/* -offset * sum of q: initial value of a dot product */
+INLINE __m256i dot_start_32(int offset, const struct act_q8_0 *x)
+{
+    if (offset == 0)
+        return _mm256_setzero_si256();
+    __m256i v = _mm256_set1_epi32(x->minus8);
+    if (offset == MXFP4_OFFSET)
+        return _mm256_add_epi32(v, _mm256_srai_epi32(v, 1));
+    return offset == 8 ? v : _mm256_slli_epi32(v, offset == 16 ? 1 : 4);
+}
+
+/* acc + m * dx * (sum of q) */
+INLINE __m256 fma_min(__m256 acc, __m256 m, const struct act_q8_0 *x)
+{
+    __m256 sum = _mm256_set1_ps((float)(x->minus8 / -8));
+
+    return _mm256_fmadd_ps(_mm256_mul_ps(m, _mm256_set1_ps(x->d)), sum, acc);
+}
+
+INLINE void multiply_32(const struct type_traits k, int rows, const struct unpacked_kblock *u,
+    const uint8_t *const *xp, int n, struct panel_acc *acc)
+{
+    const __m256i one = _mm256_set1_epi16(1);
+    struct sub_block s = { .scale = { one, one } }; /* unused with VNNI */
+    const struct act_q8_0 *x[GROUP_ROWS];
+    row_sums total;
+
+    for (int h = 0; h < 2; h += k.halves)
+        for (int b = 0; b < n; b++) {
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                x[m] = (const struct act_q8_0 *)(const void *)xp[m] + b;
+                s.q[m] = x[m]->q;
+                UNROLL for (int i = 0; i < k.halves; i++) total[m][i] =
+                    dot_start_32(k.offset, x[m]);
+            }
+            s.w = u->q[8 * b] + 32 * h;
+            if (BYTE_DOTS)
+                add_quads(k.halves, rows, &s, 0, k.sub_quads, total);
+            else
+                add_sub_block(k, rows, &s, total);
+            UNROLL for (int m = 0; m < rows; m++) UNROLL for (int i = h; i < h + k.halves; i++)
+            {
+                __m256 sum = fma_dot(acc[m].half[i], u->d[b][i], x[m]->d, total[m][i - h]);
+                acc[m].half[i] = k.has_mins ? fma_min(sum, u->m[b][i], x[m]) : sum;
+            }
+        }
+}
+
+/* ---- blocks of 256 */
+
+/* Dot product of the pairs with n_pairs pairs of activation sums. */
+INLINE __m256i pairs_dot(const struct unpacked_kblock *u, int half, const int16_t *of, int n_pairs)
+{
+    __m256i sum = _mm256_setzero_si256();
+
+    UNROLL for (int p = 0; p < n_pairs; p++) sum =
+        add_madd(sum, u->pair[p][half], broadcast4(of + 2 * p));
+    return sum;
+}
+
+/* -offset * (scales . sums of q) */
+INLINE __m256i dot_start_256(
+    const struct type_traits k, const struct unpacked_kblock *u, int half, const struct act_q8_k *x)
+{
+    if (k.offset == 0 || BYTE_DOTS)
+        return _mm256_setzero_si256();
+    __m256i sum =
+        k.sub_quads == 4 ? pairs_dot(u, half, x->sum16, 8) : pairs_dot(u, half, x->sum32, 4);
+    return _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_slli_epi32(sum, k.offset == 32 ? 5 : 7));
+}
+
+/* The same with VNNI: -offset * sum of q for each sub-block. */
+INLINE void sub_block_starts(const struct type_traits k, const struct act_q8_k *x, int32_t out[16])
+{
+    const int16_t *of = k.sub_quads == 4 ? x->sum16 : x->sum32;
+
+    if (k.offset == 0 || !BYTE_DOTS)
+        return;
+    for (int i = 0; i < KBLOCK / 4 / k.sub_quads; i += 8) {
+        __m256i v = _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)(const void *)(of + i)));
+        v = _mm256_slli_epi32(v, k.offset == 32 ? 5 : 7);
+        _mm256_storeu_si256(
+            (__m256i *)(void *)(out + i), _mm256_sub_epi32(_mm256_setzero_si256(), v));
+    }
+}
+
+INLINE void multiply_256(const struct type_traits k, int rows, const struct unpacked_kblock *u,
+    const uint8_t *const *xp, int n, struct panel_acc *acc)
+{
+    const struct act_q8_k *x[GROUP_ROWS];
+    int32_t start[GROUP_ROWS][16];
+    struct sub_block s;
+    row_sums total;
+
+    UNROLL for (int m = 0; m < rows; m++)
+    {
+        x[m] = (const struct act_q8_k *)(const void *)xp[m];
+        sub_block_starts(k, x[m], start[m]);
+    }
+    for (int h = 0; h < 2; h += k.halves) {
+        UNROLL for (int m = 0; m < rows; m++) UNROLL for (int i = 0; i < k.halves; i++)
+            total[m][i] = dot_start_256(k, u, h + i, x[m]);
+        for (int j = 0; j < KBLOCK / 4 / k.sub_quads; j++) {
+            UNROLL for (int i = 0; i < k.halves; i++) s.scale[i] = u->scale[j][h + i];
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                s.q[m] = x[m]->q + 4 * k.sub_quads * j;
+                s.start[m] = k.offset && BYTE_DOTS ? start[m][j] : 0;
+            }
+            s.w = u->q[k.sub_quads * j] + 32 * h;
+            add_sub_block(k, rows, &s, total);
+        }
+        UNROLL for (int m = 0; m < rows; m++) UNROLL for (int i = h; i < h + k.halves; i++)
+        {
+            __m256 sum = fma_dot(acc[m].half[i], u->d[0][i], x[m]->d, total[m][i - h]);
+            if (k.has_mins)
+                sum = _mm256_fnmadd_ps(_mm256_mul_ps(u->d[1][i], _mm256_set1_ps(x[m]->d)),
+                    _mm256_cvtepi32_ps(pairs_dot(u, i, x[m]->sum32, 4)), sum);
+            acc[m].half[i] = sum;
+        }
+    }
+}
+
+/* ---- two functions per type and number of rows, one entry per type */
+
+#define ROWS(type, multiply_type, rows, ...)                                                       \
+    static void type##_##rows(                                                                     \
+        const struct unpacked_kblock *u, const uint8_t *const *x, int n, struct panel_acc *acc)    \
+    {                                                                                              \
+        const struct type_traits k = { __VA_ARGS__ };                                              \
+        multiply_type(k, rows, u, x, n, acc);                                                      \
+    }                                                                                              \
+    static void type##_gemv_##rows(                                                                \
+        const uint8_t *w, const uint8_t *const *x, int n, struct panel_acc *acc)                   \
+    {                                                                                              \
+        struct unpacked_kblock u;                                                                  \
+                                                                                                   \
+        unpack_##type(&u, w, n);                                                                   \
+        type##_##rows(&u, x, n, acc);                                                              \
+    }
+
+#define UNPACKED_GEMM(entry, type, multiply_type, block, act, ...)                                 \
+    ROWS(type, multiply_type, 1, __VA_ARGS__)                                                      \
+    ROWS(type, multiply_type, 2, __VA_ARGS__)                                                      \
+    ROWS(type, multiply_type, 3, __VA_ARGS__)                                                      \
+    ROWS(type, multiply_type, 4, __VA_ARGS__)                                                      \
+    void GEMM_SET(entry##_##type)(const struct gemm_args *g)                                       \
+    {                                                                                              \
+        static const struct unpacked_format f = {                                                  \
+            { { NULL, type##_gemv_1, type##_gemv_2, type##_gemv_3, type##_gemv_4 }, block,         \
+                sizeof(struct p16_##type), sizeof(act), KBLOCK / block },                          \
+            unpack_##type,                                                                         \
+            { NULL, type##_1, type##_2, type##_3, type##_4 },                                      \
+        };                                                                                         \
+        gemm_or_gemv(g, &f);                                                                       \
+    }
+
+/* halves, quads_per_widen, sub_quads, offset, has_mins */
+UNPACKED_GEMM(gemm, q4_1, multiply_32, 32, struct act_q8_0, 2, 8, 8, 0, true)
+UNPACKED_GEMM(gemm, q5_1, multiply_32, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, 0, true)
+UNPACKED_GEMM(gemm, q5_0, multiply_32, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, 16, false)
+UNPACKED_GEMM(
+    gemm, mxfp4, multiply_32, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, MXFP4_OFFSET, false)
+UNPACKED_GEMM(gemm_unpacked, q4_0, multiply_32, 32, struct act_q8_0, 2, 8, 8, 8, false)
+UNPACKED_GEMM(gemm_unpacked, q4_k, multiply_256, 256, struct act_q8_k, 2, 8, 8, 0, true)
+UNPACKED_GEMM(
+    gemm_unpacked, q5_k, multiply_256, 256, struct act_q8_k, 2, BYTE_DOTS ? 8 : 4, 8, 0, true)
+#if BYTE_DOTS
+UNPACKED_GEMM(gemm_unpacked, q8_0, multiply_32, 32, struct act_q8_0, 2, 8, 8, 128, false)
+UNPACKED_GEMM(gemm_unpacked, q6_k, multiply_256, 256, struct act_q8_k, 2, 4, 4, 32, false)
+UNPACKED_GEMM(gemm, iq4_nl, multiply_32, 32, struct act_q8_0, 2, 8, 8, IQ4_OFFSET, false)
+UNPACKED_GEMM(gemm, iq4_xs, multiply_256, 256, struct act_q8_k, 2, 8, 8, IQ4_OFFSET, false)
+#else
+UNPACKED_GEMM(gemm_unpacked, q6_k, multiply_256, 256, struct act_q8_k, 1, 2, 4, 32, false)
+#endif

@@ -1,0 +1,96 @@
+/* x86_avx512_gemm_block32.h: loads one block of the types with blocks of 32: unsigned weights,
+ * initial value of the dot products (start_N for a weight offset of N: -N * sum of q), scales, and
+ * minimums for some types. Included by the microkernels for one panel (x86_avx512_gemm.c) and two
+ * (x86_avx512_gemm_pairs.c). */
+#pragma once
+
+#include "kernel/x86/x86_avx512_gemm.h"
+
+#ifdef __AVX512VNNI__
+
+/* Keeps v in a register: gcc would load it again for each row, and every second block crosses cache
+ * lines (three rows took as long as four). */
+INLINE __m512i keep_in_register(__m512i v)
+{
+    __asm__("" : "+v"(v));
+    return v;
+}
+
+struct block_32 {
+    __m512i w[8];
+    __m512 d, m;
+};
+
+INLINE __m512i start_0(const struct act_q8_0 *x)
+{
+    return _mm512_setzero_si512();
+}
+
+INLINE __m512i start_8(const struct act_q8_0 *x)
+{
+    return _mm512_set1_epi32(x->minus8);
+}
+
+INLINE __m512i start_16(const struct act_q8_0 *x)
+{
+    return _mm512_set1_epi32(x->minus8 * 2);
+}
+
+INLINE __m512i start_128(const struct act_q8_0 *x)
+{
+    return _mm512_set1_epi32(x->minus8 * 16);
+}
+
+INLINE __m512i start_12(const struct act_q8_0 *x)
+{
+    return _mm512_set1_epi32(x->minus8 / 2 * 3);
+}
+
+INLINE void load_q4_0(struct block_32 *s, const struct p16_q4_0 *p)
+{
+    load_nibbles(s->w, p->q);
+    s->d = f16_to_f32_x16(p->d);
+}
+
+INLINE void load_q8_0(struct block_32 *s, const struct p16_q8_0 *p)
+{
+    UNROLL for (int i = 0; i < 8; i++) s->w[i] = keep_in_register(_mm512_loadu_si512(p->q[i]));
+    s->d = f16_to_f32_x16(p->d);
+}
+
+INLINE void load_q4_1(struct block_32 *s, const struct p16_q4_1 *p)
+{
+    load_nibbles(s->w, p->q);
+    s->d = f16_to_f32_x16(p->d);
+    s->m = f16_to_f32_x16(p->m);
+}
+
+INLINE void load_q5_0(struct block_32 *s, const struct p16_q5_0 *p)
+{
+    load_nibbles(s->w, p->q);
+    add_fifth_bits(s->w, p->high);
+    s->d = f16_to_f32_x16(p->d);
+}
+
+INLINE void load_q5_1(struct block_32 *s, const struct p16_q5_1 *p)
+{
+    load_nibbles(s->w, p->q);
+    add_fifth_bits(s->w, p->high);
+    s->d = f16_to_f32_x16(p->d);
+    s->m = f16_to_f32_x16(p->m);
+}
+
+INLINE void load_iq4_nl(struct block_32 *s, const struct p16_iq4_nl *p)
+{
+    load_nibbles(s->w, p->q);
+    codebook_lookup(s->w, iq4_codebook(IQ4_OFFSET));
+    s->d = f16_to_f32_x16(p->d);
+}
+
+INLINE void load_mxfp4(struct block_32 *s, const struct p16_mxfp4 *p)
+{
+    load_nibbles(s->w, p->q);
+    codebook_lookup(s->w, mxfp4_codebook(MXFP4_OFFSET));
+    s->d = e8m0_half16(p->e);
+}
+#endif

@@ -1,0 +1,706 @@
+#include "output/format_table.h"
+
+/* Two characters of DeepSeek's control tokens: full-width vertical bar, lower one eighth block. */
+#define BAR "\xEF\xBD\x9C"
+#define LOW "\xE2\x96\x81"
+
+#define T(text)                                                                                    \
+    {                                                                                              \
+        text, sizeof(text) - 1                                                                     \
+    }
+#define MARKS(rows) .marks = rows, .n_marks = ARRAY_LEN(rows)
+#define EDGES(rows) .edges = rows, .n_edges = ARRAY_LEN(rows)
+
+/* ---- JSON ---- */
+
+/* <tool_call>
+ * {"name": "f", "arguments": {"a": 1}}
+ * </tool_call>                          Qwen 2.5 and 3, Hermes 2 and 3, SmolLM3, Granite 4, MiMo */
+static const struct marker hermes_marks[] = {
+    { MARK_OPEN, 0, T("<tool_call>") },
+    { MARK_DROP, 0, T("</tool_call>") },
+};
+
+/* {"name": "f", "parameters": {"a": 1}}   as the whole output; several separated by "; ".
+ * <|python_tag|> may precede them. */
+static const struct marker llama3_marks[] = {
+    { MARK_OPEN, 0, T("<|python_tag|>") },
+    { MARK_DROP, 0, T("<|eom_id|>") },
+    { MARK_DROP, 0, T("<|eot_id|>") },
+};
+
+/* [TOOL_CALLS][{"name": "f", "arguments": {..}, "id": "123456789"}]   up to tokenizer v7 */
+static const struct marker mistral_marks[] = {
+    { MARK_OPEN, 0, T("[TOOL_CALLS]") },
+};
+
+/* <|tool_call|>[{"name": "f", "arguments": {..}}]   Granite 3; earlier versions: <function_call>,
+ * which is plain text for other models: soft */
+static const struct marker granite_marks[] = {
+    { MARK_OPEN, 0, T("<|tool_call|>") },
+    { MARK_OPEN, MARK_SOFT, T("<function_call>") },
+};
+
+/* <|tool_call|>[{"name": "f", "arguments": {..}}]<|/tool_call|>   as in its system prompt; the
+ * model was observed to write functools[{..}] */
+static const struct marker phi4_marks[] = {
+    { MARK_OPEN, 0, T("<|tool_call|>") },
+    { MARK_DROP, 0, T("<|/tool_call|>") },
+    { MARK_OPEN, MARK_SOFT, T("functools") },
+};
+
+/* <tool_calls>[
+ *     {"name": "f", "arguments": {..}}
+ * ]</tool_calls>                          Jamba, Hunyuan A13B */
+static const struct marker jamba_marks[] = {
+    { MARK_OPEN, 0, T("<tool_calls>") },
+    { MARK_DROP, 0, T("</tool_calls>") },
+};
+
+/* <|START_ACTION|>[
+ *     {"tool_call_id": "0", "tool_name": "f", "parameters": {..}}
+ * ]<|END_ACTION|>                         Command R7B, Command A */
+static const struct marker command_marks[] = {
+    { MARK_OPEN, 0, T("<|START_ACTION|>") },
+    { MARK_DROP, 0, T("<|END_ACTION|>") },
+    { MARK_DROP, 0, T("<|START_RESPONSE|>") },
+    { MARK_DROP, 0, T("<|END_RESPONSE|>") },
+    { MARK_DROP, 0, T("<|START_TEXT|>") },
+    { MARK_DROP, 0, T("<|END_TEXT|>") },
+};
+
+/* <TOOLCALL>[{"name": "f", "arguments": {..}}]</TOOLCALL>   Nemotron Nano 9B v2 */
+static const struct marker nemotron_marks[] = {
+    { MARK_OPEN, 0, T("<TOOLCALL>") },
+    { MARK_DROP, 0, T("</TOOLCALL>") },
+};
+
+/* <|action_start|><|plugin|>
+ * {"name": "f", "parameters": {..}}<|action_end|>   InternLM 2.5 */
+static const struct marker internlm_marks[] = {
+    { MARK_SECTION, 0, T("<|action_start|>") },
+    { MARK_OPEN, 0, T("<|plugin|>") },
+    { MARK_DROP, 0, T("<|action_end|>") },
+};
+
+/* <|tools_prefix|>[{"f": {..}}, {"g": {..}}]<|tools_suffix|>   Apertus; the name is the key */
+static const struct marker apertus_marks[] = {
+    { MARK_OPEN, 0, T("<|tools_prefix|>") },
+    { MARK_DROP, 0, T("<|tools_suffix|>") },
+};
+
+/* <longcat_tool_call>{"name": "f", "arguments": {..}}</longcat_tool_call> */
+static const struct marker longcat_marks[] = {
+    { MARK_OPEN, 0, T("<longcat_tool_call>") },
+    { MARK_DROP, 0, T("</longcat_tool_call>") },
+};
+
+/* ---- a name, then JSON ---- */
+
+/* <tool_call><name>f</name><arguments>{..}</arguments></tool_call>   GLM 4 */
+static const struct marker glm4_xml_marks[] = {
+    { MARK_OPEN, 0, T("<tool_call>") },
+    { MARK_DROP, 0, T("</tool_call>") },
+    { MARK_DROP, 0, T("</arguments>") },
+};
+static const struct tag_edge glm4_xml_edges[] = {
+    { TAG_HEAD, T("<name>"), TAG_NAME },
+    { TAG_NAME, T("</name>"), TAG_GAP },
+    { TAG_GAP, T("<arguments>"), TAG_ARGS },
+    { TAG_GAP, T("</tool_call>"), TAG_DONE },
+    { TAG_ARGS, T("{"), TAG_JSON },
+    { TAG_ARGS, T("</arguments>"), TAG_DONE },
+};
+
+/* <function=f>{..}</function>   Llama 3.x by prompt, Functionary 3.1 */
+static const struct marker llama_xml_marks[] = {
+    { MARK_OPEN, 0, T("<function=") },
+    { MARK_DROP, 0, T("</function>") },
+    { MARK_DROP, 0, T("<|eom_id|>") },
+};
+static const struct tag_edge llama_xml_edges[] = {
+    { TAG_NAME, T(">"), TAG_ARGS },
+    { TAG_ARGS, T("{"), TAG_JSON },
+    { TAG_ARGS, T("</function>"), TAG_DONE },
+};
+
+/* [TOOL_CALLS]f[ARGS]{..}, or f[CALL_ID]123456789[ARGS]{..}, or f{..}: tokenizer v11 and later.
+ * Each call has its own [TOOL_CALLS]. */
+static const struct marker mistral_v11_marks[] = {
+    { MARK_OPEN, 0, T("[TOOL_CALLS]") },
+};
+static const struct tag_edge mistral_v11_edges[] = {
+    { TAG_NAME, T("[ARGS]"), TAG_ARGS },
+    { TAG_NAME, T("[CALL_ID]"), TAG_SKIP },
+    { TAG_NAME, T("{"), TAG_JSON },
+    { TAG_SKIP, T("[ARGS]"), TAG_ARGS },
+    { TAG_ARGS, T("{"), TAG_JSON },
+};
+
+/* <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f
+ * ```json
+ * {..}
+ * ```<｜tool▁call▁end｜><｜tool▁calls▁end｜>   DeepSeek R1, V3 */
+#define DEEPSEEK_CALLS "<" BAR "tool" LOW "calls" LOW "begin" BAR ">"
+#define DEEPSEEK_BEGIN "<" BAR "tool" LOW "call" LOW "begin" BAR ">"
+#define DEEPSEEK_SEP   "<" BAR "tool" LOW "sep" BAR ">"
+#define DEEPSEEK_END   "<" BAR "tool" LOW "call" LOW "end" BAR ">"
+static const struct marker deepseek_v3_marks[] = {
+    { MARK_SECTION, 0, T(DEEPSEEK_CALLS) },
+    { MARK_DROP, 0, T("<" BAR "tool" LOW "calls" LOW "end" BAR ">") },
+    { MARK_OPEN, 0, T(DEEPSEEK_BEGIN) },
+    { MARK_DROP, 0, T(DEEPSEEK_SEP) },
+    { MARK_DROP, 0, T(DEEPSEEK_END) },
+    { MARK_DROP, 0, T("```" DEEPSEEK_END) },
+};
+static const struct tag_edge deepseek_v3_edges[] = {
+    { TAG_SKIP, T(DEEPSEEK_SEP), TAG_NAME },
+    { TAG_NAME, T("\n"), TAG_ARGS },
+    { TAG_ARGS, T("```json"), TAG_ARGS },
+    { TAG_ARGS, T("{"), TAG_JSON },
+};
+
+/* ..<｜tool▁call▁begin｜>f<｜tool▁sep｜>{..}<｜tool▁call▁end｜>..   DeepSeek V3.1 */
+static const struct tag_edge deepseek_v31_edges[] = {
+    { TAG_NAME, T(DEEPSEEK_SEP), TAG_ARGS },
+    { TAG_ARGS, T("{"), TAG_JSON },
+    { TAG_ARGS, T(DEEPSEEK_END), TAG_DONE },
+};
+
+/* <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{..}
+ * <|tool_call_end|><|tool_calls_section_end|>   Kimi K2; without line break */
+static const struct marker kimi_marks[] = {
+    { MARK_SECTION, 0, T("<|tool_calls_section_begin|>") },
+    { MARK_DROP, 0, T("<|tool_calls_section_end|>") },
+    { MARK_OPEN, 0, T("<|tool_call_begin|>") },
+    { MARK_DROP, 0, T("<|tool_call_argument_begin|>") },
+    { MARK_DROP, 0, T("<|tool_call_end|>") },
+};
+static const struct tag_edge kimi_edges[] = {
+    { TAG_NAME, T("<|tool_call_argument_begin|>"), TAG_ARGS },
+    { TAG_ARGS, T("{"), TAG_JSON },
+    { TAG_ARGS, T("<|tool_call_end|>"), TAG_DONE },
+};
+
+/* >>>f
+ * {..}     Functionary 3.2; text follows >>>all and a newline. The prompt ends with the first >>>,
+ * so the output begins after it. */
+static const struct marker functionary_marks[] = {
+    { MARK_OPEN, MARK_SOFT, T(">>>") },
+};
+static const struct tag_edge functionary_edges[] = {
+    { TAG_NAME, T("\n"), TAG_ARGS },
+    { TAG_ARGS, T("{"), TAG_JSON },
+};
+
+/* ---- arguments between tags ---- */
+
+/* <tool_call>f
+ * <arg_key>a</arg_key>
+ * <arg_value>1</arg_value>
+ * </tool_call>                GLM 4.5, 4.6; without newlines: 4.7. Strings are unquoted */
+static const struct tag_edge glm_edges[] = {
+    { TAG_NAME, T("\n"), TAG_GAP },
+    { TAG_NAME, T("<arg_key>"), TAG_KEY },
+    { TAG_NAME, T("</tool_call>"), TAG_DONE },
+    { TAG_GAP, T("<arg_key>"), TAG_KEY },
+    { TAG_GAP, T("</tool_call>"), TAG_DONE },
+    { TAG_KEY, T("</arg_key>"), TAG_MID },
+    { TAG_MID, T("<arg_value>"), TAG_VALUE },
+    { TAG_VALUE, T("</arg_value>"), TAG_GAP },
+};
+
+/* <tool_call>
+ * <function=f>
+ * <parameter=a>
+ * 1
+ * </parameter>
+ * </function>
+ * </tool_call>    Qwen3-Coder, Nemotron 3; the model sometimes omits the outer tag */
+static const struct marker qwen3_coder_marks[] = {
+    { MARK_DROP, 0, T("<tool_call>") },
+    { MARK_DROP, 0, T("</tool_call>") },
+    { MARK_OPEN, 0, T("<function=") },
+    { MARK_DROP, 0, T("</function>") },
+};
+static const struct tag_edge qwen3_coder_edges[] = {
+    { TAG_NAME, T(">"), TAG_GAP },
+    { TAG_GAP, T("<parameter="), TAG_KEY },
+    { TAG_GAP, T("</function>"), TAG_DONE },
+    { TAG_GAP, T("</tool_call>"), TAG_DONE },
+    { TAG_KEY, T(">"), TAG_VALUE },
+    { TAG_VALUE, T("</parameter>"), TAG_GAP },
+};
+
+/* Like qwen3_coder, but between <seed:tool_call> and </seed:tool_call>   Seed-OSS */
+static const struct marker seed_marks[] = {
+    { MARK_DROP, 0, T("<seed:tool_call>") },
+    { MARK_DROP, 0, T("</seed:tool_call>") },
+    { MARK_OPEN, 0, T("<function=") },
+    { MARK_DROP, 0, T("</function>") },
+};
+static const struct tag_edge seed_edges[] = {
+    { TAG_NAME, T(">"), TAG_GAP },
+    { TAG_GAP, T("<parameter="), TAG_KEY },
+    { TAG_GAP, T("</function>"), TAG_DONE },
+    { TAG_GAP, T("</seed:tool_call>"), TAG_DONE },
+    { TAG_KEY, T(">"), TAG_VALUE },
+    { TAG_VALUE, T("</parameter>"), TAG_GAP },
+};
+
+/* <minimax:tool_call>
+ * <invoke name="f">
+ * <parameter name="a">1</parameter>
+ * </invoke>
+ * </minimax:tool_call>    MiniMax M2 */
+static const struct marker minimax_marks[] = {
+    { MARK_SECTION, 0, T("<minimax:tool_call>") },
+    { MARK_SECTION_END, 0, T("</minimax:tool_call>") },
+    { MARK_OPEN, MARK_SOFT | MARK_IN_SECTION, T("<invoke name=\"") },
+};
+static const struct tag_edge minimax_edges[] = {
+    { TAG_NAME, T("\">"), TAG_GAP },
+    { TAG_GAP, T("<parameter name=\""), TAG_KEY },
+    { TAG_GAP, T("</invoke>"), TAG_DONE },
+    { TAG_KEY, T("\">"), TAG_VALUE },
+    { TAG_VALUE, T("</parameter>"), TAG_GAP },
+};
+
+/* <｜DSML｜function_calls>
+ * <｜DSML｜invoke name="f">
+ * <｜DSML｜parameter name="a" string="false">1</｜DSML｜parameter>
+ * </｜DSML｜invoke>
+ * </｜DSML｜function_calls>    DeepSeek V3.2; tool_calls in V4 */
+#define DSML BAR "DSML" BAR
+static const struct marker deepseek_v32_marks[] = {
+    { MARK_SECTION, 0, T("<" DSML "function_calls>") },
+    { MARK_SECTION_END, 0, T("</" DSML "function_calls>") },
+    { MARK_SECTION, 0, T("<" DSML "tool_calls>") },
+    { MARK_SECTION_END, 0, T("</" DSML "tool_calls>") },
+    { MARK_OPEN, 0, T("<" DSML "invoke name=\"") },
+    { MARK_DROP, 0, T("</" DSML "invoke>") },
+    { MARK_DROP, 0, T("</" DSML "parameter>") },
+};
+static const struct tag_edge deepseek_v32_edges[] = {
+    { TAG_NAME, T("\">"), TAG_GAP },
+    { TAG_GAP, T("<" DSML "parameter name=\""), TAG_KEY },
+    { TAG_GAP, T("</" DSML "invoke>"), TAG_DONE },
+    { TAG_KEY, T("\" string=\"true\">"), TAG_STRING },
+    { TAG_KEY, T("\" string=\"false\">"), TAG_ANY },
+    { TAG_KEY, T("\">"), TAG_VALUE },
+    { TAG_STRING, T("</" DSML "parameter>"), TAG_GAP },
+    { TAG_ANY, T("</" DSML "parameter>"), TAG_GAP },
+    { TAG_VALUE, T("</" DSML "parameter>"), TAG_GAP },
+};
+
+/* <｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="f">
+ * <steptml:parameter name="a">1</steptml:parameter></steptml:invoke><｜tool_call_end｜>
+ * <｜tool_calls_end｜>   Step 3; line breaks are not verified, blanks are skipped anyway */
+static const struct marker step3_marks[] = {
+    { MARK_SECTION, 0, T("<" BAR "tool_calls_begin" BAR ">") },
+    { MARK_DROP, 0, T("<" BAR "tool_calls_end" BAR ">") },
+    { MARK_OPEN, 0, T("<" BAR "tool_call_begin" BAR ">") },
+    { MARK_DROP, 0, T("<" BAR "tool_sep" BAR ">") },
+    { MARK_DROP, 0, T("<" BAR "tool_call_end" BAR ">") },
+};
+static const struct tag_edge step3_edges[] = {
+    { TAG_SKIP, T("<" BAR "tool_sep" BAR ">"), TAG_HEAD },
+    { TAG_HEAD, T("<steptml:invoke name=\""), TAG_NAME },
+    { TAG_NAME, T("\">"), TAG_GAP },
+    { TAG_GAP, T("<steptml:parameter name=\""), TAG_KEY },
+    { TAG_GAP, T("</steptml:invoke>"), TAG_DONE },
+    { TAG_KEY, T("\">"), TAG_VALUE },
+    { TAG_VALUE, T("</steptml:parameter>"), TAG_GAP },
+};
+
+/* ---- Python ---- */
+
+/* <|python_tag|>module.method(a=1)<|eom_id|>   built-in tools of Llama 3; .call is not part of the
+ * name */
+static const struct marker llama_python_marks[] = {
+    { MARK_OPEN, 0, T("<|python_tag|>") },
+    { MARK_DROP, 0, T("<|eom_id|>") },
+    { MARK_DROP, 0, T("<|eot_id|>") },
+};
+
+/* <|tool_call_start|>[f(a=1), g(b="x")]<|tool_call_end|>   LFM2 */
+static const struct marker lfm2_marks[] = {
+    { MARK_OPEN, 0, T("<|tool_call_start|>") },
+    { MARK_DROP, 0, T("<|tool_call_end|>") },
+};
+
+/* ```tool_code
+ * f(a=1)
+ * ```              Gemma 3, as its documentation prompts for; not in its template */
+static const struct marker gemma_marks[] = {
+    { MARK_OPEN, 0, T("```tool_code\n") },
+};
+
+/* <|tool_call>call:f{a:1,b:<|"|>x<|"|>}<tool_call|>   Gemma 4 */
+static const struct marker gemma4_marks[] = {
+    { MARK_OPEN, 0, T("<|tool_call>") },
+    { MARK_DROP, 0, T("<tool_call|>") },
+};
+
+/* <start_function_call>call:f{a:1,b:<escape>x<escape>}<end_function_call>   FunctionGemma */
+static const struct marker function_gemma_marks[] = {
+    { MARK_OPEN, 0, T("<start_function_call>") },
+    { MARK_DROP, 0, T("<end_function_call>") },
+};
+
+/* <function_calls>
+ * f(a=1)
+ * g(b="x")
+ * </function_calls>   OLMo 3 */
+static const struct marker olmo3_marks[] = {
+    { MARK_OPEN, 0, T("<function_calls>") },
+    { MARK_DROP, 0, T("</function_calls>") },
+};
+
+/* ---- channels ---- */
+
+static const struct marker harmony_marks[] = {
+    { MARK_HEADER, 0, T("<|channel|>") },
+    { MARK_HEADER, 0, T("<|start|>") },
+    { MARK_MESSAGE_END, 0, T("<|end|>") },
+    { MARK_MESSAGE_END, 0, T("<|return|>") },
+    { MARK_MESSAGE_END, 0, T("<|call|>") },
+    { MARK_DROP, 0, T("<|message|>") },
+    { MARK_DROP, 0, T("<|constrain|>") },
+};
+
+static const struct tool_format tools[] = {
+    { .id = "null", .body = BODY_NONE },
+    { .id = "hermes_json",
+        .before_name = "<tool_call>\n{\"name\": \"",
+        .after_name = "\", \"arguments\": ",
+        .body = BODY_JSON,
+        .flags = TOOL_LIST,
+        MARKS(hermes_marks) },
+    { .id = "glm4_native",
+        .before_name = "<tool_call>",
+        .after_name = "\n",
+        .body = BODY_TAGS,
+        .first = TAG_NAME,
+        MARKS(hermes_marks),
+        EDGES(glm_edges) },
+    { .id = "glm4_xml",
+        .before_name = "<tool_call><name>",
+        .after_name = "</name><arguments>",
+        .body = BODY_TAGS,
+        .first = TAG_HEAD,
+        MARKS(glm4_xml_marks),
+        EDGES(glm4_xml_edges) },
+    { .id = "llama_xml",
+        .before_name = "<function=",
+        .after_name = ">",
+        .body = BODY_TAGS,
+        .first = TAG_NAME,
+        MARKS(llama_xml_marks),
+        EDGES(llama_xml_edges) },
+    { .id = "llama_python",
+        .before_name = "<|python_tag|>",
+        .after_name = ".call(",
+        .body = BODY_PYTHON,
+        .flags = TOOL_MANY,
+        .suffix = ".call",
+        MARKS(llama_python_marks) },
+    { .id = "llama3_json",
+        .before_name = "{\"name\": \"",
+        .after_name = "\", \"parameters\": ",
+        .body = BODY_JSON,
+        .flags = TOOL_SEMICOLON,
+        .start_bytes = "{",
+        MARKS(llama3_marks) },
+    { .id = "json",
+        .before_name = "{\"name\": \"",
+        .after_name = "\", \"arguments\": ",
+        .body = BODY_JSON,
+        .flags = TOOL_LIST | TOOL_SEMICOLON | TOOL_FENCE,
+        .start_bytes = "{[`" },
+    { .id = "pythonic",
+        .before_name = "[",
+        .after_name = "(",
+        .body = BODY_PYTHON,
+        .start_bytes = "[" },
+    { .id = "qwen3_coder",
+        .before_name = "<tool_call>\n<function=",
+        .after_name = ">\n",
+        .body = BODY_TAGS,
+        .first = TAG_NAME,
+        MARKS(qwen3_coder_marks),
+        EDGES(qwen3_coder_edges) },
+    { .id = "mistral",
+        .before_name = "[TOOL_CALLS][{\"name\": \"",
+        .after_name = "\", \"arguments\": ",
+        .ids = CALL_IDS_NINE,
+        .body = BODY_JSON,
+        .flags = TOOL_LIST,
+        MARKS(mistral_marks) },
+    { .id = "mistral_v11",
+        .before_name = "[TOOL_CALLS]",
+        .after_name = "[ARGS]",
+        .ids = CALL_IDS_NINE,
+        .body = BODY_TAGS,
+        .first = TAG_NAME,
+        MARKS(mistral_v11_marks),
+        EDGES(mistral_v11_edges) },
+    { .id = "deepseek_v3",
+        .before_name = DEEPSEEK_CALLS DEEPSEEK_BEGIN "function" DEEPSEEK_SEP,
+        .after_name = "\n```json\n",
+        .body = BODY_TAGS,
+        .first = TAG_SKIP,
+        MARKS(deepseek_v3_marks),
+        EDGES(deepseek_v3_edges) },
+    { .id = "deepseek_v31",
+        .before_name = DEEPSEEK_CALLS DEEPSEEK_BEGIN,
+        .after_name = DEEPSEEK_SEP,
+        .body = BODY_TAGS,
+        .first = TAG_NAME,
+        MARKS(deepseek_v3_marks),
+        EDGES(deepseek_v31_edges) },
+    { .id = "deepseek_v32",
+        .before_name = "<" DSML "function_calls>\n<" DSML "invoke name=\"",
+        .after_name = "\">\n",
+        .body = BODY_TAGS,
+        .flags = TOOL_VERBATIM,
+        .first = TAG_NAME,
+        MARKS(deepseek_v32_marks),
+        EDGES(deepseek_v32_edges) },
+    { .id = "kimi_k2",
+        .before_name = "<|tool_calls_section_begin|><|tool_call_begin|>functions.",
+        .after_name = "<|tool_call_argument_begin|>",
+        .ids = CALL_IDS_NAME,
+        .body = BODY_TAGS,
+        .first = TAG_NAME,
+        .prefix = "functions.",
+        .suffix = ":",
+        MARKS(kimi_marks),
+        EDGES(kimi_edges) },
+    { .id = "glm45",
+        .before_name = "<tool_call>",
+        .after_name = "\n",
+        .body = BODY_TAGS,
+        .first = TAG_NAME,
+        MARKS(hermes_marks),
+        EDGES(glm_edges) },
+    { .id = "harmony",
+        .before_name = "<|channel|>commentary to=functions.",
+        .after_name = " <|constrain|>json<|message|>",
+        .body = BODY_CHANNELS,
+        .start_bytes = "t",
+        .prefix = "functions.",
+        MARKS(harmony_marks) },
+    { .id = "minimax_m2",
+        .before_name = "<minimax:tool_call>\n<invoke name=\"",
+        .after_name = "\">\n",
+        .body = BODY_TAGS,
+        .first = TAG_NAME,
+        MARKS(minimax_marks),
+        EDGES(minimax_edges) },
+    { .id = "granite",
+        .before_name = "<|tool_call|>[{\"name\": \"",
+        .after_name = "\", \"arguments\": ",
+        .body = BODY_JSON,
+        .flags = TOOL_LIST,
+        MARKS(granite_marks) },
+    { .id = "phi4",
+        .before_name = "<|tool_call|>[{\"name\": \"",
+        .after_name = "\", \"arguments\": ",
+        .body = BODY_JSON,
+        .flags = TOOL_LIST,
+        MARKS(phi4_marks) },
+    { .id = "jamba",
+        .before_name = "<tool_calls>[\n    {\"name\": \"",
+        .after_name = "\", \"arguments\": ",
+        .body = BODY_JSON,
+        .flags = TOOL_LIST,
+        MARKS(jamba_marks) },
+    { .id = "command_r",
+        .before_name = "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"",
+        .after_name = "\", \"parameters\": ",
+        .body = BODY_JSON,
+        .flags = TOOL_LIST,
+        MARKS(command_marks) },
+    { .id = "nemotron",
+        .before_name = "<TOOLCALL>[{\"name\": \"",
+        .after_name = "\", \"arguments\": ",
+        .body = BODY_JSON,
+        .flags = TOOL_LIST,
+        MARKS(nemotron_marks) },
+    { .id = "internlm",
+        .before_name = "<|action_start|><|plugin|>\n{\"name\": \"",
+        .after_name = "\", \"parameters\": ",
+        .body = BODY_JSON,
+        MARKS(internlm_marks) },
+    { .id = "longcat",
+        .before_name = "<longcat_tool_call>\n{\"name\": \"",
+        .after_name = "\", \"arguments\": ",
+        .body = BODY_JSON,
+        MARKS(longcat_marks) },
+    { .id = "apertus",
+        .before_name = "<|tools_prefix|>[{\"",
+        .after_name = "\": ",
+        .body = BODY_JSON,
+        .flags = TOOL_LIST | TOOL_KEY_IS_NAME,
+        MARKS(apertus_marks) },
+    { .id = "functionary",
+        .before_name = "",
+        .after_name = "\n",
+        .body = BODY_TAGS,
+        .flags = TOOL_START_IS_CALL,
+        .first = TAG_NAME,
+        .start_bytes = "",
+        .text_name = "all",
+        MARKS(functionary_marks),
+        EDGES(functionary_edges) },
+    { .id = "seed_oss",
+        .before_name = "<seed:tool_call>\n<function=",
+        .after_name = ">\n",
+        .body = BODY_TAGS,
+        .first = TAG_NAME,
+        MARKS(seed_marks),
+        EDGES(seed_edges) },
+    { .id = "step3",
+        .before_name = "<" BAR "tool_calls_begin" BAR "><" BAR "tool_call_begin" BAR
+                       ">function<" BAR "tool_sep" BAR "><steptml:invoke name=\"",
+        .after_name = "\">",
+        .body = BODY_TAGS,
+        .first = TAG_SKIP,
+        MARKS(step3_marks),
+        EDGES(step3_edges) },
+    { .id = "lfm2",
+        .before_name = "<|tool_call_start|>[",
+        .after_name = "(",
+        .body = BODY_PYTHON,
+        MARKS(lfm2_marks) },
+    { .id = "olmo3",
+        .before_name = "<function_calls>\n",
+        .after_name = "(",
+        .body = BODY_PYTHON,
+        .flags = TOOL_MANY,
+        MARKS(olmo3_marks) },
+    { .id = "gemma",
+        .before_name = "```tool_code\n",
+        .after_name = "(",
+        .body = BODY_PYTHON,
+        .flags = TOOL_MANY | TOOL_FENCE,
+        MARKS(gemma_marks) },
+    { .id = "gemma4",
+        .before_name = "<|tool_call>call:",
+        .after_name = "{",
+        .body = BODY_PYTHON,
+        .prefix = "call:",
+        .open = '{',
+        .close = '}',
+        .assign = ':',
+        .quote = T("<|\"|>"),
+        MARKS(gemma4_marks) },
+    { .id = "function_gemma",
+        .before_name = "<start_function_call>call:",
+        .after_name = "{",
+        .body = BODY_PYTHON,
+        .prefix = "call:",
+        .open = '{',
+        .close = '}',
+        .assign = ':',
+        .quote = T("<escape>"),
+        MARKS(function_gemma_marks) },
+};
+
+/* ---- reasoning ---- */
+
+static const struct marker think_marks[] = {
+    { MARK_REASONING, 0, T("<think>") },
+    { MARK_REASONING_END, 0, T("</think>") },
+};
+static const struct marker mistral_think_marks[] = {
+    { MARK_REASONING, 0, T("[THINK]") },
+    { MARK_REASONING_END, 0, T("[/THINK]") },
+};
+/* Granite 3.2 uses sentences as markers; 3.3 has <think> and <response>, as in its template. */
+static const struct marker granite_think_marks[] = {
+    { MARK_REASONING, 0, T("<think>") },
+    { MARK_REASONING_END, 0, T("</think>") },
+    { MARK_DROP, 0, T("<response>") },
+    { MARK_DROP, 0, T("</response>") },
+    { MARK_REASONING, 0, T("Here is my thought process:") },
+    { MARK_REASONING_END, 0, T("Here is my response:") },
+};
+static const struct marker seed_think_marks[] = {
+    { MARK_REASONING, 0, T("<seed:think>") },
+    { MARK_REASONING_END, 0, T("</seed:think>") },
+};
+/* MiniMax M2 uses <think>, later versions <mm:think>. */
+static const struct marker minimax_think_marks[] = {
+    { MARK_REASONING, 0, T("<think>") },
+    { MARK_REASONING_END, 0, T("</think>") },
+    { MARK_REASONING, 0, T("<mm:think>") },
+    { MARK_REASONING_END, 0, T("</mm:think>") },
+};
+static const struct marker gemma_think_marks[] = {
+    { MARK_REASONING, 0, T("<|channel>thought\n") },
+    { MARK_REASONING_END, 0, T("<channel|>") },
+};
+static const struct marker command_think_marks[] = {
+    { MARK_REASONING, 0, T("<|START_THINKING|>") },
+    { MARK_REASONING_END, 0, T("<|END_THINKING|>") },
+    { MARK_DROP, 0, T("<|START_RESPONSE|>") },
+    { MARK_DROP, 0, T("<|END_RESPONSE|>") },
+    { MARK_DROP, 0, T("<|START_TEXT|>") },
+    { MARK_DROP, 0, T("<|END_TEXT|>") },
+};
+/* Kimi-VL and Kimi K1.5 use markers with triangles. */
+static const struct marker kimi_think_marks[] = {
+    { MARK_REASONING, 0, T("<think>") },
+    { MARK_REASONING_END, 0, T("</think>") },
+    { MARK_REASONING, 0, T("\xE2\x97\x81think\xE2\x96\xB7") },
+    { MARK_REASONING_END, 0, T("\xE2\x97\x81/think\xE2\x96\xB7") },
+};
+static const struct marker hunyuan_think_marks[] = {
+    { MARK_REASONING, 0, T("<think>") },
+    { MARK_REASONING_END, 0, T("</think>") },
+    { MARK_DROP, 0, T("<answer>") },
+    { MARK_DROP, 0, T("</answer>") },
+};
+static const struct marker exaone_think_marks[] = {
+    { MARK_REASONING, 0, T("<thought>") },
+    { MARK_REASONING_END, 0, T("</thought>") },
+};
+static const struct marker apertus_think_marks[] = {
+    { MARK_REASONING, 0, T("<|inner_prefix|>") },
+    { MARK_REASONING_END, 0, T("<|inner_suffix|>") },
+};
+
+static const struct reasoning_format reasoning_formats[] = {
+    { .id = "null" },
+    { .id = "think_tag", .flags = REASONING_TOGGLE, MARKS(think_marks) },
+    /* The prompt of R1 opens the tag, or the model omits it. */
+    { .id = "deepseek_r1", .flags = REASONING_STARTS, MARKS(think_marks) },
+    /* V3.1 and later; a tool call may follow reasoning without an end marker. */
+    { .id = "deepseek_v3", .flags = REASONING_TOGGLE | REASONING_CALL_ENDS, MARKS(think_marks) },
+    { .id = "harmony", .flags = REASONING_IS_CHANNEL, MARKS(harmony_marks) },
+    { .id = "mistral", MARKS(mistral_think_marks) },
+    { .id = "granite", .flags = REASONING_TOGGLE, MARKS(granite_think_marks) },
+    { .id = "seed_oss", .flags = REASONING_TOGGLE, MARKS(seed_think_marks) },
+    { .id = "minimax_m2",
+        .flags = REASONING_STARTS | REASONING_CALL_ENDS,
+        MARKS(minimax_think_marks) },
+    { .id = "gemma4", .flags = REASONING_TOGGLE, MARKS(gemma_think_marks) },
+    { .id = "nemotron", .flags = REASONING_TOGGLE, MARKS(think_marks) },
+    { .id = "command_r", .flags = REASONING_CALL_ENDS, MARKS(command_think_marks) },
+    { .id = "kimi_k2", .flags = REASONING_CALL_ENDS, MARKS(kimi_think_marks) },
+    { .id = "hunyuan", .flags = REASONING_TOGGLE, MARKS(hunyuan_think_marks) },
+    { .id = "exaone", .flags = REASONING_TOGGLE, MARKS(exaone_think_marks) },
+    { .id = "apertus", .flags = REASONING_CALL_ENDS, MARKS(apertus_think_marks) },
+};
+
+const struct tool_format *tool_format_at(size_t i)
+{
+    return i < ARRAY_LEN(tools) ? &tools[i] : NULL;
+}
+
+const struct reasoning_format *reasoning_format_at(size_t i)
+{
+    return i < ARRAY_LEN(reasoning_formats) ? &reasoning_formats[i] : NULL;
+}

@@ -1,0 +1,120 @@
+/* registry.h: model registry: models by name.
+ *
+ * A loader thread opens the models one after the other while the server already accepts requests. A
+ * model's `state` is stored once, with release order, after all other fields are complete: a READY
+ * model does not change until registry_close. Any thread may read it. */
+#pragma once
+
+#include "chat/adapter.h"
+#include "output/output_mode.h"
+#include "engine/engine.h"
+#include "store/capabilities.h"
+#include "tokenizer/vocab.h"
+
+enum backend { BACKEND_NATIVE, BACKEND_SCRIPT };
+enum model_state { MODEL_LOADING, MODEL_READY, MODEL_FAILED };
+
+/* Packed weights: no file; a file that is read into memory; a file that is mapped. */
+enum pack_mode { PACK_OFF, PACK_RAM, PACK_FILE };
+
+struct model;
+
+/* Detects the capabilities of an open model by test generations, on the calling thread, which takes
+ * seconds. *stop == true ends it early with ERR_CANCELLED. Implementation: generate/probe.h. */
+typedef int probe_fn(
+    struct model_capabilities *out, struct model *m, const _Atomic bool *stop, struct err *e);
+
+struct model_spec { /* strings are borrowed and outlive the registry */
+    const char *id, *path;
+    enum backend backend;
+    /* chat family that provides the template; "" = the template of the model file */
+    const char *family;
+    const char *template_path; /* "" = the template of the model file */
+    /* ids of chat/parser.h; NULL or "" = detected */
+    const char *tool_parser, *thinking_parser;
+    bool no_injection;          /* see adapter_options */
+    probe_fn *probe;            /* probes a model without stored capabilities; NULL = never */
+    struct capabilities *store; /* stored capabilities; NULL = none. Only model_open uses it. */
+    const _Atomic bool *stop;   /* true: a running probe is cancelled. NULL = never. */
+    const char *kernels;        /* "auto", "avx2", ... */
+    const char *kv_type;        /* "f16", "bf16", "q8_0" */
+    enum pack_mode pack;
+    int threads;            /* 0 = one per processor */
+    int64_t ctx_size;       /* tokens; 0 = the model's training context */
+    int64_t kv_bytes;       /* 0 = automatic */
+    const char *draft_path; /* draft model for speculative decoding; NULL or "" = none */
+    struct engine_options engine;
+    bool show_progress; /* progress of loading on stderr, if that is a terminal */
+};
+
+/* Default spec: kernels "auto", KV type "f16", default engine options; all other fields are 0, NULL
+ * or "". */
+struct model_spec model_spec_of(const char *id, const char *path);
+
+struct model {
+    const struct model_spec *spec;
+    _Atomic int state; /* enum model_state */
+    struct err why;    /* reason of FAILED */
+    struct vocab *vocab;
+    struct chat_template *template; /* NULL: the model cannot chat */
+    struct template_env env;
+    struct adapter *adapter;         /* renders conversations and selects the output parser */
+    struct model_capabilities known; /* valid if is_probed */
+    bool is_probed;
+    struct output_mode output_modes
+        [N_OUTPUT_MODES]; /* output parsers, indexed by OUTPUT_CALLS | OUTPUT_REASONING */
+    struct engine *engine;
+    const struct lm *lm; /* the engine's; only its plain numbers are read */
+    int32_t *end_ids;    /* tokens that end a choice, ascending */
+    int n_end_ids;
+    int n_ctx;
+    int64_t created;     /* wall clock in seconds when the model became ready */
+    uint64_t load;       /* unique number of this model_open in the process */
+    uint64_t file_bytes; /* sum over all parts */
+    size_t n_parts;
+    struct file_id *files; /* [n_parts]: identity of the opened files */
+    uint8_t digest[32];    /* digest of the files; set if the KV offload tier is enabled */
+    char arch[32], quant[16], kernels[16];
+    char name[64]; /* general.name */
+};
+
+struct registry;
+
+enum { REGISTRY_MODELS_MAX = 64 };
+
+struct registry_options {
+    const struct model_spec *specs;
+    int n_specs;
+    bool is_strict; /* unknown names are an error; otherwise they mean the first model */
+    /* "claude-*, gpt-4o=ID": additional names, separated by commas. A trailing star matches any
+     * suffix. Each name means the model ID, or the first model if there is no ID. NULL = none.
+     * Borrowed. */
+    const char *aliases;
+    const char *store_path; /* SQLite file of the stored capabilities; NULL or "" = none */
+    probe_fn *probe;        /* see model_spec.probe; if set, the store is created */
+};
+
+int registry_open(struct registry **out, const struct registry_options *o, struct err *e);
+void registry_close(struct registry *p); /* waits for a running load; cancels running requests */
+
+/* Finds a model by its id, by its id with the tag `:latest`, or by an alias. NULL: not found. */
+struct model *registry_find_named(struct registry *p, struct str name);
+/* Finds the model that a request names. An empty name means the first model, and so does an unknown
+ * name unless is_strict. NULL with ERR_NOT_FOUND. */
+struct model *registry_find(struct registry *p, struct str name, struct err *e);
+
+/* Registers fn, which is called after each model was loaded or failed to load: on the loader
+ * thread, until registry_close. May be called once. */
+void registry_watch(struct registry *p, void (*fn)(void *arg), void *arg);
+
+int registry_n_models(const struct registry *p);
+struct model *registry_model(struct registry *p, int i);
+enum model_state model_state(const struct model *m);
+int registry_n_ready(const struct registry *p);
+
+/* Opens one model on the calling thread; *m must be zeroed. Also used by tools and the library
+ * without a registry. Does not change `state`. */
+int model_open(struct model *m, const struct model_spec *spec, struct err *e);
+void model_close(struct model *m);
+/* The paths of the model's files still refer to the files that were opened. */
+bool model_has_its_files(const struct model *m);

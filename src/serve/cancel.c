@@ -1,0 +1,204 @@
+/* cancel.c: DELETE /v1/requests/{id}: cancels a request by the id that its client sent or received
+ * as x-request-id; and the administration of the response cache.
+ *
+ * A request in flight is owned by one io thread, and the route runs on any io thread. Therefore a
+ * message visits all io threads in turn until one finds the request or the message is back at its
+ * home thread.
+ *
+ * Owner of a struct cancel: the thread that holds its message; `x`, `call` and the links always
+ * belong to the home thread.
+ *
+ *     home: own requests -> next io thread -> ... -> home: 200 or 404 */
+#include "serve/inflight.h"
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+struct cancel {
+    struct async_handler async_handler;
+    struct msg msg;
+    struct cancel *next, **prev; /* in home->cancels while x is set */
+    struct io *home;
+    struct http_exchange *x; /* NULL: no client waits for the result */
+    struct route_call *call;
+    struct caller caller;
+    char id[REQUEST_ID_MAX + 1];
+    bool is_found;
+};
+
+/* A caller may cancel its own requests, an administrator all. Other requests are reported as not
+ * found. */
+static bool cancel_here(struct io *io, const struct cancel *k)
+{
+    bool is_any = (k->caller.scopes & SCOPE_ADMIN) != 0;
+    struct inflight *r = inflight_find(io, str_of(k->id), is_any ? NULL : &k->caller);
+    struct err e;
+
+    if (!r)
+        return false;
+    err_set(&e, ERR_CANCELLED, "The request was cancelled.");
+    inflight_fail(r, &e);
+    return true;
+}
+
+static void reply_cancelled(struct http_exchange *x, struct route_call *call, const char *id)
+{
+    struct buf b;
+    struct jw w;
+
+    buf_init(&b, KB);
+    jw_init(&w, &b);
+    jw_object(&w);
+    jw_key(&w, "id"), jw_z(&w, id);
+    jw_key(&w, "object"), jw_z(&w, "request");
+    jw_key(&w, "cancelled"), jw_bool(&w, true);
+    jw_end_object(&w);
+    reply_json(x, call, 200, &b);
+    buf_clear(&b);
+}
+
+static void detach_exchange(struct cancel *k)
+{
+    k->x->user = NULL;
+    k->x = NULL;
+    *k->prev = k->next;
+    if (k->next)
+        k->next->prev = k->prev;
+}
+
+static void reply(struct cancel *k, enum errcode why)
+{
+    struct http_exchange *x = k->x;
+    struct error_extra extra = { 0 };
+    struct err e;
+
+    if (!x)
+        return;
+    detach_exchange(k);
+    if (why == ERR_NONE) {
+        reply_cancelled(x, k->call, k->id);
+        return;
+    }
+    if (why == ERR_NOT_FOUND)
+        extra.code = "request_not_found";
+    err_set(&e, why,
+        why == ERR_NOT_FOUND ? "No request '%s' waits or runs." : "The server is shutting down.",
+        k->id);
+    reply_error(x, k->call, &e, &extra);
+}
+
+static void on_gone(struct async_handler *p)
+{
+    detach_exchange(container_of(p, struct cancel, async_handler));
+}
+
+static void pass_on(struct cancel *k, const struct io *from)
+{
+    struct io *next = service_io(from->service, from->index + 1);
+
+    next = next ? next : service_io(from->service, 0);
+    k->msg.kind = MSG_CANCEL;
+    mailbox_post(loop_mailbox(next->loop), &k->msg);
+}
+
+void cancel_message(struct io *io, struct msg *m)
+{
+    struct cancel *k = container_of(m, struct cancel, msg);
+
+    if (io == k->home || io->is_closing) { /* is_closing: the io threads have ended */
+        if (io == k->home)
+            reply(k, k->is_found ? ERR_NONE : ERR_NOT_FOUND);
+        mem_free(k);
+        return;
+    }
+    k->is_found = k->is_found || cancel_here(io, k);
+    pass_on(k, io);
+}
+
+/* Other io threads may have ended already, so the messages may not return. */
+void cancel_drain(struct io *io)
+{
+    while (io->cancels)
+        reply(io->cancels, ERR_DRAINING);
+}
+
+static struct cancel *cancel_new(
+    struct io *io, struct http_exchange *x, struct route_call *c, struct str id)
+{
+    struct cancel *k = try_calloc(1, sizeof(*k));
+
+    if (!k)
+        return NULL;
+    k->async_handler.gone = on_gone;
+    k->home = io;
+    k->x = x;
+    k->call = c;
+    k->caller = c->caller;
+    memcpy(k->id, id.p, MIN(id.n, sizeof(k->id) - 1));
+    k->next = io->cancels;
+    k->prev = &io->cancels;
+    if (io->cancels)
+        io->cancels->prev = &k->next;
+    io->cancels = k;
+    x->user = &k->async_handler;
+    return k;
+}
+
+void cancel_by_id(struct io *io, struct http_exchange *x, struct route_call *c)
+{
+    struct str id = str_skip(x->req->path, strlen("/v1/requests/"));
+    struct cancel *k = cancel_new(io, x, c, id);
+    struct err e;
+
+    if (!k) {
+        err_set(&e, ERR_MEMORY, "no memory for the request");
+        reply_error(x, c, &e, NULL);
+        return;
+    }
+    k->is_found = cancel_here(io, k);
+    if (!k->is_found && service_io(io->service, 1) && !io->is_draining) {
+        pass_on(k, io);
+        return;
+    }
+    reply(k, k->is_found ? ERR_NONE : ERR_NOT_FOUND);
+    mem_free(k);
+}
+
+/* ---- GET and DELETE /v1/admin/cache: the response cache */
+
+static void reply_numbers(struct http_exchange *x, struct route_call *c, const char *const *names,
+    const uint64_t *values, int n)
+{
+    struct buf b;
+    struct jw w;
+
+    buf_init(&b, 4 * KB);
+    jw_init(&w, &b);
+    jw_object(&w);
+    for (int i = 0; i < n; i++)
+        jw_key(&w, names[i]), jw_u64(&w, values[i]);
+    jw_end_object(&w);
+    reply_json(x, c, 200, &b);
+    buf_clear(&b);
+}
+
+void admin_cache_show(struct io *io, struct http_exchange *x, struct route_call *c)
+{
+    static const char *const names[] = { "answers", "bytes", "hits", "misses", "evicted" };
+    struct response_cache_stats s = { 0 };
+
+    if (io->o->response_cache)
+        response_cache_stats(io->o->response_cache, &s);
+    uint64_t values[] = { s.entries, s.bytes, s.hits, s.misses, s.evicted };
+    reply_numbers(x, c, names, values, ARRAY_LEN(values));
+}
+
+void admin_cache_flush(struct io *io, struct http_exchange *x, struct route_call *c)
+{
+    static const char *const names[] = { "flushed" };
+    uint64_t n = io->o->response_cache ? response_cache_flush(io->o->response_cache) : 0;
+
+    log_info("serve", "flush", "answers=%d", (int)n);
+    reply_numbers(x, c, names, &n, 1);
+}

@@ -1,0 +1,152 @@
+/* engine_metrics.c: copies the engines' statistics into the metrics for a scrape. Owner: the io
+ * thread of the scrape. */
+#include "serve/io.h"
+
+#include <stdio.h>
+
+static void copy_counters(const struct engine_stats *s, struct metrics *m)
+{
+    const struct {
+        enum metric which;
+        uint64_t value;
+    } rows[] = {
+        { METRIC_scheduler_queue_depth, s->queued },
+        { METRIC_scheduler_running, s->running },
+        { METRIC_scheduler_steps_total, s->steps },
+        { METRIC_scheduler_preemptions_total, s->preemptions },
+        { METRIC_preemptions_total, s->fairness_preempted },
+        { METRIC_fairness_preemptions_total, s->fairness_preempted },
+        { METRIC_fairness_yields_total, s->fairness_yielded },
+        { METRIC_fairness_resumes_total, s->fairness_resumed },
+        { METRIC_fairness_queue_depth, s->fairness_waiting },
+        { METRIC_generated_tokens_total, s->generated_tokens },
+        { METRIC_prefill_microseconds_total, s->prefill_ns / 1000 },
+        { METRIC_decode_microseconds_total, s->decode_ns / 1000 },
+        { METRIC_kv_pages_cached, s->pages_cached },
+        { METRIC_prefix_queries_total, s->prefix.matches },
+        { METRIC_prefix_query_tokens_total, s->prefix.asked_tokens },
+        { METRIC_prefix_hits_total, s->prefix.hits },
+        { METRIC_prefix_partial_hits_total, s->prefix.partial_hits },
+        { METRIC_prefix_matched_tokens_total, s->prefix.matched_tokens },
+        { METRIC_prefix_kept_pages_total, s->prefix.inserted },
+        { METRIC_prefix_evicted_pages_total, s->prefix.evicted },
+        { METRIC_prefix_quota_evicted_pages_total, s->prefix.evicted_for_quota },
+        { METRIC_kv_disk_written_pages_total, s->prefix.disk_written },
+        { METRIC_kv_disk_lost_pages_total, s->prefix.disk_lost },
+        { METRIC_kv_disk_fetched_pages_total, s->prefix.disk_pages_read },
+        { METRIC_kv_disk_failed_pages_total, s->prefix.disk_failed },
+        { METRIC_kv_disk_bytes, s->prefix.disk_bytes },
+        { METRIC_kv_pages_used, s->pages_used },
+        { METRIC_kv_pages_total, s->pages_total },
+    };
+    for (size_t j = 0; j < ARRAY_LEN(rows); j++)
+        metric_add(m, rows[j].which, (int64_t)rows[j].value);
+}
+
+static void copy_histograms(const struct engine_stats *s, struct metrics *m)
+{
+    const struct {
+        enum metric which;
+        const struct histogram *h;
+    } rows[] = {
+        { METRIC_prefill_duration_seconds, &s->prefill },
+        { METRIC_decode_duration_seconds, &s->decode },
+        { METRIC_step_prefill_seconds, &s->step_prefill },
+        { METRIC_step_decode_seconds, &s->step_decode },
+        { METRIC_turn_wait_seconds, &s->waited },
+        { METRIC_batch_size, &s->batch_size },
+        { METRIC_batch_prefill_size, &s->batch_prefill },
+        { METRIC_batch_decode_size, &s->batch_decode },
+        { METRIC_batch_tokens, &s->batch_tokens },
+        { METRIC_kv_page_lifetime_seconds, &s->prefix.ages.lived },
+        { METRIC_kv_page_idle_before_evict_seconds, &s->prefix.ages.idled },
+        { METRIC_kv_page_reuse_gap_seconds, &s->prefix.ages.reused },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        metric_add_histogram(m, rows[i].which, rows[i].h);
+}
+
+static void copy_priorities(const struct engine_stats *s, struct metrics *m)
+{
+    int n = s->n_priorities;
+    char label[48];
+
+    for (int i = 0; i < n; i++) {
+        snprintf(label, sizeof(label), "priority=\"%d\"", (int)s->by_priority[i].priority);
+        metric_add_series(m, METRIC_fairness_tokens_total, label, s->by_priority[i].tokens);
+    }
+    if (s->other_priorities)
+        metric_add_series(
+            m, METRIC_fairness_tokens_total, "priority=\"other\"", s->other_priorities);
+}
+
+static void copy_drafts(const struct engine_stats *s, struct metrics *m)
+{
+    static const char *const labels[N_DRAFT_KINDS] = {
+        [DRAFT_BY_PREDICTION] = "drafter=\"prediction\"",
+        [DRAFT_BY_HISTORY] = "drafter=\"ngram\"",
+        [DRAFT_BY_MODEL] = "drafter=\"model\"",
+    };
+
+    for (int i = 0; i < N_DRAFT_KINDS; i++) {
+        const struct draft_counts *n = &s->drafts_by_source[i];
+        metric_add_series(m, METRIC_spec_decode_drafts_total, labels[i], n->drafts);
+        metric_add_series(m, METRIC_spec_decode_draft_tokens_total, labels[i], n->drafted_tokens);
+        metric_add_series(
+            m, METRIC_spec_decode_accepted_tokens_total, labels[i], n->accepted_tokens);
+    }
+}
+
+/* Formats the model id as a label value; characters that would end it, and the excess length, are
+ * dropped. */
+static void label_of(const struct model *m, char label[72])
+{
+    const char *id = m->spec->id;
+    int n = snprintf(label, 72, "model=\"");
+
+    for (; *id && n < 70; id++)
+        if (*id != '"' && *id != '\\' && *id >= ' ')
+            label[n++] = *id;
+    label[n++] = '"';
+    label[n] = '\0';
+}
+
+static void copy_costs(const struct model *model, const struct engine_stats *s, struct metrics *m)
+{
+    char label[72];
+
+    label_of(model, label);
+    metric_add_series(m, METRIC_step_cost_fixed_nanoseconds, label, s->step_fixed_ns);
+    metric_add_series(m, METRIC_step_cost_token_nanoseconds, label, s->step_row_ns);
+    metric_add_series(m, METRIC_step_cost_key_picoseconds, label, s->step_key_ps);
+}
+
+/* Memory of the KV pages, by KV type; models with the same type are added. */
+static void copy_pool(const struct model *model, struct metrics *m)
+{
+    const struct lm *lm = model->lm;
+    char label[32];
+
+    if (!lm->page_bytes)
+        return;
+    snprintf(label, sizeof(label), "type=\"%s\"", model->spec->kv_type);
+    metric_add_series(m, METRIC_kv_pool_bytes, label, lm->n_pages * lm->page_bytes);
+}
+
+void engine_metrics_copy(struct registry *p, struct metrics *m)
+{
+    metric_set(m, METRIC_models_ready, (uint64_t)registry_n_ready(p));
+    for (int i = 0; i < registry_n_models(p); i++) {
+        struct model *model = registry_model(p, i);
+        if (model_state(model) != MODEL_READY)
+            continue;
+        const struct engine_stats *s = engine_stats(model->engine);
+        copy_counters(s, m);
+        copy_histograms(s, m);
+        copy_priorities(s, m);
+        copy_drafts(s, m);
+        copy_costs(model, s, m);
+        copy_pool(model, m);
+    }
+}

@@ -1,0 +1,117 @@
+/* inflight.h: execution state of a generation request, from its body to the last byte of the
+ * response.
+ *
+ *     PREPARING  body to tokens: on the io thread if the body is small, else on the worker thread
+ *     LOADING    waits until its model is loaded (model_wait.h); then PREPARING continues
+ *     RUNNING    one session per prompt, one response; events arrive from the engine
+ *     ENDING     the response is complete or the client has left; sessions end asynchronously
+ *
+ * A request in flight outlives its HTTP exchange: if the client leaves, the sessions are cancelled
+ * and the struct is kept until their last message, because the engine reads memory of the arena
+ * until then. A background request detaches from its exchange when it starts to run (background.h).
+ * The struct is in io->requests during its whole life.
+ *
+ * Owner: its io thread. While is_at_worker the worker thread owns the arena and the fields that
+ * PREPARING sets: the parsed request, `previous`, `model`, `awaited_model`, `prompts`, `predicted`,
+ * `inflight_prompts`, `cache_key`, `prepare_err`. */
+#pragma once
+
+#include "api/common/response.h"
+#include "generate/session.h"
+#include "serve/io.h"
+#include "serve/responses/stored_response.h"
+#include "generate/prompt.h"
+#include "serve/slots.h"
+
+struct inflight_prompt { /* one prompt of a request and its session */
+    struct inflight *inflight;
+    int index;
+    struct session *session; /* NULL before the session is opened and after it has ended */
+    const struct gen_script *script;
+    struct slot_lease slot;
+    /* The prompt is echoed token by token, with text and probability. */
+    bool is_echoing;
+    struct detok echo;
+    /* part of the client's prompt text that was not echoed yet; .p NULL if the prompt was given as
+     * tokens */
+    struct str echo_text_left;
+};
+
+struct inflight {
+    struct async_handler async_handler; /* callbacks of the exchange; x->user points here */
+    struct inflight *next, **prev;      /* in io->requests */
+    struct io *io;
+    struct http_exchange *x; /* NULL after the response has ended or the client has left */
+    struct route_call *call; /* in the arena of x, valid as long as x */
+    const struct route *route;
+    struct arena *arena; /* contains this struct */
+    struct worker_job job;
+    bool is_at_worker, is_accepted;
+    /* body that was taken from the exchange; the parsed request points into it */
+    struct http_body body;
+    struct err prepare_err; /* result of PREPARING */
+    struct request request;
+    struct model *model;
+    struct model *awaited_model; /* LOADING: the model that the request waits for */
+    void (*on_model_loaded)(
+        struct inflight *r); /* LOADING: called when the model was loaded or failed */
+    struct loop_timer load_limit;
+    /* Background request: set while RUNNING; x is NULL, the request continues without it. */
+    struct background *background;
+    struct response
+        *response; /* NULL before RUNNING, after the end, and after the client has left */
+    struct prompt *prompts;
+    const int32_t *predicted; /* tokens of the client's predicted output */
+    int n_predicted;
+    struct inflight_prompt *inflight_prompts;
+    struct str cache_key; /* .n 0: the response is not cached */
+    /* cached response that is replayed; a reference; NULL: the response is generated */
+    const struct cached_response *cached_response;
+    struct response_cache_record cache_record;
+    /* stored response that this request continues; a reference; NULL: none */
+    const struct stored_response *previous;
+    struct response_cache_end response_cache_end; /* finish NONE: not finished by itself */
+    int n_refs;     /* running sessions, plus one per function that needs the struct */
+    struct err err; /* first error */
+    struct loop_timer ping, deadline;
+    uint64_t began_ns, deadline_ns, first_token_ns, last_write_ns;
+    uint64_t *last_token_ns;     /* per choice */
+    struct response_times times; /* measured by the engine */
+    int n_prompt, n_cached, n_completion;
+    int n_accepted; /* generated tokens that equal the client's prediction */
+    char request_id[REQUEST_ID_MAX + 1];
+    struct caller caller;
+};
+
+/* Creates the struct, adds it to io->requests with one reference and sets its deadline. Returns
+ * NULL if memory is short; the error was sent to the client. */
+struct inflight *inflight_new(struct io *io, struct http_exchange *x, struct route_call *c);
+/* Drops one reference; the last one ends the response and frees the struct. */
+void inflight_release(struct inflight *r);
+
+/* The response has not ended. */
+static inline bool inflight_is_open(const struct inflight *r)
+{
+    return r->x || r->response;
+}
+
+/* Ends the response with an error at once; sessions end asynchronously. No effect after the end. */
+void inflight_fail(struct inflight *r, const struct err *e);
+void inflight_cancel_all(struct io *io, enum errcode why);
+/* Finds an open request by its id. `whose`: only requests of this caller, NULL: of all callers.
+ * NULL: not found. */
+struct inflight *inflight_find(struct io *io, struct str id, const struct caller *whose);
+
+/* Sets the deadline, if it is earlier than the current one. */
+void inflight_set_deadline(struct inflight *r, uint64_t when_ns);
+
+/* Flushes the response after data was added to it. Pauses the sessions if the client reads
+ * slowly. */
+void inflight_flush(struct inflight *r);
+void inflight_start_keepalive(struct inflight *r);
+
+/* inflight_events.c: callbacks of a session; ctx is its struct inflight_prompt. */
+extern const struct session_ops inflight_events_ops;
+/* Called before generation: echoes the prompts, or the first token of each prompt that is echoed
+ * token by token. */
+void inflight_events_echo(struct inflight *r);

@@ -1,0 +1,305 @@
+/* inflight_events.c: callbacks of a session: forward output events to the response, update metrics
+ * and measure times. Owner: the io thread. */
+#include "serve/inflight.h"
+
+#include "os/clock.h"
+#include "serve/responses/background.h"
+#include "generate/tool_choice.h"
+
+/* ---- echo: the prompt in front of a completion */
+
+static bool is_echoed_by_token(const struct inflight *r)
+{
+    return r->request.echo && r->request.want_logprobs && r->request.stream;
+}
+
+/* Echoes the part of the prompt text that this token stands for. The client's text is echoed
+ * verbatim: a token that is not in it (BOS) yields no text. */
+static void echo_token(struct inflight_prompt *p, int32_t id, const struct sampled *t)
+{
+    struct inflight *r = p->inflight;
+    bool is_text = p->echo_text_left.p != NULL;
+    struct buf piece;
+
+    response_add_prompt_token(r->response, p->index, id, t);
+    if (!r->request.stream)
+        return;
+    buf_init(&piece, MB);
+    detok_put(&p->echo, r->model->vocab, id, is_text || !r->request.skip_special_tokens, &piece);
+    if (is_text && !str_starts(p->echo_text_left, buf_str(&piece)))
+        buf_reset(&piece);
+    if (is_text)
+        p->echo_text_left = str_skip(p->echo_text_left, piece.n);
+    response_add_prompt_text(r->response, p->index, buf_str(&piece));
+    buf_clear(&piece);
+}
+
+/* Echoes the text that the tokens did not yield, after the last prompt token or before other
+ * output. */
+static void echo_rest(struct inflight_prompt *p)
+{
+    struct inflight *r = p->inflight;
+    struct buf piece;
+
+    if (!p->is_echoing || !r->response)
+        return;
+    p->is_echoing = false;
+    if (p->echo_text_left.p) {
+        response_add_prompt_text(r->response, p->index, p->echo_text_left);
+        return;
+    }
+    buf_init(&piece, KB);
+    detok_end(&p->echo, &piece);
+    response_add_prompt_text(r->response, p->index, buf_str(&piece));
+    buf_clear(&piece);
+}
+
+static void echo_tokens(struct inflight *r, const struct prompt *p, int index)
+{
+    struct detok d = { 0 };
+    struct buf text;
+
+    buf_init(&text, 64 * MB);
+    for (int t = 0; t < p->n; t++)
+        detok_put(&d, r->model->vocab, p->ids[t], !r->request.skip_special_tokens, &text);
+    detok_end(&d, &text);
+    response_add_prompt_text(r->response, index, buf_str(&text));
+    buf_clear(&text);
+}
+
+void inflight_events_echo(struct inflight *r)
+{
+    for (int i = 0; r->request.echo && i < r->request.n_prompts; i++) {
+        const struct prompt *p = &r->prompts[i];
+        struct inflight_prompt *inflight_prompt = &r->inflight_prompts[i];
+        inflight_prompt->is_echoing = is_echoed_by_token(r);
+        inflight_prompt->echo_text_left = p->text;
+        if (r->request.want_logprobs)
+            echo_token(inflight_prompt, p->ids[0], NULL);
+        if (!inflight_prompt->is_echoing && p->text.p)
+            response_add_prompt_text(r->response, i, p->text);
+        else if (!inflight_prompt->is_echoing)
+            echo_tokens(r, p, i);
+    }
+}
+
+/* ---- session callbacks */
+
+static void on_begun(void *ctx)
+{
+    struct inflight_prompt *p = ctx;
+
+    background_set_running(p->inflight);
+}
+
+static int choice_of(const struct inflight_prompt *p, int choice)
+{
+    return p->index * p->inflight->request.best_of + choice;
+}
+
+static void on_prompt_token(void *ctx, int position, const struct sampled *t)
+{
+    struct inflight_prompt *p = ctx;
+    struct inflight *r = p->inflight;
+
+    if (!r->response || !r->request.echo)
+        return;
+    echo_token(p, t->id, t);
+    if (position == r->prompts[p->index].n - 1)
+        echo_rest(p);
+    inflight_flush(r);
+}
+
+static void measure_token(struct inflight *r, int choice)
+{
+    struct metrics *m = &r->io->metrics;
+    uint64_t now = clock_ns();
+
+    if (!r->first_token_ns) {
+        r->first_token_ns = now;
+        metric_observe_ns(m, METRIC_time_to_first_token_seconds, now - r->began_ns);
+    }
+    if (r->last_token_ns[choice])
+        metric_observe_ns(m, METRIC_inter_token_seconds, now - r->last_token_ns[choice]);
+    r->last_token_ns[choice] = now;
+}
+
+static void on_token(void *ctx, int choice, const struct sampled *t)
+{
+    struct inflight_prompt *p = ctx;
+    struct inflight *r = p->inflight;
+
+    measure_token(r, choice_of(p, choice));
+    background_set_running(r);
+    echo_rest(p);
+    if (choice == 0)
+        slot_token(&p->slot, t->id);
+    if (r->cache_key.n && !r->cached_response)
+        response_cache_record_token(&r->cache_record, r->io->o->response_cache, t);
+    if (r->response)
+        response_add_token(r->response, choice_of(p, choice), t);
+}
+
+static void check_response(struct inflight *r)
+{
+    struct err e;
+
+    if (!r->response || (response_ok(r->response) && background_has_room(r)))
+        return;
+    err_set(&e, ERR_MEMORY,
+        response_ok(r->response) ? "There is no room to keep all of this answer."
+                                 : "The answer has grown too large.");
+    inflight_fail(r, &e);
+}
+
+/* The response that receives the events; NULL after it has ended. */
+static struct response *response_of(void *ctx)
+{
+    struct inflight_prompt *p = ctx;
+
+    return p->inflight->response;
+}
+
+static void after_event(void *ctx)
+{
+    struct inflight_prompt *p = ctx;
+
+    inflight_flush(p->inflight);
+    check_response(p->inflight);
+}
+
+static void on_text(void *ctx, int choice, struct str text)
+{
+    if (!response_of(ctx))
+        return;
+    response_add_text(response_of(ctx), choice_of(ctx, choice), text);
+    after_event(ctx);
+}
+
+static void on_reasoning(void *ctx, int choice, struct str text)
+{
+    struct inflight_prompt *p = ctx;
+
+    if (!response_of(ctx) || p->inflight->request.is_reasoning_hidden)
+        return;
+    response_add_reasoning(response_of(ctx), choice_of(ctx, choice), text);
+    after_event(ctx);
+}
+
+static void on_call_begin(void *ctx, int choice, int call, struct str name)
+{
+    if (!response_of(ctx))
+        return;
+    response_call_begin(response_of(ctx), choice_of(ctx, choice), call, name);
+    after_event(ctx);
+}
+
+static void on_call_args(void *ctx, int choice, int call, struct str json)
+{
+    if (!response_of(ctx))
+        return;
+    response_call_args(response_of(ctx), choice_of(ctx, choice), call, json);
+    after_event(ctx);
+}
+
+static void count_metric(void *ctx, enum metric metric, int n)
+{
+    struct inflight_prompt *p = ctx;
+
+    metric_add(&p->inflight->io->metrics, metric, n);
+}
+
+static void on_call_end(void *ctx, int choice, int call)
+{
+    count_metric(ctx, METRIC_tool_calls_total, 1);
+    if (!response_of(ctx))
+        return;
+    response_call_end(response_of(ctx), choice_of(ctx, choice), call);
+    after_event(ctx);
+}
+
+static void on_call_broken(void *ctx, int choice, int call)
+{
+    count_metric(ctx, METRIC_tool_call_parse_errors_total, 1);
+    if (!response_of(ctx))
+        return;
+    response_call_broken(response_of(ctx), choice_of(ctx, choice), call);
+    after_event(ctx);
+}
+
+static void on_choice_end(void *ctx, const struct choice_end *c)
+{
+    struct inflight_prompt *p = ctx;
+    struct inflight *r = p->inflight;
+    struct err e;
+
+    r->n_completion += c->n_tokens;
+    r->response_cache_end = (struct response_cache_end){ c->finish, c->stop_id };
+    if (!r->response || c->finish == FINISH_CANCELLED || c->finish == FINISH_ERROR)
+        return;
+    echo_rest(p);
+    count_metric(p, METRIC_reasoning_tokens_total, c->n_reasoning);
+    if (tool_choice_check(&r->request, c, &e)) {
+        count_metric(p, METRIC_tool_choice_failures_total, 1);
+        inflight_fail(r, &e);
+        return;
+    }
+    response_set_reasoning_tokens(r->response, choice_of(p, c->choice), c->n_reasoning);
+    response_choice_end(
+        r->response, choice_of(p, c->choice), c->finish, c->stop_string, c->stop_id);
+    inflight_flush(r);
+}
+
+/* Merges the times of several prompts: from the earliest start to the latest end. */
+static void merge_times(struct inflight *r, const struct gen_result *t)
+{
+    struct response_times *all = &r->times;
+
+    all->queued_ns = r->began_ns;
+    if (!all->started_ns || t->started_ns < all->started_ns)
+        all->started_ns = t->started_ns;
+    if (!all->first_token_ns || (t->first_token_ns && t->first_token_ns < all->first_token_ns))
+        all->first_token_ns = t->first_token_ns;
+    all->ended_ns = MAX(all->ended_ns, t->ended_ns);
+    all->n_drafted += t->n_drafted;
+    all->n_drafts_accepted += t->n_accepted;
+}
+
+static void put_in_cache(struct inflight *r, const struct session_end *s)
+{
+    enum finish how = r->response_cache_end.finish;
+
+    if (!r->cache_key.n || r->cached_response || s->err->code || r->err.code)
+        return;
+    if (how == FINISH_STOP || how == FINISH_LENGTH)
+        response_cache_put(r->io->o->response_cache, r->cache_key, &r->cache_record,
+            &r->response_cache_end, clock_ns());
+}
+
+static void on_end(void *ctx, const struct session_end *s)
+{
+    struct inflight_prompt *p = ctx;
+    struct inflight *r = p->inflight;
+    const struct gen_result *t = s->result;
+
+    p->session = NULL;
+    if (p->index == 0 && r->response) /* the request may have waited for a slot */
+        response_set_slot(r->response, slot_id(&p->slot));
+    slot_end(&p->slot);
+    put_in_cache(r, s);
+    r->n_cached += t->n_cached;
+    merge_times(r, t);
+    r->n_accepted += s->n_predicted;
+    if (t->started_ns > t->submitted_ns)
+        metric_observe_ns(&r->io->metrics, METRIC_queue_seconds, t->started_ns - t->submitted_ns);
+    if (s->err->code && s->err->code != ERR_CANCELLED && !r->err.code) {
+        r->n_refs++;
+        inflight_fail(r, s->err);
+        inflight_release(r);
+    }
+    inflight_release(r);
+}
+
+const struct session_ops inflight_events_ops = { on_prompt_token, on_token,
+    { on_text, on_reasoning, on_call_begin, on_call_args, on_call_end, on_call_broken },
+    on_choice_end, on_end, on_begun };

@@ -1,4 +1,0 @@
-/* x86_avxvnni_evex_unpacked.c: compiles x86_avxvnni_gemm_unpacked.c with the AVX-512 encoding. */
-#include "x86_avxvnni_evex.h"
-
-#include "kernel/x86/x86_avxvnni_gemm_wide.c"
