@@ -83,7 +83,7 @@ $(B)/inferctl: $(B)/src/cmd/inferctl_main.o $(CTL_OBJ) $(TESTING_LIB) $(LIB)
 # Tests, benchmarks and tools in C: each source file is a program, linked with the library. Failures
 # can be injected only in builds with -DTESTING, so tests/fault is not built in others.
 TEST_SRC  := $(filter-out tests/fuzz/% $(if $(findstring TESTING,$(V_CPPFLAGS)),,tests/fault/%), \
-             $(wildcard tests/*/test_*.c))
+             $(wildcard tests/*/test_*.c tests/unit/*/test_*.c tests/unit/*/*/test_*.c))
 TEST_BIN  := $(TEST_SRC:%.c=$(B)/%)
 TOOL_SRC  := $(wildcard bench/*.c tools/*.c)
 TOOL_BIN  := $(TOOL_SRC:%.c=$(B)/%)

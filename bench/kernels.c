@@ -31,7 +31,7 @@
 #include "kernel/kernels.h"
 #include "testing/quant.h"
 #include "os/thread_pool.h"
-#include "kernel/x86_avxvnni_evex.h"
+#include "../tests/kernel/x86_avxvnni_evex.h"
 #include "testing/bench.h"
 #include "os/clock.h"
 #include "os/thread.h"

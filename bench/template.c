@@ -3,7 +3,7 @@
  *     build/bench/template [FILE.jinja...]      without files: the built-in chatml template
  *
  * Prints the compile time and the p50 and p99 of the render time, in microseconds. */
-#include "../tests/convo_json.h"
+#include "support/convo_json.h"
 #include "base/mem.h"
 #include "chat/template.h"
 

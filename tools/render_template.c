@@ -6,7 +6,7 @@
  *      "eos_token": "</s>", "now": 0, "add_generation_prompt": true, "exact": true}
  * The output is {"ok": true, "text": "...", "trusted": [[from, to], ...]}, where `trusted` lists
  * the byte ranges from the template, or {"ok": false, "code": "...", "error": "..."}. */
-#include "../tests/convo_json.h"
+#include "support/convo_json.h"
 #include "base/mem.h"
 #include "chat/template.h"
 

@@ -26,8 +26,8 @@
 #include "os/mapfile.h"
 
 /* Version of the output of pack.c for each type and of the order of the block (bind.c), the same
- * for all kernel sets. tests/unit/test_packfile.c contains the hash of the bytes for this version;
- * a change of the bytes requires a new version. */
+ * for all kernel sets. tests/unit/model/test_packfile.c contains the hash of the bytes for this
+ * version; a change of the bytes requires a new version. */
 enum { PACKFILE_LAYOUT = 1 };
 #define PACKFILE_NEW ".new" /* suffix of the name while the file is written */
 

@@ -1,7 +1,7 @@
 /* Failures from a path to tokens: the Nth allocation, for N = 1, 2, ... until none fails, and
  * failing system calls. Each failure gives one clear error and leaks nothing (address
  * sanitizer). */
-#include "../text_kit.h"
+#include "support/text_kit.h"
 
 #include "base/fault.h"
 #include "testing/synth.h"

@@ -1,7 +1,7 @@
 /* Loading a model with each allocation and thread start failing once: one error, no leak,
  * nothing remains. */
-#include "../check.h"
-#include "../unit/tiny.h"
+#include "support/check.h"
+#include "support/tiny.h"
 #include "base/fault.h"
 #include "model/llama.h"
 

@@ -1,6 +1,6 @@
 /* Fuzzes a model's chat template: probing it stays within the limits, prompts are rendered from
  * a conversation with all features, and client text is never trusted. */
-#include "../convo_json.h"
+#include "support/convo_json.h"
 #include "base/mem.h"
 #include "chat/adapter.h"
 

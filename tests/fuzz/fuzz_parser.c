@@ -4,7 +4,7 @@
  * The first four bytes select the tool format, the reasoning format, the start state and the
  * cuts. */
 #define KIT_FUZZ
-#include "../parser_kit.h"
+#include "support/parser_kit.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "serve/io.h"
 #include "serve/slots.h"
-#include "../support/raw_response.h"
+#include "support/raw_response.h"
 
 #include <errno.h>
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
 /* Fuzzes chat templates, rendered over one conversation: rendering stays within its limits, the
  * spans add up, and client text is never trusted. */
-#include "../convo_json.h"
+#include "support/convo_json.h"
 #include "base/mem.h"
 #include "chat/template.h"
 

@@ -1,6 +1,6 @@
 /* Model family, parsers and stop tokens that are detected from architecture and chat template
  * only. */
-#include "../adapter_kit.h"
+#include "support/adapter_kit.h"
 
 struct expected {
     const char *file, *arch;

@@ -1,6 +1,6 @@
 /* Model files without a chat template: the built-in template chosen by the tokens of the
  * vocabulary, compared with the prompts of the vendor's own template. */
-#include "../adapter_kit.h"
+#include "support/adapter_kit.h"
 
 #include "registry/registry.h"
 

@@ -4,7 +4,7 @@
 #include "format/gguf.h"
 #include "model/llama.h"
 #include "tokenizer/vocab.h"
-#include "../check.h"
+#include "support/check.h"
 
 #include <math.h>
 

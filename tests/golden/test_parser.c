@@ -1,5 +1,5 @@
 /* Output of models in every format, parsed whole and with all cuts: tests/golden/parser.txt. */
-#include "../parser_kit.h"
+#include "support/parser_kit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

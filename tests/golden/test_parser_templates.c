@@ -1,7 +1,7 @@
 /* A model learns to write tool calls in the form in which its chat template renders them: a
  * rendered assistant message, cut out and parsed by the model's parsers, gives the same calls. */
-#include "../parser_kit.h"
-#include "../template_kit.h"
+#include "support/parser_kit.h"
+#include "support/template_kit.h"
 
 #include <stdlib.h>
 

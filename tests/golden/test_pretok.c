@@ -3,7 +3,7 @@
  * the script makes new ones and passes their file in PRETOK_VECTORS.
  *
  * A line is: pre-tokenizer, text in hexadecimal, lengths of its words in bytes. */
-#include "../check.h"
+#include "support/check.h"
 
 #include "base/mem.h"
 #include "tokenizer/pretok.h"

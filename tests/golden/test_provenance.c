@@ -1,7 +1,7 @@
 /* Client text never becomes a control token: every special token of every available vocabulary,
  * and of one with all markers of all families, in every field of every dialect, through every
  * template. */
-#include "../adapter_kit.h"
+#include "support/adapter_kit.h"
 
 #include "api/common/dialect.h"
 #include "chat/infill.h"

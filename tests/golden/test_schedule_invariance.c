@@ -18,10 +18,10 @@
 #include "format/gguf.h"
 #include "model/llama.h"
 #include "../kernel/kit.h"
-#include "../drop_layers_kit.h"
+#include "support/drop_layers_kit.h"
 #include "../sim/sim_output.h"
-#include "../support/tmpdir.h"
-#include "../unit/tiny.h"
+#include "support/tmpdir.h"
+#include "support/tiny.h"
 #include "engine/spec/draft_lm.h"
 #include "testing/fake.h"
 

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "generate/session.h"
-#include "../drop_layers_kit.h"
+#include "support/drop_layers_kit.h"
 
 enum { ROUNDS = 60, TOGETHER = 3, CHOICES = 3, TEXT = 2048, ANSWER = 48 };
 

@@ -5,9 +5,9 @@
  * this implementation does not. On another processor the reference itself differs by 5.4e-3 from
  * the listed logarithms, without flash attention by 3.0e-2, and the network in double precision
  * differs by 2.1e-2. Therefore the limit is 2e-3 for probabilities, and for the mean of
- * logarithms; docs/decisions.md has the table. tests/unit/test_llama_oracle.c has a limit of
+ * logarithms; docs/decisions.md has the table. tests/unit/model/test_llama_oracle.c has a limit of
  * 1e-4 to the exact network. */
-#include "../check.h"
+#include "support/check.h"
 #include "../kernel/kit.h"
 #include "base/json.h"
 #include "base/mem.h"

@@ -1,7 +1,7 @@
 /* A conversation that fits into the largest context never exceeds the limits of a template:
  * every available template renders as many short messages as 128k tokens are, up to ten
  * thousand, as much text in every field that a client may fill, and a body of the maximum size. */
-#include "../adapter_kit.h"
+#include "support/adapter_kit.h"
 
 #include <time.h>
 

@@ -1,5 +1,5 @@
 /* Real vocabularies: token ids compared with those of the reference implementation. */
-#include "../text_kit.h"
+#include "support/text_kit.h"
 #include "chat/family.h"
 
 #define MARK "\n__ggml_vocab_test__\n"

@@ -2,7 +2,7 @@
  * kernel sets. */
 #pragma once
 
-#include "../check.h"
+#include "support/check.h"
 #include "x86_amx_definition.h"
 #include "kit_formats.h"
 #include "x86_amx_soft.h"

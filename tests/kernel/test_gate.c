@@ -1,6 +1,6 @@
 /* Regression check of kernel performance: recorded results of bench/kernels compared with new
  * measurements. */
-#include "../check.h"
+#include "support/check.h"
 #include "../../bench/kernels_gate.h"
 
 #include <unistd.h>

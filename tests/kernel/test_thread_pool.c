@@ -2,7 +2,7 @@
 #include "base/err.h"
 #include "base/fault.h"
 #include "base/rng.h"
-#include "../check.h"
+#include "support/check.h"
 #include "os/thread_pool.h"
 #include "os/clock.h"
 #include "os/thread.h"

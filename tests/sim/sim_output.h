@@ -5,7 +5,7 @@
 #pragma once
 
 #include "sim_request.h"
-#include "../check.h"
+#include "support/check.h"
 
 struct sim_output {
     struct {

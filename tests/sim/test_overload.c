@@ -2,7 +2,7 @@
  * engine runs with simulated step times, at loads up to three times its capacity. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "check.h"
+#include "support/check.h"
 #include "testing/replay.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* Inter-token latency of streams while a long prompt is computed. The step times of the model
  * follow a formula, with a clock that only the model advances. */
 #include "base/mem.h"
-#include "check.h"
+#include "support/check.h"
 #include "engine/core.h"
 #include "testing/timed.h"
 

@@ -3,7 +3,7 @@
  * TENANT_TRACES sets the number of traces; `test_tenants SEED` runs one. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "check.h"
+#include "support/check.h"
 #include "engine/sched/sched.h"
 #include "engine/sched/tenants.h"
 

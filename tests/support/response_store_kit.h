@@ -1,7 +1,7 @@
 /* response_store_kit.h: opens a response store for a test, and returns its size. */
 #pragma once
 
-#include "check.h"
+#include "support/check.h"
 #include "serve/responses/response_store.h"
 
 enum { SECOND = 1000000000 };

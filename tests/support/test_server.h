@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/mem.h"
-#include "check.h"
+#include "support/check.h"
 #include "serve/serve.h"
 
 #include <arpa/inet.h>

@@ -1,7 +1,7 @@
 /* tmpdir.h: makes and removes a temporary directory for a test. */
 #pragma once
 
-#include "../check.h"
+#include "support/check.h"
 
 #include <ftw.h>
 #include <stdio.h>

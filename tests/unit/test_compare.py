@@ -35,7 +35,7 @@ def test_both_engines_draw_the_same_tokens():
     sys.modules["llama_cpp"] = types.ModuleType("llama_cpp")
     import compare_llama
     known = (((1, 0, 0, 128256), 29413), ((1, 0, 511, 128256), 40836), ((~5, 31, 4096, 1000), 181),
-             # the same tokens as in tests/unit/test_llama_bench.c
+             # the same tokens as in tests/unit/testing/test_bench.c
              (((1 << 60) - 1, 3, 7, 151936), 24596))
     for arguments, token in known:
         assert compare_llama.token(*arguments) == token, arguments

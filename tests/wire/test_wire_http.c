@@ -1,6 +1,6 @@
 /* HTTP exchanges from text files: sent and expected bytes over a real socket, sent whole, cut in
  * two at every byte, and byte by byte. tests/wire/README.md describes the format. */
-#include "http_peer.h"
+#include "support/http_peer.h"
 
 #include "base/buf.h"
 #include "base/mem.h"

@@ -1,0 +1,158 @@
+/* API keys, and the hash chain of the audit log. */
+#include "support/check.h"
+#include "auth/keys.h"
+#include "store/audit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void keys_are_found_with_their_scopes(void)
+{
+    struct caller c = { 0 };
+    struct keys *k;
+    struct err e;
+
+    EXPECT_EQ(keys_open(&k, " alpha , beta:admin", &e), 0);
+    EXPECT_EQ(keys_count(k), 2);
+    EXPECT(keys_find(k, STR("alpha"), &c));
+    EXPECT_EQ(c.scopes, (unsigned)(SCOPE_READ | SCOPE_GENERATE));
+    EXPECT_EQ(strlen(c.id), (size_t)(2 * KEY_ID_BYTES));
+    EXPECT(keys_find(k, STR("beta"), &c));
+    EXPECT(c.scopes & SCOPE_ADMIN);
+    EXPECT(!keys_find(k, STR("beta:admin"), &c));
+    EXPECT(!keys_find(k, STR("alph"), &c));
+    EXPECT(!keys_find(k, STR(""), &c));
+    keys_close(k);
+}
+
+static void key_is_one_tenant_and_anonymous_is_tenant_zero(void)
+{
+    struct caller alpha = { 0 }, beta = { 0 }, again = { 0 }, nobody = { 0 };
+    struct keys *k;
+    struct err e;
+
+    EXPECT_EQ(keys_open(&k, "alpha,beta", &e), 0);
+    EXPECT(keys_find(k, STR("alpha"), &alpha) && keys_find(k, STR("beta"), &beta));
+    EXPECT(keys_find(k, STR("alpha"), &again));
+    EXPECT(caller_tenant(&alpha) != 0 && caller_tenant(&beta) != 0);
+    EXPECT(caller_tenant(&alpha) == caller_tenant(&again));
+    EXPECT(caller_tenant(&alpha) != caller_tenant(&beta));
+    EXPECT_EQ(caller_tenant(&nobody), (uint64_t)0);
+    keys_close(k);
+}
+
+static void keys_have_weights_that_change(void)
+{
+    struct caller a, b, c;
+    struct keys *k;
+    struct err e;
+
+    EXPECT_EQ(keys_open(&k, "a,b:weight=2.5:admin,c:group=x:weight=0.25", &e), 0);
+    EXPECT(keys_find(k, STR("a"), &a) && keys_find(k, STR("b"), &b) && keys_find(k, STR("c"), &c));
+    EXPECT(a.weight == 1 && b.weight == 2.5f && c.weight == 0.25f);
+    EXPECT(b.scopes & SCOPE_ADMIN);
+    EXPECT_STR(c.group, "x");
+    EXPECT_EQ(keys_index(k, str_of(b.id)), 1);
+    EXPECT_EQ(keys_index(k, STR("0123456789abcdef")), -1);
+    keys_set_weight(k, 1, 7);
+    EXPECT(keys_find(k, STR("b"), &b) && b.weight == 7);
+    keys_at(k, 2, &a);
+    EXPECT_STR(a.id, c.id);
+    keys_close(k);
+}
+
+static void keys_of_a_group_share_a_cache_group_but_not_a_tenant(void)
+{
+    struct caller a = { 0 }, b = { 0 }, other = { 0 }, alone = { 0 };
+    struct keys *k;
+    struct err e;
+
+    EXPECT_EQ(keys_open(&k, "a:group=red,b:admin:group=red,c:group=blue:admin,d:e:f", &e), 0);
+    EXPECT(keys_find(k, STR("a"), &a) && keys_find(k, STR("b"), &b));
+    EXPECT(keys_find(k, STR("c"), &other) && keys_find(k, STR("d:e:f"), &alone));
+    EXPECT(!(a.scopes & SCOPE_ADMIN) && (b.scopes & SCOPE_ADMIN) && (other.scopes & SCOPE_ADMIN));
+    EXPECT(caller_cache_group(&a) == caller_cache_group(&b));
+    EXPECT(caller_cache_group(&a) != caller_cache_group(&other));
+    EXPECT(caller_cache_group(&alone) == caller_tenant(&alone));
+    EXPECT(caller_cache_group(&a) != caller_tenant(&a) && caller_tenant(&a) != caller_tenant(&b));
+    /* Reuses a struct that held another caller. */
+    EXPECT(keys_find(k, STR("d:e:f"), &a));
+    EXPECT_STR(a.group, "");
+    keys_close(k);
+}
+
+static void invalid_list_error_names_the_entry_and_not_the_key(void)
+{
+    struct keys *k;
+    struct err e;
+
+    EXPECT_EQ(keys_open(&k, "good,,other", &e), -1);
+    EXPECT_STR(e.msg, "api keys: entry 2 is empty");
+    EXPECT_EQ(keys_open(&k, "good,se cret", &e), -1);
+    EXPECT(!strstr(e.msg, "cret"));
+    EXPECT_EQ(keys_open(&k, ":admin", &e), -1);
+    EXPECT_EQ(keys_open(&k, "a,b:group=", &e), -1);
+    EXPECT_STR(e.msg, "api keys: entry 2 has a bad group");
+    EXPECT_EQ(keys_open(&k, "a:weight=0", &e), -1);
+    EXPECT_STR(e.msg, "api keys: entry 1 has a bad weight");
+    EXPECT_EQ(keys_open(&k, "a:weight=nan", &e), -1);
+    EXPECT_EQ(keys_open(&k, "a:weight=", &e), -1);
+    EXPECT_EQ(keys_open(&k, "a:weight=1001", &e), -1);
+    EXPECT_EQ(keys_open(&k, "a:group=x y", &e), -1);
+    EXPECT_EQ(keys_open(&k, "a:group=x:group=x", &e), -1);
+    EXPECT_EQ(keys_open(&k, "a:group=a23456789012345678901234567890123", &e), -1);
+}
+
+static void key_is_read_from_either_header_field(void)
+{
+    EXPECT(str_is(keys_from_fields(STR("Bearer  abc "), STR_NONE), "abc"));
+    EXPECT(str_is(keys_from_fields(STR("bearer abc"), STR("other")), "abc"));
+    EXPECT(str_is(keys_from_fields(STR_NONE, STR("abc")), "abc"));
+    EXPECT(str_is(keys_from_fields(STR("Basic abc"), STR_NONE), ""));
+}
+
+static void write_some(const char *path, int n)
+{
+    struct audit *a;
+    struct err e;
+
+    EXPECT_EQ(audit_open(&a, path, &e), 0);
+    for (int i = 0; i < n; i++)
+        audit_write(a, &(struct audit_entry){ "req_1", "", "/v1/x", STR("m\"\n"), STR("secret"),
+                           200, "done", 1, 2, 0, 5000000 });
+    audit_close(a);
+}
+
+static void audit_chain_continues_and_detects_changes(void)
+{
+    char path[] = "/tmp/inferflux-audit-XXXXXX";
+    char text[8192] = "";
+    struct err e;
+
+    close(mkstemp(path));
+    write_some(path, 3);
+    write_some(path, 2);
+    EXPECT_EQ(audit_verify(path, &e), 0);
+    FILE *f = fopen(path, "r");
+    size_t n = fread(text, 1, sizeof(text) - 1, f);
+    fclose(f);
+    EXPECT(!strstr(text, "secret"));
+    for (size_t flip = 10; flip < n - 1; flip += 97) {
+        if (strchr(text + flip, '\n') == text + n - 1)
+            break; /* no line follows the last one, so no hash covers it */
+        char was = text[flip];
+        text[flip] ^= 1;
+        f = fopen(path, "w");
+        fwrite(text, 1, n, f);
+        fclose(f);
+        EXPECT_EQ(audit_verify(path, &e), -1);
+        text[flip] = was;
+    }
+    unlink(path);
+}
+
+TESTS(TEST(keys_are_found_with_their_scopes), TEST(key_is_one_tenant_and_anonymous_is_tenant_zero),
+    TEST(keys_have_weights_that_change), TEST(keys_of_a_group_share_a_cache_group_but_not_a_tenant),
+    TEST(invalid_list_error_names_the_entry_and_not_the_key),
+    TEST(key_is_read_from_either_header_field), TEST(audit_chain_continues_and_detects_changes))

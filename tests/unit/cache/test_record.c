@@ -1,0 +1,118 @@
+/* KV records: checksums, round trip, damage and mismatched models. */
+#include "cache/record.h"
+#include "base/crc.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "support/check.h"
+
+enum { PAGE_BYTES = 96 };
+
+static const struct record_kind kind = {
+    .model = "a model", .kv_kind = 7, .page_bytes = PAGE_BYTES
+};
+
+/* A sealed record of n tokens, in a heap block of exactly its size, so that a sanitizer detects
+ * a read beyond it. */
+static uint8_t *make_record(int n_tokens, int first_page, size_t *n)
+{
+    int32_t tokens[200];
+    struct record r = { .scope.tenant = 3, .tokens = tokens, .n_tokens = n_tokens };
+    uint8_t *bytes;
+
+    r.scope.salt[31] = 9;
+    r.first_page = first_page;
+    for (int i = 0; i < n_tokens; i++)
+        tokens[i] = i * 31;
+    *n = record_bytes(&kind, n_tokens, first_page);
+    bytes = try_aligned(RECORD_ALIGN, *n);
+    EXPECT(bytes);
+    record_begin(bytes, &kind, &r);
+    for (int i = 0; i < r.n_pages * PAGE_BYTES; i++)
+        r.pages[i] = (uint8_t)(i * 7);
+    record_seal(bytes);
+    return bytes;
+}
+
+static void checksums_equal_the_published_vectors(void)
+{
+    uint8_t zeros[32] = { 0 };
+
+    EXPECT_EQ(crc32c(0, "123456789", 9), 0xe3069283u);
+    EXPECT_EQ(crc32c(0, zeros, 32), 0x8a9136aau); /* RFC 3720, B.4 */
+    memset(zeros, 0xff, 32);
+    EXPECT_EQ(crc32c(0, zeros, 32), 0x62a8ab43u);
+    EXPECT_EQ(crc32c(crc32c(0, "1234", 4), "56789", 5), 0xe3069283u);
+    EXPECT_EQ(crc32c(0, "", 0), 0u);
+}
+
+static void written_record_is_read_back(void)
+{
+    for (int n_tokens = 1; n_tokens <= 3 * PAGE_TOKENS; n_tokens++) {
+        int last = (n_tokens - 1) / PAGE_TOKENS;
+        for (int first = 0; first <= last; first++) {
+            struct record r;
+            struct err e;
+            size_t n;
+            uint8_t *bytes = make_record(n_tokens, first, &n);
+            EXPECT_EQ(record_read(&r, &kind, bytes, n, &e), 0);
+            EXPECT_EQ(r.n_tokens, n_tokens);
+            EXPECT_EQ(r.first_page, first);
+            EXPECT_EQ(r.n_pages, last - first + 1);
+            EXPECT(r.scope.tenant == 3 && r.scope.salt[31] == 9);
+            for (int i = 0; i < n_tokens; i++)
+                EXPECT_EQ(r.tokens[i], i * 31);
+            EXPECT(
+                r.pages[r.n_pages * PAGE_BYTES - 1] == (uint8_t)((r.n_pages * PAGE_BYTES - 1) * 7));
+            EXPECT(r.pages + r.n_pages * PAGE_BYTES == bytes + n);
+            mem_free(bytes);
+        }
+    }
+}
+
+static void every_changed_byte_and_every_truncation_is_detected(void)
+{
+    struct record r;
+    struct err e;
+    size_t n;
+    uint8_t *bytes = make_record(PAGE_TOKENS + 1, 0, &n);
+
+    for (size_t i = 0; i < n; i++)
+        for (int bit = 0; bit < 8; bit++) {
+            bytes[i] ^= (uint8_t)(1 << bit);
+            EXPECT_EQ(record_read(&r, &kind, bytes, n, &e), -1);
+            EXPECT(e.code == ERR_CORRUPT || e.code == ERR_UNSUPPORTED);
+            bytes[i] ^= (uint8_t)(1 << bit);
+        }
+    for (size_t cut = 0; cut < n; cut++) {
+        uint8_t *some = try_aligned(RECORD_ALIGN, MAX(cut, (size_t)1));
+        EXPECT(some);
+        memcpy(some, bytes, cut);
+        EXPECT_EQ(record_read(&r, &kind, some, cut, &e), -1);
+        EXPECT(e.code == ERR_CORRUPT);
+        mem_free(some);
+    }
+    EXPECT_EQ(record_read(&r, &kind, bytes, n, &e), 0);
+    mem_free(bytes);
+}
+
+static void other_model_or_layout_is_rejected(void)
+{
+    struct record_kind other[3] = { kind, kind, kind };
+    struct record r;
+    struct err e;
+    size_t n;
+    uint8_t *bytes = make_record(5, 0, &n);
+
+    other[0].model[31] = 1;
+    other[1].kv_kind++;
+    other[2].page_bytes--;
+    for (int i = 0; i < 3; i++) {
+        EXPECT_EQ(record_read(&r, &other[i], bytes, n, &e), -1);
+        EXPECT(e.code == ERR_UNSUPPORTED);
+    }
+    mem_free(bytes);
+}
+
+TESTS(TEST(checksums_equal_the_published_vectors), TEST(written_record_is_read_back),
+    TEST(every_changed_byte_and_every_truncation_is_detected),
+    TEST(other_model_or_layout_is_rejected))

@@ -1,0 +1,102 @@
+/* Selection of the experts of a token, and the positions of its rows in the expert batches. */
+#include "support/check.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "kernel/kernels.h"
+#include "model/experts.h"
+
+#include <math.h>
+
+enum { N = 40, ROWS = 60, USED_MOST = 8 };
+
+static const struct kernels *ref_kernels(void)
+{
+    const struct kernels *k = NULL;
+    struct err e;
+
+    EXPECT(!kernels_choose(&k, "ref", &e));
+    return k;
+}
+
+static bool goes_before(const float *scores, int a, int b)
+{
+    float x = isnan(scores[a]) ? -INFINITY : scores[a],
+          y = isnan(scores[b]) ? -INFINITY : scores[b];
+
+    return x > y || (x == y && a < b);
+}
+
+/* Reference: sorts all scores. */
+static void sort_scores(const float *scores, int n, int *order)
+{
+    for (int i = 0; i < n; i++) {
+        int at = 0;
+        for (int j = 0; j < n; j++)
+            at += j != i && goes_before(scores, j, i);
+        order[at] = i;
+    }
+}
+
+static void the_highest_scores_best_first(void)
+{
+    static const float odd[] = { NAN, INFINITY, -INFINITY, 0, -0.0f, 1, 1, 1e30f };
+    struct rng r = { 1, 0 };
+
+    for (int round = 0; round < 2000; round++) {
+        float scores[N], weights[USED_MOST];
+        int topk[USED_MOST], order[N];
+        int n = 1 + (int)rng_below(&r, N),
+            used = 1 + (int)rng_below(&r, (uint64_t)MIN(n, USED_MOST));
+        for (int i = 0; i < n; i++)
+            scores[i] = round % 3 == 0   ? odd[rng_below(&r, ARRAY_LEN(odd))]
+                        : round % 3 == 1 ? (float)rng_below(&r, 5)
+                                         : (float)rng_next_unit(&r);
+        sort_scores(scores, n, order);
+        experts_topk(ref_kernels(), scores, n, used, topk, weights);
+        for (int i = 0; i < used; i++)
+            EXPECT_EQ(topk[i], order[i]);
+    }
+}
+
+static void weights_are_a_softmax_of_those_used(void)
+{
+    const float scores[] = { 0.5f, 2, -1, 2, 1 };
+    float weights[3];
+    int topk[3];
+    double sum = experts_topk(ref_kernels(), scores, 5, 3, topk, weights), want = 2 + exp(-1);
+
+    EXPECT(topk[0] == 1 && topk[1] == 3 && topk[2] == 4);
+    EXPECT(fabs(sum - want) < 1e-6);
+    EXPECT(weights[0] == 1 && weights[1] == 1 && fabs((double)weights[2] - exp(-1)) < 1e-6);
+}
+
+static void every_use_has_its_entry(void)
+{
+    const struct hparams h = { .n_experts = N, .n_experts_used = 3 };
+    int topk[ROWS * 3], entry[ROWS * 3], row[ROWS * 3], first[N + 1], n_seen[ROWS] = { 0 };
+    struct experts x = { .topk = topk, .entry = entry, .row = row, .first = first };
+    struct rng r = { 2, 0 };
+
+    for (int i = 0; i < ROWS * 3; i++)
+        topk[i] =
+            /* some experts are not used */
+            (int)(rng_below(&r, N / 2) * 2 + (uint64_t)(i % 3 == 0));
+    experts_sort(&x, &h, ROWS);
+    EXPECT(first[0] == 0 && first[N] == ROWS * 3);
+    for (int e = 0; e < N; e++) {
+        EXPECT(first[e] <= first[e + 1]);
+        for (int i = first[e]; i < first[e + 1]; i++)
+            EXPECT(i == first[e] || row[i] >= row[i - 1]); /* in the order of rows */
+    }
+    for (int i = 0; i < ROWS * 3; i++) {
+        EXPECT(entry[i] >= first[topk[i]] && entry[i] < first[topk[i] + 1]);
+        EXPECT_EQ(row[entry[i]], i / 3);
+    }
+    for (int i = 0; i < ROWS * 3; i++)
+        n_seen[row[i]]++;
+    for (int i = 0; i < ROWS; i++)
+        EXPECT_EQ(n_seen[i], 3);
+}
+
+TESTS(TEST(the_highest_scores_best_first), TEST(weights_are_a_softmax_of_those_used),
+    TEST(every_use_has_its_entry))

@@ -1,0 +1,158 @@
+/* Digest of a model file, and its cached digest, which is valid while the file is unchanged. */
+#include "base/fault.h"
+#include "os/files.h"
+#include "registry/digest.h"
+#include "support/check.h"
+#include "support/tmpdir.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[TMPDIR_NAME];
+
+/* SHA-256 of "abc", FIPS 180-2 */
+static const uint8_t abc[32] = { 0xba, 0x78, 0x16, 0xbf, 0x8f, 0x01, 0xcf, 0xea, 0x41, 0x41, 0x40,
+    0xde, 0x5d, 0xae, 0x22, 0x23, 0xb0, 0x03, 0x61, 0xa3, 0x96, 0x17, 0x7a, 0x9c, 0xb4, 0x10, 0xff,
+    0x61, 0xf2, 0x00, 0x15, 0xad };
+
+static char file[TMPDIR_NAME + 16], notes[TMPDIR_NAME + 16];
+
+static int open_dir(const char *text)
+{
+    struct err e;
+
+    tmpdir_make(dir);
+    snprintf(file, sizeof(file), "%s/model", dir);
+    snprintf(notes, sizeof(notes), "%s/notes", dir);
+    int at = open(dir, O_RDONLY | O_DIRECTORY);
+    EXPECT_EQ(file_replace_at(at, "model", text, strlen(text), &e), 0);
+    return at;
+}
+
+static void close_dir(int at)
+{
+    close(at);
+    tmpdir_remove(dir);
+}
+
+static void digest_is_sha256_of_the_bytes(void)
+{
+    int at = open_dir("abc");
+    uint8_t d[32];
+    struct err e;
+
+    EXPECT_EQ(digest_of_model(d, file, 1, NULL, &e), 0);
+    EXPECT(!memcmp(d, abc, 32));
+    EXPECT_EQ(digest_of_model(d, "/nowhere/at/all", 1, "", &e), -1);
+    EXPECT(e.code == ERR_IO);
+    EXPECT_EQ(digest_of_model(d, dir, 1, NULL, &e), -1);
+    close_dir(at);
+}
+
+/* Changes the last digit of all cached digests, which no code verifies: the digit shows whether
+ * a result came from the cache. */
+static void change_cached_digests(char to)
+{
+    int at = open(notes, O_RDONLY | O_DIRECTORY);
+    struct buf b;
+    struct err e;
+
+    buf_init(&b, 4096);
+    EXPECT_EQ(file_read_at(at, ".digests", &b, &e), 0);
+    b.p[b.n - 2] = to;
+    EXPECT_EQ(file_replace_at(at, ".digests", b.p, b.n, &e), 0);
+    buf_clear(&b);
+    close(at);
+}
+
+static void cached_digest_is_valid_until_the_file_changes(void)
+{
+    int at = open_dir("abc");
+    uint8_t d[32];
+    struct err e;
+
+    EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
+    change_cached_digests('e');
+    EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
+    EXPECT_EQ(d[31], 0xae); /* from the cache */
+    EXPECT_EQ(file_replace_at(at, "model", "abc", 3, &e), 0);
+    EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
+    EXPECT(!memcmp(d, abc, 32));
+    change_cached_digests('x'); /* not a hexadecimal digit */
+    EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
+    EXPECT(!memcmp(d, abc, 32));
+    close_dir(at);
+}
+
+static void full_digest_cache_is_restarted(void)
+{
+    int at = open_dir("abc");
+    uint8_t d[32];
+    struct err e;
+    struct stat st;
+    char path[sizeof(notes) + 16];
+
+    snprintf(path, sizeof(path), "%s/.digests", notes);
+    for (int i = 0; i < 700; i++) {
+        EXPECT_EQ(file_replace_at(at, "model", "abc", 3, &e), 0);
+        EXPECT_EQ(digest_of_model(d, file, 1, notes, &e), 0);
+        EXPECT(!stat(path, &st) && st.st_size <= 64 * 1024);
+    }
+    EXPECT(!memcmp(d, abc, 32));
+    close_dir(at);
+}
+
+static void put_part(int at, int i, const char *text)
+{
+    char name[32];
+    struct err e;
+
+    snprintf(name, sizeof(name), "m-%05d-of-00003.gguf", i);
+    EXPECT_EQ(file_replace_at(at, name, text, strlen(text), &e), 0);
+}
+
+/* Digest of a model in three parts, using the digests cached before. */
+static void digest_of_parts(uint8_t out[32])
+{
+    char first[TMPDIR_NAME + 32];
+    struct err e;
+
+    snprintf(first, sizeof(first), "%s/m-00001-of-00003.gguf", dir);
+    EXPECT_EQ(digest_of_model(out, first, 3, notes, &e), 0);
+}
+
+static void every_part_counts(void)
+{
+    int at = open_dir("abc");
+    uint8_t before[32], after[32];
+    struct err e;
+
+    for (int i = 1; i <= 3; i++)
+        put_part(at, i, i == 2 ? "abc" : "abd");
+    digest_of_parts(before);
+    for (int i = 1; i <= 3; i++) {
+        put_part(at, i, "other");
+        digest_of_parts(after);
+        EXPECT(memcmp(after, before, sizeof(after)) != 0);
+        put_part(at, i, i == 2 ? "abc" : "abd");
+        digest_of_parts(after);
+        EXPECT(!memcmp(after, before, sizeof(after)));
+    }
+    put_part(at, 1, "abc"); /* the same bytes, in another order */
+    put_part(at, 2, "abd");
+    digest_of_parts(after);
+    EXPECT(memcmp(after, before, sizeof(after)) != 0);
+    EXPECT(!unlinkat(at, "m-00003-of-00003.gguf", 0));
+    char first[TMPDIR_NAME + 32];
+    snprintf(first, sizeof(first), "%s/m-00001-of-00003.gguf", dir);
+    EXPECT_EQ(digest_of_model(after, first, 3, notes, &e), -1);
+    EXPECT(e.code == ERR_IO && strstr(e.msg, "00003-of"));
+    /* the file name is not that of a part */
+    EXPECT_EQ(digest_of_model(after, file, 3, notes, &e), -1);
+    EXPECT_EQ((int)e.code, ERR_INVALID);
+    close_dir(at);
+}
+
+TESTS(TEST(digest_is_sha256_of_the_bytes), TEST(cached_digest_is_valid_until_the_file_changes),
+    TEST(full_digest_cache_is_restarted), TEST(every_part_counts))
