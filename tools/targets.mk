@@ -19,6 +19,7 @@ check:
 	@tools/check-layers
 	@tools/check-size
 	@tools/check-banned
+	@tools/check-prose
 	@tools/check-headers
 
 # Long-running targets, which `make test` does not run.

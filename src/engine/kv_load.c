@@ -140,7 +140,7 @@ bool kv_load_start(struct core *c, struct gen *g)
     return g->tier_read;
 }
 
-/* Admission callback of the scheduler. Asks once per loss of pages: if the read pages are evicted
+/* Admission callback of the scheduler. Reads once per loss of pages: if the read pages are evicted
  * before the admission, they are computed. */
 static bool start_seq_load(void *arg, const struct seq *s)
 {

@@ -2,7 +2,7 @@
  *
  * A sequence matches the prefix cache at admission, also after preemption, and takes over pages
  * that other sequences compute for the same prefix. Its full pages, generated tokens included, are
- * inserted while it runs, and its last page, full or not, when it gives up its pages, so that the
+ * inserted while it runs, and its last page, full or not, when it releases its pages, so that the
  * next turn of a conversation starts there.
  *
  * All functions do nothing for a sequence without prefix caching (root is TREE_NONE). Pure, like
@@ -16,12 +16,12 @@ int prefix_limit(const struct seq *s);
 
 void prefix_match(struct seq *s, struct tree *t);       /* requires a sequence without pages */
 void prefix_count(const struct seq *s, struct tree *t); /* statistics at admission */
-void prefix_drop_tail(struct seq *s, struct page_pool *pool); /* gives up a shared last page */
+void prefix_drop_tail(struct seq *s, struct page_pool *pool); /* releases a shared last page */
 /* For a prefilling sequence that is not planned yet. */
 void prefix_catch_up(struct seq *s, struct tree *t);
 /* Inserts the full pages; positions below n_kv are final. */
 void prefix_insert(struct seq *s, struct tree *t);
-/* Before the pages are given up: inserts the last page too. */
+/* Before the pages are released: inserts the last page too. */
 void prefix_insert_all(struct seq *s, struct tree *t);
 
 /* A run of `f` in the plan being made computes the next page of `s`, and nothing delays it. */

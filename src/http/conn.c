@@ -352,7 +352,8 @@ static void reject(struct conn *c, int status, const char *why)
     set_state(c, CLOSING);
 }
 
-/* The head is complete: creates the exchange and asks the application for the limit of the body. */
+/* The head is complete: creates the exchange and requests from the application the limit of the
+ * body. */
 static void on_head_complete(struct conn *c)
 {
     struct http_server *s = c->s;

@@ -50,7 +50,7 @@ static void ignore_sigpipe(void)
         signal(SIGPIPE, SIG_IGN);
 }
 
-/* Without it, OpenSSL would ask for the password on the terminal. */
+/* Without it, OpenSSL would read the password from the terminal. */
 static int no_password(char *p, int n, int for_writing, void *arg)
 {
     return -1;

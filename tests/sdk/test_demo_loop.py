@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The demo model in a tool loop through the official clients of three dialects: in each of three
-turns the user asks, the model calls a tool that is new to it, the client executes the tool,
+turns the user sends a request, the model calls a tool that is new to it, the client executes the tool,
 and the model answers with the result."""
 import json
 import os

@@ -82,7 +82,7 @@ int sched_get_pages(struct sched *sc, struct seq *s, int upto, uint64_t now)
 }
 
 /* For a sequence that would run alone while all pages do not suffice for a copy of the shared tail
- * page: gives up that page. */
+ * page: releases that page. */
 static bool drop_shared_tail(struct sched *sc, struct seq *s)
 {
     if (!sc->l.tree)

@@ -7,7 +7,7 @@
  * times is log(1 + slope * m) - log(1 + slope * n) plus noise, independent of speed. log(slope) is
  * estimated from these pairs by recursive least squares with a forgetting factor (Ljung, System
  * Identification, chapter 11). Each error is limited to a multiple of the usual error. The same
- * sums yield the standard error, so that callers can ask for the largest plausible slope
+ * sums yield the standard error, so that callers can request the largest plausible slope
  * (`margin`).
  *
  * Owner: the engine thread. No I/O, no clock, no allocation. */

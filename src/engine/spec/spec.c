@@ -31,7 +31,7 @@ struct spec {
     int n_draft_steps;                    /* consecutive steps with drafts */
     int max_draft_steps;                  /* limit of n_draft_steps */
     struct draft_acceptance model;        /* acceptance of the draft model, over all sequences */
-    int first_run; /* first run to ask if more than SPEC_SEQS runs can draft */
+    int first_run; /* first run that drafts if more than SPEC_SEQS runs can draft */
 
     /* The step being planned. */
     int base_rows; /* rows without drafts */

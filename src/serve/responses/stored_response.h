@@ -20,7 +20,7 @@ struct stored_response_ctx {
 int stored_response_recall(const struct stored_response **previous, struct request *request,
     const struct stored_response_ctx *ctx, struct err *e);
 
-/* Stores a finished response if the request asks for it. */
+/* Stores a finished response if the request has `store`. */
 void stored_response_put(struct response_store *response_store, uint64_t owner,
     const struct request *request, const struct response *a,
     const struct stored_response *previous);

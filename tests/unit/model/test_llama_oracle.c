@@ -454,7 +454,7 @@ static void rope_factors_in_the_file_divide_frequencies(void)
 }
 
 /* YaRN as in its paper: wavelengths below n_ctx/32 are unchanged, above n_ctx/1 they are
- * stretched by the factor, with a linear ramp over the pairs between; magnitudes are scaled by
+ * extended by the factor, with a linear ramp over the pairs between; magnitudes are scaled by
  * 0.1 ln(factor) + 1. */
 static void yarn_keeps_high_frequencies_and_stretches_low_ones(void)
 {
