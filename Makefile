@@ -102,14 +102,20 @@ $(B)/bench/kernels: $(EVEX_OBJ)
 $(TOOL_BIN): $(B)/%: $(B)/%.o $(TESTING_LIB) $(LIB)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TESTING_LIB) $(LIB) $(LIBS)
 
+# Fuzz targets that replay their corpus and fixed mutations of it; tests/fuzz/run links libFuzzer.
+FUZZ_BIN := $(patsubst %.c,$(B)/%,$(wildcard tests/fuzz/fuzz_*.c))
+$(FUZZ_BIN): $(B)/%: $(B)/%.o $(B)/tests/fuzz/replay.o $(TESTING_LIB) $(LIB)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) $(TESTING_LIB) $(LIB) $(LIBS)
+
 $(B)/tests/support/no_threads.so: tests/support/no_threads.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) -shared -o $@ $<
 
-.PHONY: tests tools
+.PHONY: tests tools fuzz-targets
 tests: $(TEST_BIN)
 tools: $(TOOL_BIN)
+fuzz-targets: $(FUZZ_BIN)
 
 include tools/targets.mk
 
--include $(LIB_OBJ:.o=.d) $(TESTING_OBJ:.o=.d) $(CTL_OBJ:.o=.d) $(SOFT_OBJ:.o=.d) $(TEST_BIN:=.d) $(TOOL_BIN:=.d) $(wildcard $(B)/src/cmd/*.d)
+-include $(LIB_OBJ:.o=.d) $(TESTING_OBJ:.o=.d) $(CTL_OBJ:.o=.d) $(SOFT_OBJ:.o=.d) $(TEST_BIN:=.d) $(TOOL_BIN:=.d) $(FUZZ_BIN:=.d) $(wildcard $(B)/src/cmd/*.d)

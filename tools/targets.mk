@@ -14,6 +14,12 @@ test:
 	@tools/deps build test
 	@tests/all
 
+# What takes too long for every change: long fuzzing, the soak test, a million cancelled requests.
+.PHONY: test-long
+test-long:
+	@tools/deps build test
+	@tests/all long
+
 .PHONY: check
 check:
 	@tools/check-layers
@@ -97,6 +103,7 @@ help:
 	@echo "make            build build/inferfluxd and build/inferctl"
 	@echo "make run        install missing packages, build, serve models/demo.gguf (HOST=, PORT=)"
 	@echo "make test       install test packages, build every variant, run all tests"
+	@echo "make test-long  long fuzzing (FUZZ_SECONDS=60 each), soak test, a million cancelled requests"
 	@echo "make check      check layers, sizes, banned functions, headers"
 	@echo "make bench      run benchmarks (BENCH=kernels|serve|decode|compare selects one)"
 	@echo "make fuzz       run every fuzzer for FUZZ_SECONDS=600 each"

@@ -32,7 +32,7 @@ enum { LONG_PROMPT_TOKENS = 640, N_CTX = LONG_PROMPT_TOKENS + SIM_OUT_MAX };
  * so it tests one. Other sanitizers are five times slower, and less than half of the requests
  * suffice. */
 #if defined(__SANITIZE_THREAD__)
-enum { IS_WATCHED = true, N_TINY = 30 };
+enum { IS_WATCHED = true, N_TINY = 10 };
 #elif defined(__SANITIZE_ADDRESS__)
 enum { IS_WATCHED = false, N_TINY = 80 };
 #else
@@ -644,7 +644,7 @@ static void demo_model_with_a_draft_model(void)
             .model_pages = 22 },
     };
     char path[] = "/tmp/inferflux-promise-XXXXXX";
-    struct subject s = { "demo", NULL, 0, SMALL || IS_WATCHED ? 20 : 60, false };
+    struct subject s = { "demo", NULL, 0, IS_WATCHED ? 6 : SMALL ? 20 : 60, false };
     struct gguf *g, *thin;
     struct err e;
 
