@@ -175,7 +175,8 @@ static int bench_model(const struct setup *s, struct err *e)
     struct rng r = { .key = rng_entropy() }; /* differs from prompts of earlier runs in DIR */
     for (int i = 0; i < s->n_prompt; i++)
         prompt[i] = (int32_t)rng_below(&r, (uint64_t)n_vocab);
-    struct gen_input in = { .prompt = prompt,
+    struct gen_input in = { .cache_prompt = true,
+        .prompt = prompt,
         .n_prompt = s->n_prompt,
         .max_tokens = 4,
         .n_choices = 1,

@@ -38,9 +38,11 @@ struct bench {
 
 static int submit_request(struct bench *b, struct stream *s, int n_prompt, int n_out, struct err *e)
 {
-    struct gen_input in = {
-        .n_prompt = n_prompt, .max_tokens = n_out, .n_choices = 1, .sample = sample_params_default
-    };
+    struct gen_input in = { .cache_prompt = true,
+        .n_prompt = n_prompt,
+        .max_tokens = n_out,
+        .n_choices = 1,
+        .sample = sample_params_default };
 
     int32_t *prompt = xcalloc((size_t)n_prompt, sizeof(*prompt));
     for (int i = 0; i < n_prompt; i++)

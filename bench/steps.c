@@ -57,7 +57,6 @@ static void submit_request(struct bench *b)
         .sample = sample_params_default,
         .priority = rand_between(&b->r, 0, 3),
         .tenant = 1 + rng_below(&b->r, (uint64_t)b->n_tenants),
-        .is_uncached = true,
         .script = &a->script };
     CHECK(!gen_new(&a->gen, &in, b->reply, a, &e));
     CHECK(!submit_queue_submit(b->queue, a->gen, clock_ns(), &e));

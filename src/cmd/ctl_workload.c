@@ -211,7 +211,8 @@ static int prepare_request(
     }
     if ((int)ids.n + 2 > b->model.n_ctx)
         return err_set(e, ERR_CONTEXT, "the model's context is too short for this workload");
-    *in = (struct gen_input){ .prompt = ids.ids,
+    *in = (struct gen_input){ .cache_prompt = true,
+        .prompt = ids.ids,
         .n_prompt = (int)ids.n,
         .max_tokens = MIN(b->n_output, b->model.n_ctx - (int)ids.n),
         .n_choices = 1,

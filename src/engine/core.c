@@ -343,7 +343,7 @@ void core_schedule(struct core *c, struct gen *g, uint64_t now)
             .pages = ch->pages,
             .tokens = ch->tokens,
             .scope = g->in.scope,
-            .is_uncached = g->in.is_uncached,
+            .cache_prompt = g->in.cache_prompt,
             .user = ch,
             .is_held = i > 0,
         };

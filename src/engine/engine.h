@@ -56,7 +56,7 @@ struct gen_input {
     int priority;              /* higher first */
     uint64_t tenant;           /* charged for the service; 0 = anonymous */
     struct cache_scope scope;  /* isolation scope in the prefix cache */
-    bool is_uncached;          /* neither reads nor fills the prefix cache */
+    bool cache_prompt;         /* reads and fills the prefix cache */
     const char *name;          /* for the log; borrowed; NULL = the id */
     float tenant_weight;       /* relative share of service; 0 = 1 */
     uint64_t deadline_ns; /* clock_ns; 0 = none; when it passes: FINISH_ERROR with ERR_TIMEOUT */

@@ -129,7 +129,7 @@ bool kv_load_start(struct core *c, struct gen *g)
 {
     bool is_scored = g->in.want_prompt_logprobs && !g->in.script;
 
-    if (!c->tier || g->in.is_uncached || is_scored)
+    if (!c->tier || !g->in.cache_prompt || is_scored)
         return false;
     tree_node root = tree_enter(c->tree, &g->in.scope);
     struct prefix_query w = { &g->in.scope, root, g->choice[0].tokens, g->in.n_prompt - 1 };

@@ -118,15 +118,16 @@ static int generate(
     if ((int64_t)t.n + 16 > p->m->n_ctx)
         return err_set(p->e, ERR_CONTEXT, "its context of %d tokens is too short for the question",
             p->m->n_ctx);
-    struct session_params params = { .prompt = t.ids,
-        .n_prompt = (int)t.n,
-        .max_tokens = MIN(max, p->m->n_ctx - (int)t.n),
-        .n_choices = 1,
-        .sample = { .top_p = 1 },
-        .show_control = true,
-        .name = "probe",
-        .deadline_ns = UINT64_MAX,
-        .script = p->m->spec->backend == BACKEND_SCRIPT ? &script : NULL };
+    struct session_params params = { .gen = { .prompt = t.ids,
+                                         .n_prompt = (int)t.n,
+                                         .max_tokens = MIN(max, p->m->n_ctx - (int)t.n),
+                                         .n_choices = 1,
+                                         .sample = { .top_p = 1 },
+                                         .cache_prompt = true,
+                                         .name = "probe",
+                                         .deadline_ns = UINT64_MAX,
+                                         .script = p->m->spec->backend == BACKEND_SCRIPT ? &script
+                                                                                         : NULL } };
     struct session_ctx at = { p->m, a, p->box, &ops, p };
     buf_reset(&p->text);
     p->is_over = false;

@@ -70,7 +70,7 @@ static void free_buffers(void *arg)
 {
     struct session *s = arg;
 
-    for (int i = 0; s->choices && i < s->p.n_choices; i++) {
+    for (int i = 0; s->choices && i < s->p.gen.n_choices; i++) {
         buf_clear(&s->choices[i].raw);
         buf_clear(&s->choices[i].out);
         output_clear(&s->choices[i].output);
@@ -82,11 +82,11 @@ static void free_buffers(void *arg)
 static int32_t *merge_stop_ids(struct session *s, int *n)
 {
     const struct model *m = s->ctx.model;
-    int n_end = s->p.ignore_end ? 0 : m->n_end_ids, total = n_end + s->p.n_stop_ids;
+    int n_end = s->p.ignore_eos ? 0 : m->n_end_ids, total = n_end + s->p.gen.n_stop_ids;
     int32_t *ids = arena_alloc(s->ctx.arena, sizeof(*ids) * (size_t)MAX(total, 1));
 
     for (int i = 0; ids && i < total; i++) {
-        int32_t id = i < n_end ? m->end_ids[i] : s->p.stop_ids[i - n_end];
+        int32_t id = i < n_end ? m->end_ids[i] : s->p.gen.stop_ids[i - n_end];
         int at = i;
         for (; at > 0 && ids[at - 1] > id; at--)
             ids[at] = ids[at - 1];
@@ -98,25 +98,7 @@ static int32_t *merge_stop_ids(struct session *s, int *n)
 
 static int submit(struct session *s, struct err *e)
 {
-    struct gen_input in = {
-        .prompt = s->p.prompt,
-        .n_prompt = s->p.n_prompt,
-        .max_tokens = s->p.max_tokens,
-        .n_choices = s->p.n_choices,
-        .sample = s->p.sample,
-        .want_prompt_logprobs = s->p.want_prompt_logprobs,
-        .want_begin = s->p.want_begin,
-        .priority = s->p.priority,
-        .tenant = s->p.tenant,
-        .tenant_weight = s->p.tenant_weight,
-        .scope = s->p.scope,
-        .is_uncached = s->p.is_uncached,
-        .name = s->p.name,
-        .deadline_ns = s->p.deadline_ns,
-        .script = s->p.script,
-        .predicted = s->p.predicted,
-        .n_predicted = s->p.n_predicted,
-    };
+    struct gen_input in = s->p.gen;
     const struct spec_options *spec = &s->ctx.model->spec->engine.spec;
 
     in.want_drafts = spec->max > 0 && spec->by_history;
@@ -148,18 +130,19 @@ int session_open(struct session **out, const struct session_params *p,
     s->ctx = *ctx;
     s->p = *p;
     s->paused_tail = &s->paused;
-    s->choices = arena_zalloc(ctx->arena, (size_t)p->n_choices, sizeof(*s->choices));
+    s->choices = arena_zalloc(ctx->arena, (size_t)p->gen.n_choices, sizeof(*s->choices));
     if (!s->choices || arena_cleanup(ctx->arena, free_buffers, s))
-        return err_set(e, ERR_MEMORY, "no memory for %d choices", p->n_choices);
-    for (int i = 0; i < p->n_choices; i++)
+        return err_set(e, ERR_MEMORY, "no memory for %d choices", p->gen.n_choices);
+    for (int i = 0; i < p->gen.n_choices; i++)
         if (choice_init(s, &s->choices[i], e))
             return -1;
     if (p->replay) {
-        CHECK(p->n_choices == 1);
+        CHECK(p->gen.n_choices == 1);
         uint64_t now = clock_ns();
-        s->replay.result = (struct gen_result){
-            .n_cached = p->n_prompt, .submitted_ns = now, .started_ns = now, .first_token_ns = now
-        };
+        s->replay.result = (struct gen_result){ .n_cached = p->gen.n_prompt,
+            .submitted_ns = now,
+            .started_ns = now,
+            .first_token_ns = now };
         schedule_replay(s);
     } else if (submit(s, e)) {
         return -1;
@@ -238,7 +221,7 @@ static int match_stops(struct session *s, struct session_choice *c)
 /* Control tokens that are markers are shown to the parser, which removes them. */
 static bool is_shown(const struct session *s, int32_t id)
 {
-    return s->p.show_control ||
+    return !s->p.skip_special_tokens ||
            (s->p.output.output_mode && output_mode_shows_token(s->p.output.output_mode, id));
 }
 
@@ -257,7 +240,7 @@ static void on_token(struct session *s, const struct gen_event *ev)
     int hit = match_stops(s, c);
     if (hit >= 0)
         stop_by_string(s, c, hit);
-    else if (!s->p.script || ev->is_group_end)
+    else if (!s->p.gen.script || ev->is_group_end)
         emit_text(s, c, false);
     if (c->output.is_full && !c->has_ended)
         stop_choice(s, c);
@@ -278,8 +261,8 @@ static void on_choice_end(struct session *s, const struct gen_event *ev)
     }
     if (c->stops)
         stops_end(c->stops, &c->out);
-    for (int i = 0; ev->finish == FINISH_STOP && i < s->p.n_stop_ids; i++)
-        if (s->p.stop_ids[i] == ev->stop_id)
+    for (int i = 0; ev->finish == FINISH_STOP && i < s->p.gen.n_stop_ids; i++)
+        if (s->p.gen.stop_ids[i] == ev->stop_id)
             end.stop_id = ev->stop_id;
     emit_text(s, c, true);
     end_choice(s, c, &end);
@@ -292,7 +275,7 @@ static void on_end(struct session *s)
     struct session_end end = {
         .err = s->err.code ? &s->err : &r->err,
         .result = r,
-        .n_prompt = s->p.n_prompt,
+        .n_prompt = s->p.gen.n_prompt,
         .n_completion = s->n_completion,
         .n_predicted = s->n_predicted,
     };
@@ -333,7 +316,7 @@ static bool replay_slice(struct session *s)
 {
     const struct cached_response *a = s->p.replay;
     struct session_choice *c = &s->choices[0];
-    int n = MIN(cached_response_n_tokens(a), s->p.max_tokens), left = REPLAY_SLICE;
+    int n = MIN(cached_response_n_tokens(a), s->p.gen.max_tokens), left = REPLAY_SLICE;
     struct gen_event ev = { 0 };
 
     while (s->replay.n < n && !c->has_ended && !s->err.code && !s->is_cancelled) {
@@ -344,7 +327,7 @@ static bool replay_slice(struct session *s)
     }
     if (s->is_paused && !s->is_cancelled)
         return false;
-    ev.finish = cached_response_finish(a, s->p.max_tokens);
+    ev.finish = cached_response_finish(a, s->p.gen.max_tokens);
     ev.stop_id = cached_response_stop_id(a);
     if (!c->has_ended && !s->err.code && !s->is_cancelled)
         on_choice_end(s, &ev);

@@ -51,32 +51,18 @@ struct session_ops { /* ctx is the caller's; a callback must not close the sessi
 };
 
 struct session_params {
-    const int32_t *prompt; /* borrowed, as all arrays here; outlives the session */
-    int n_prompt;
-    int max_tokens, n_choices;
-    struct sample_params sample;
+    /* The engine request. Arrays are borrowed and outlive the session. stop_ids has the client's stop
+     * tokens; the session adds the model's end tokens and sets want_drafts. `script` is required for
+     * a script model and NULL for others. */
+    struct gen_input gen;
     const struct str *stops;
     int n_stops;
     bool include_stop;
-    bool show_control; /* control tokens appear in the text */
+    bool skip_special_tokens; /* control tokens do not appear in the text */
+    bool ignore_eos;          /* the model's end tokens do not end a choice */
     struct output_params output;
-    bool ignore_end;         /* the model's end tokens do not end a choice */
-    const int32_t *stop_ids; /* the client's stop tokens */
-    int n_stop_ids;
-    bool want_prompt_logprobs;
-    bool want_begin;
-    int priority;
-    uint64_t tenant; /* this field and the next five as in gen_input */
-    float tenant_weight;
-    struct cache_scope scope;
-    bool is_uncached;
-    const char *name;
-    uint64_t deadline_ns;
-    const struct gen_script *script; /* required for a script model, NULL for others */
     /* Cached response that is replayed (one choice); borrowed. NULL: generate. */
     const struct cached_response *replay;
-    const int32_t *predicted; /* the client's predicted output, used as draft tokens; NULL = none */
-    int n_predicted;
 };
 
 struct session_ctx { /* borrowed objects of a session */

@@ -178,10 +178,10 @@ static int tokenize(struct inferflux_request *r, struct err *e)
         return -1;
     if (!tokens.n)
         return err_set(e, ERR_INVALID, "the prompt is empty");
-    r->params.prompt = tokens.ids;
-    r->params.n_prompt = (int)tokens.n;
-    if (r->params.max_tokens <= 0)
-        r->params.max_tokens = MAX(m->n_ctx - r->params.n_prompt, 1);
+    r->params.gen.prompt = tokens.ids;
+    r->params.gen.n_prompt = (int)tokens.n;
+    if (r->params.gen.max_tokens <= 0)
+        r->params.gen.max_tokens = MAX(m->n_ctx - r->params.gen.n_prompt, 1);
     return 0;
 }
 
@@ -395,16 +395,18 @@ static int copy_params(struct inferflux_request *r, const inferflux_params *p, s
         if (!stops[i].p)
             return err_set(e, ERR_MEMORY, "no memory for the stop strings");
     }
-    *to = (struct session_params){ .max_tokens = p->max_tokens,
-        .n_choices = 1,
-        .sample = sample_params_default,
+    *to = (struct session_params){ .gen = { .max_tokens = p->max_tokens,
+                                       .n_choices = 1,
+                                       .sample = sample_params_default,
+                                       .cache_prompt = true },
+        .skip_special_tokens = true,
         .stops = stops,
         .n_stops = p->n_stop };
-    to->sample.temperature = p->temperature;
-    to->sample.top_k = p->top_k;
-    to->sample.seed = p->seed;
+    to->gen.sample.temperature = p->temperature;
+    to->gen.sample.top_k = p->top_k;
+    to->gen.sample.seed = p->seed;
     if (p->top_p > 0)
-        to->sample.top_p = p->top_p;
+        to->gen.sample.top_p = p->top_p;
     r->has_separate_output = p->parts && p->n_messages > 0;
     if (r->has_separate_output && p->tools && copy_tools(r, p->tools, e))
         return -1;

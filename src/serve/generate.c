@@ -154,37 +154,37 @@ static int open_session(struct inflight *r, int i, struct err *e)
 {
     const struct request *request = &r->request;
     struct session_params p = {
-        .prompt = r->prompts[i].ids,
-        .n_prompt = r->prompts[i].n,
-        .max_tokens = max_tokens_of(r, i),
-        .n_choices = request->best_of,
-        .sample = request->sample,
+        .gen = { .prompt = r->prompts[i].ids,
+            .n_prompt = r->prompts[i].n,
+            .max_tokens = max_tokens_of(r, i),
+            .n_choices = request->best_of,
+            .sample = request->sample,
+            .stop_ids = request->stop_ids,
+            .n_stop_ids = request->n_stop_ids,
+            .want_prompt_logprobs = request->echo && request->want_logprobs,
+            .want_begin = r->background != NULL,
+            .priority = request->priority,
+            .predicted = r->predicted,
+            .n_predicted = r->n_predicted,
+            .tenant = caller_tenant(&r->caller),
+            .tenant_weight = r->caller.weight,
+            .cache_prompt = request->cache_prompt,
+            .name = r->request_id,
+            .deadline_ns = r->deadline_ns == UINT64_MAX ? 0 : r->deadline_ns,
+            .script = r->inflight_prompts[i].script },
         .stops = request->stops,
         .n_stops = request->n_stops,
         .include_stop = request->include_stop,
-        .show_control = !request->skip_special_tokens,
+        .skip_special_tokens = request->skip_special_tokens,
+        .ignore_eos = request->ignore_eos,
         .output = r->prompts[i].output,
-        .ignore_end = request->ignore_eos,
-        .stop_ids = request->stop_ids,
-        .n_stop_ids = request->n_stop_ids,
-        .want_prompt_logprobs = request->echo && request->want_logprobs,
-        .priority = request->priority,
-        .predicted = r->predicted,
-        .n_predicted = r->n_predicted,
-        .tenant = caller_tenant(&r->caller),
-        .tenant_weight = r->caller.weight,
-        .is_uncached = !request->cache_prompt,
-        .name = r->request_id,
-        .deadline_ns = r->deadline_ns == UINT64_MAX ? 0 : r->deadline_ns,
-        .script = r->inflight_prompts[i].script,
         .replay = r->cached_response,
-        .want_begin = r->background != NULL,
     };
     struct session_ctx ctx = { r->model, r->arena, loop_mailbox(r->io->loop), &inflight_events_ops,
         &r->inflight_prompts[i] };
 
-    p.sample.min_tokens = request->min_tokens;
-    prompt_scope(&p.scope, request, scope_tenant(r->io->o, &r->caller));
+    p.gen.sample.min_tokens = request->min_tokens;
+    prompt_scope(&p.gen.scope, request, scope_tenant(r->io->o, &r->caller));
     if (take_slot(r, i, e))
         return -1;
     r->n_refs++;

@@ -100,7 +100,8 @@ static int submit_next(struct replay_state *r, struct err *e)
         return err_set(e, ERR_MEMORY, "no memory for a prompt of %d tokens", row->n_prompt);
     write_prompt(f, index);
     f->script = (struct gen_script){ r->script_tokens, row->n_out, r->group_ends, row->n_out, 0 };
-    struct gen_input in = { .prompt = f->prompt,
+    struct gen_input in = { .cache_prompt = true,
+        .prompt = f->prompt,
         .n_prompt = row->n_prompt,
         .max_tokens = row->n_out,
         .n_choices = 1,

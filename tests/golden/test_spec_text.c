@@ -121,7 +121,7 @@ static void generate_all(
 static void make_question(struct session_params *p, struct rng *r, int round)
 {
     static const float temperatures[] = { 0.0f, 0.7f, 1.0f };
-    struct sample_params *s = &p->sample;
+    struct sample_params *s = &p->gen.sample;
 
     *s = sample_params_default;
     s->temperature = temperatures[round % 3];
@@ -134,9 +134,9 @@ static void make_question(struct session_params *p, struct rng *r, int round)
     }
     if (rng_below(r, 3) == 0)
         s->presence_penalty = s->frequency_penalty = 0.4f;
-    p->n_choices = 1 + (int)rng_below(r, CHOICES);
-    p->max_tokens = 1 + (int)rng_below(r, ANSWER);
-    p->ignore_end = rng_below(r, 2);
+    p->gen.n_choices = 1 + (int)rng_below(r, CHOICES);
+    p->gen.max_tokens = 1 + (int)rng_below(r, ANSWER);
+    p->ignore_eos = rng_below(r, 2);
     p->include_stop = rng_below(r, 2);
 }
 
@@ -201,14 +201,15 @@ static void generate(struct question *q, struct model *plain, struct rng *r, int
     q->arena = arena_new(1 << 20);
     struct tokens ids = { .arena = q->arena };
     EXPECT_EQ(vocab_encode(plain->vocab, &span, 1, true, &ids, &e), 0);
-    q->p.prompt = ids.ids;
-    q->p.n_prompt = (int)ids.n;
+    q->p.gen.prompt = ids.ids;
+    q->p.gen.n_prompt = (int)ids.n;
+    q->p.gen.cache_prompt = q->p.skip_special_tokens = true;
     make_question(&q->p, r, round);
     generate_all(plain, &q->p, &q->whole, 1);
     q->p.stops = q->stops;
     q->p.n_stops = make_stops(&q->whole, q->stops, r);
-    q->p.predicted = q->predicted;
-    q->p.n_predicted = rng_below(r, 3) ? make_prediction(&q->whole, q->predicted, r) : 0;
+    q->p.gen.predicted = q->predicted;
+    q->p.gen.n_predicted = rng_below(r, 3) ? make_prediction(&q->whole, q->predicted, r) : 0;
     generate_all(plain, &q->p, &q->want, 1);
 }
 
@@ -237,12 +238,12 @@ static void compare(struct model *plain, struct model *drafting, uint64_t seed, 
             generate(&q[i], plain, &r, round / TOGETHER + i);
             p[i] = q[i].p;
             generate_all(drafting, &p[i], &got[i], 1);
-            expect_same(&got[i], &q[i].want, p[i].n_choices);
+            expect_same(&got[i], &q[i].want, p[i].gen.n_choices);
             n_stopped += q[i].want.stop[0][0] != 0;
         }
         generate_all(drafting, p, got, TOGETHER);
         for (int i = 0; i < TOGETHER; i++) {
-            expect_same(&got[i], &q[i].want, p[i].n_choices);
+            expect_same(&got[i], &q[i].want, p[i].gen.n_choices);
             arena_free(q[i].arena);
         }
     }

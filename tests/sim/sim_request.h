@@ -127,7 +127,7 @@ static inline void sim_request_random(
     a->in.priority = rng_chance(r, 70) ? 0 : rng_between(r, -2, 3);
     a->in.scope.tenant = (uint64_t)rng_between(r, 0, 2);
     a->in.scope.salt[7] = rng_chance(r, 20);
-    a->in.is_uncached = rng_chance(r, 5);
+    a->in.cache_prompt = !rng_chance(r, 5);
     if (l->with_scripts && rng_chance(r, 15))
         sim_request_script(a, r, l->n_vocab, l->max_out);
 }

@@ -292,7 +292,7 @@ static int max_cached(const struct sim *s, const struct tracked_request *f)
         for (int c = 0; s->requests[i].is_known && c < s->requests[i].request.in.n_choices; c++) {
             const struct tracked_request *g = &s->requests[i];
             int n = 0, n_prompt = g->request.in.n_prompt;
-            if (g == f || g->request.in.is_uncached ||
+            if (g == f || !g->request.in.cache_prompt ||
                 memcmp(&g->request.in.scope, &f->request.in.scope, sizeof(f->request.in.scope)) !=
                     0)
                 continue;
@@ -302,7 +302,7 @@ static int max_cached(const struct sim *s, const struct tracked_request *f)
                 n++;
             n_max = MAX(n_max, n);
         }
-    return f->request.in.is_uncached || !s->o.prefix_cache ? 0 : n_max;
+    return !f->request.in.cache_prompt || !s->o.prefix_cache ? 0 : n_max;
 }
 
 static void check_cached(const struct sim *s, const struct tracked_request *f)

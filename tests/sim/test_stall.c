@@ -89,7 +89,8 @@ static void open_fixture(
 static void submit(
     struct stall_fixture *w, struct stream *s, int n_prompt, const struct gen_script *script)
 {
-    struct gen_input in = { .prompt = w->tokens,
+    struct gen_input in = { .cache_prompt = true,
+        .prompt = w->tokens,
         .n_prompt = n_prompt,
         .max_tokens = script->n_tokens,
         .n_choices = 1,

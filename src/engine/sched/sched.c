@@ -223,7 +223,7 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
         .writer = spec->scope.tenant,
         .user = spec->user,
     };
-    if (sc->l.tree && !spec->is_uncached)
+    if (sc->l.tree && spec->cache_prompt)
         s->root = tree_enter(sc->l.tree, &spec->scope);
     s->node = s->root;
     sc->counts.seqs++;

@@ -131,7 +131,7 @@ struct seq_spec {
     /* Owned by the caller, valid until sched_end; keys of the prefix cache. */
     const int32_t *tokens;
     struct cache_scope scope; /* isolation scope in the prefix cache */
-    bool is_uncached;         /* neither reads nor fills the prefix cache */
+    bool cache_prompt;        /* reads and fills the prefix cache */
     void *user;
     bool is_held; /* waits for sched_fork, not for admission */
 };

@@ -48,7 +48,8 @@ static struct gen_input input(int n_prompt, int max_tokens)
 {
     for (int i = 0; i < n_prompt; i++)
         prompt[i] = i % VOCAB;
-    return (struct gen_input){ .prompt = prompt,
+    return (struct gen_input){ .cache_prompt = true,
+        .prompt = prompt,
         .n_prompt = n_prompt,
         .max_tokens = max_tokens,
         .n_choices = 1,

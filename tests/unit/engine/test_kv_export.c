@@ -39,7 +39,8 @@ struct result {
 
 static void generate(struct engine *en, const struct cache_scope *scope, struct result *t)
 {
-    struct gen_input in = { .prompt = prompt,
+    struct gen_input in = { .cache_prompt = true,
+        .prompt = prompt,
         .n_prompt = PROMPT,
         .max_tokens = OUT,
         .n_choices = 1,

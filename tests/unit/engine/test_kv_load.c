@@ -80,7 +80,8 @@ static void write_prompt(int32_t *prompt, int text)
 static struct result generate(struct engine *en, int text)
 {
     int32_t prompt[N_PROMPT];
-    struct gen_input in = { .prompt = prompt,
+    struct gen_input in = { .cache_prompt = true,
+        .prompt = prompt,
         .n_prompt = N_PROMPT,
         .max_tokens = OUT,
         .n_choices = 1,
@@ -180,7 +181,8 @@ static uint64_t generate_many(struct engine *en, int round)
     EXPECT_EQ(mailbox_open(&box, &e), 0);
     for (int i = 0; i < MANY; i++) {
         int32_t prompt[N_PROMPT];
-        struct gen_input in = { .prompt = prompt,
+        struct gen_input in = { .cache_prompt = true,
+            .prompt = prompt,
             .n_prompt = N_PROMPT,
             .max_tokens = LONG_OUT,
             .n_choices = 1,
@@ -246,7 +248,8 @@ struct client {
 static void submit_random(struct client *v, struct engine *en, struct mailbox *box, struct rng *r)
 {
     int32_t prompt[N_PROMPT];
-    struct gen_input in = { .prompt = prompt,
+    struct gen_input in = { .cache_prompt = true,
+        .prompt = prompt,
         .n_prompt = N_PROMPT,
         .max_tokens = OUT,
         .n_choices = 1,

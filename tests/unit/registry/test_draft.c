@@ -66,7 +66,8 @@ static int open_model(struct model *m, struct model_spec *s, const char *draft, 
 static int generate(const char *draft, int32_t *out, uint64_t *n_drafted, uint64_t *n_accepted)
 {
     static const int32_t prompt[] = { 10, 20, 30, 40 };
-    struct gen_input in = { .prompt = prompt,
+    struct gen_input in = { .cache_prompt = true,
+        .prompt = prompt,
         .n_prompt = 4,
         .max_tokens = ANSWER,
         .n_choices = 1,

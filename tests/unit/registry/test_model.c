@@ -43,7 +43,8 @@ static void open_model(struct model *m, struct model_spec *spec, int batch, int 
 static void score_a_prompt(struct model *m)
 {
     static int32_t prompt[PROMPT];
-    struct gen_input in = { .prompt = prompt,
+    struct gen_input in = { .cache_prompt = true,
+        .prompt = prompt,
         .n_prompt = PROMPT,
         .max_tokens = 1,
         .n_choices = 1,

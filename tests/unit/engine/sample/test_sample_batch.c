@@ -54,7 +54,8 @@ static struct engine *open_engine(const struct gguf *g, int n_threads, int max_l
 
 static struct gen_input scored_prompt(int n)
 {
-    struct gen_input in = { .prompt = prompt,
+    struct gen_input in = { .cache_prompt = true,
+        .prompt = prompt,
         .n_prompt = n,
         .max_tokens = OUT,
         .n_choices = CHOICES,

@@ -56,7 +56,8 @@ static void fixture_close(struct sched_fixture *d, seq_id *ids, int n)
 static seq_id add_seq_of(
     struct sched_fixture *d, uint64_t now, int priority, uint64_t tenant, int n_prompt)
 {
-    struct seq_spec spec = { .priority = priority,
+    struct seq_spec spec = { .cache_prompt = true,
+        .priority = priority,
         .tenant = tenant,
         .n_prompt = n_prompt,
         .deadline_ns = UINT64_MAX,

@@ -47,7 +47,8 @@ static void queue_wait_follows_the_measured_throughput(void)
 static struct gen *new_gen(struct mailbox *box, int n_prompt, uint64_t deadline_ns)
 {
     static const int32_t prompt[1000];
-    struct gen_input in = { .prompt = prompt,
+    struct gen_input in = { .cache_prompt = true,
+        .prompt = prompt,
         .n_prompt = n_prompt,
         .max_tokens = 10,
         .n_choices = 1,

@@ -192,7 +192,8 @@ static struct timed_run timed_run(const struct step_law *step_law, int n_streams
     c->clock = law_clock;
     EXPECT_EQ(mailbox_open(&box, &e), 0);
     for (int i = 0; i < n_streams; i++) {
-        struct gen_input in = { .prompt = prompt,
+        struct gen_input in = { .cache_prompt = true,
+            .prompt = prompt,
             .n_prompt = PROMPT,
             .max_tokens = OUT,
             .n_choices = 1,

@@ -162,7 +162,8 @@ static void submit(
     struct submit_queue *queue, struct mailbox *box, int *stream, uint64_t seed, float t)
 {
     static const int32_t prompt[] = { 0 };
-    struct gen_input in = { .prompt = prompt,
+    struct gen_input in = { .cache_prompt = true,
+        .prompt = prompt,
         .n_prompt = 1,
         .max_tokens = OUT,
         .n_choices = 1,
