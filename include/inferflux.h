@@ -53,7 +53,7 @@ typedef struct {
     /* a conversation, rendered with the model's chat template, or ... */
     const inferflux_message *messages;
     int n_messages;
-    const char *prompt;      /* ... plain text to continue */
+    const char *prompt;      /* ... text to continue; names of control tokens are parsed */
     int max_tokens;          /* output tokens [up to the context limit] */
     float temperature;       /* 0 = greedy decoding [0] */
     float top_p;             /* [1] */

@@ -2,6 +2,24 @@
 
 #include <stdlib.h>
 
+const struct request request_default = {
+    .n_prompts = 1,
+    .n = 1,
+    .best_of = 1,
+    .max_tokens = -1,
+    .id_slot = -1,
+    .skip_special_tokens = true,
+    .cache_prompt = true,
+    .tool_choice = TOOL_CHOICE_AUTO,
+    .parallel_tool_calls = true,
+    .sample = { .temperature = 1,
+        .top_p = 1,
+        .typical_p = 1,
+        .repeat_penalty = 1,
+        .repeat_last_n = 64 },
+    .convo = { .add_generation_prompt = true },
+};
+
 struct bias_row { /* a bias with its index: for two entries of a token the last is used */
     struct token_bias bias;
     int place;

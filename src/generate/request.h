@@ -174,6 +174,7 @@ struct request {
     struct request_script script;
 };
 
+extern const struct request request_default; /* sampling values are neutral, temperature is 1 */
 /* True if the body has the field and it is not null. */
 bool request_has(const struct request *request, const char *field);
 

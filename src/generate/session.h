@@ -51,9 +51,9 @@ struct session_ops { /* ctx is the caller's; a callback must not close the sessi
 };
 
 struct session_params {
-    /* The engine request. Arrays are borrowed and outlive the session. stop_ids has the client's stop
-     * tokens; the session adds the model's end tokens and sets want_drafts. `script` is required for
-     * a script model and NULL for others. */
+    /* The engine request. Arrays are borrowed and outlive the session. stop_ids has the client's
+     * stop tokens; the session adds the model's end tokens and sets want_drafts. `script` is
+     * required for a script model and NULL for others. */
     struct gen_input gen;
     const struct str *stops;
     int n_stops;

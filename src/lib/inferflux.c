@@ -10,7 +10,7 @@
 #include "os/clock.h"
 #include "os/mailbox.h"
 #include "os/thread.h"
-#include "generate/session.h"
+#include "generate/prompt.h"
 
 #include <stdio.h>
 
@@ -38,10 +38,7 @@ struct inferflux_request {
     void *user;
     struct session *session; /* owner of session and links: the library thread */
     struct inferflux_request *next_open, **prev_open;
-    struct convo convo;
-    struct str prompt;
-    bool has_separate_output; /* reasoning and tool calls are separate events */
-    const struct json *tools; /* NULL = none */
+    struct request request; /* filled by inferflux_submit; read by the library thread */
     struct session_params params;
     struct buf text;
     struct buf name, arguments; /* the tool call being received */
@@ -157,31 +154,28 @@ static const struct session_ops ops = { .output = { .text = on_text,
     .choice_end = on_choice_end,
     .end = on_end };
 
-static int tokenize(struct inferflux_request *r, struct err *e)
+/* Builds the prompt as the server does, and fills in the session parameters that depend on it. */
+static int build_prompt(struct inferflux_request *r, struct err *e)
 {
-    struct model *m = &r->owner->model;
-    struct tokens tokens = { .arena = r->arena };
-    struct span plain = { r->prompt, false };
-    struct rendered text = { &plain, 1, r->prompt.n };
-    struct render_options when = { .now = clock_wall_s() };
+    const struct model *m = &r->owner->model;
+    const struct prompt_ctx ctx = { m, r->arena, NULL };
+    const struct request *request = &r->request;
+    struct prompt *prompt;
 
-    if (r->convo.n_messages && !m->template)
-        return err_set(e, ERR_UNSUPPORTED, "the model has no chat template; give it a prompt");
-    if (r->convo.n_messages && adapter_render(m->adapter, &r->convo, &when, r->arena, &text, e))
+    if (prompts_build(&prompt, request, &ctx, e))
         return -1;
-    if (r->has_separate_output)
-        r->params.output = (struct output_params){
-            .output_mode = &m->output_modes[OUTPUT_REASONING | (r->tools ? OUTPUT_CALLS : 0u)],
-            .parse = { .tools = r->tools, .start = adapter_start(m->adapter, &r->convo, &text) },
-        };
-    if (vocab_encode(m->vocab, text.spans, text.n_spans, !r->convo.n_messages, &tokens, e))
-        return -1;
-    if (!tokens.n)
-        return err_set(e, ERR_INVALID, "the prompt is empty");
-    r->params.gen.prompt = tokens.ids;
-    r->params.gen.n_prompt = (int)tokens.n;
-    if (r->params.gen.max_tokens <= 0)
-        r->params.gen.max_tokens = MAX(m->n_ctx - r->params.gen.n_prompt, 1);
+    r->params = (struct session_params){
+        .gen = { .prompt = prompt->ids,
+            .n_prompt = prompt->n,
+            .max_tokens = prompt_max_tokens(request, m, prompt, 0),
+            .n_choices = 1,
+            .sample = request->sample,
+            .cache_prompt = request->cache_prompt },
+        .stops = request->stops,
+        .n_stops = request->n_stops,
+        .skip_special_tokens = request->skip_special_tokens,
+        .output = prompt->output,
+    };
     return 0;
 }
 
@@ -198,7 +192,7 @@ static void start_request(struct inferflux_request *r)
     m->open = r;
     if (m->is_closing)
         err_set(&e, ERR_DRAINING, "the model is being closed");
-    else if (!tokenize(r, &e))
+    else if (!build_prompt(r, &e))
         (void)!session_open(&r->session, &r->params, &at, &e);
     if (e.code)
         finish_request(r,
@@ -340,16 +334,31 @@ static struct str id_of_result(const struct message *to, int i)
 
 static int copy_tools(struct inferflux_request *r, const char *text, struct err *e)
 {
-    struct request request = { .kind = REQUEST_CHAT };
-    struct fields f = { .request = &request, .arena = r->arena, .e = e };
+    struct fields f = { .request = &r->request, .arena = r->arena, .e = e };
     struct str copy = arena_str(r->arena, str_of(text));
     struct json *j;
 
     if (!copy.p)
         return err_set(e, ERR_MEMORY, "no memory for the tools");
-    if (json_parse(&j, copy, r->arena, NULL, e) || tools_read(&f, "tools", j))
+    if (json_parse(&j, copy, r->arena, NULL, e) || tools_read(&f, "tools", j) ||
+        tools_resolve(&r->request, r->arena, e))
         return err_wrap(e, "tools");
-    r->tools = r->convo.tools = request.tools;
+    return 0;
+}
+
+static int copy_prompt(struct inferflux_request *r, const char *text, struct err *e)
+{
+    struct request_prompt *p = arena_zalloc(r->arena, 1, sizeof(*p));
+
+    if (!text)
+        return err_set(e, ERR_INVALID, "neither messages nor a prompt");
+    if (p)
+        p->text = arena_str(r->arena, str_of(text));
+    if (!p || !p->text.p)
+        return err_set(e, ERR_MEMORY, "no memory for the prompt");
+    r->request.kind = REQUEST_COMPLETION;
+    r->request.add_special_tokens = true;
+    r->request.prompts = p;
     return 0;
 }
 
@@ -377,15 +386,15 @@ static int copy_messages(struct inferflux_request *r, const inferflux_params *p,
         if (to[i].role == ROLE_TOOL)
             to[i].tool_call_id = id_of_result(to, i);
     }
-    r->convo.messages = to;
-    r->convo.n_messages = p->n_messages;
-    r->convo.add_generation_prompt = true;
+    r->request.kind = REQUEST_CHAT;
+    r->request.convo.messages = to;
+    r->request.convo.n_messages = p->n_messages;
     return 0;
 }
 
 static int copy_params(struct inferflux_request *r, const inferflux_params *p, struct err *e)
 {
-    struct session_params *to = &r->params;
+    struct request *to = &r->request;
     struct str *stops = arena_zalloc(r->arena, (size_t)MAX(p->n_stop, 1), sizeof(*stops));
 
     if (!stops)
@@ -395,25 +404,19 @@ static int copy_params(struct inferflux_request *r, const inferflux_params *p, s
         if (!stops[i].p)
             return err_set(e, ERR_MEMORY, "no memory for the stop strings");
     }
-    *to = (struct session_params){ .gen = { .max_tokens = p->max_tokens,
-                                       .n_choices = 1,
-                                       .sample = sample_params_default,
-                                       .cache_prompt = true },
-        .skip_special_tokens = true,
-        .stops = stops,
-        .n_stops = p->n_stop };
-    to->gen.sample.temperature = p->temperature;
-    to->gen.sample.top_k = p->top_k;
-    to->gen.sample.seed = p->seed;
+    *to = request_default;
+    to->max_tokens = p->max_tokens > 0 ? p->max_tokens : -1;
+    to->stops = stops;
+    to->n_stops = p->n_stop;
+    to->sample.temperature = p->temperature;
+    to->sample.top_k = p->top_k;
+    to->sample.seed = p->seed;
     if (p->top_p > 0)
-        to->gen.sample.top_p = p->top_p;
-    r->has_separate_output = p->parts && p->n_messages > 0;
-    if (r->has_separate_output && p->tools && copy_tools(r, p->tools, e))
-        return -1;
-    if (p->n_messages > 0)
-        return copy_messages(r, p, e);
-    r->prompt = p->prompt ? arena_str(r->arena, str_of(p->prompt)) : STR_NONE;
-    return r->prompt.p ? 0 : err_set(e, ERR_INVALID, "neither messages nor a prompt");
+        to->sample.top_p = p->top_p;
+    to->is_reasoning_unparsed = !p->parts;
+    if (p->n_messages == 0)
+        return copy_prompt(r, p->prompt, e);
+    return copy_messages(r, p, e) || (p->parts && p->tools && copy_tools(r, p->tools, e)) ? -1 : 0;
 }
 
 EXPORT inferflux_request *inferflux_submit(inferflux *model, const inferflux_params *params,

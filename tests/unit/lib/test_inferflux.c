@@ -104,11 +104,29 @@ static void invalid_parameters_are_reported(void)
     EXPECT(strstr(why, "role") != NULL);
     p = (inferflux_params){ 0 };
     EXPECT(inferflux_submit(m, &p, on_event, &s, why, sizeof(why)) == NULL);
-    p.prompt = "";
+    inferflux_close(m);
+}
+
+/* The prompt is built by the code of the server. */
+static void prompts_are_checked_against_the_context_as_in_the_server(void)
+{
+    enum { LONG = 200000 };
+    static struct received s;
+    inferflux *m = open_demo();
+    static char text[LONG];
+    char why[256] = "";
+    inferflux_message message = { "user", text };
+    inferflux_params p = { .messages = &message, .n_messages = 1 };
+
+    memset(text, 97, LONG - 1);
     s = (struct received){ 0 };
     inferflux_release(inferflux_submit(m, &p, on_event, &s, why, sizeof(why)));
     EXPECT_EQ(s.finish, INFERFLUX_ERROR);
-    EXPECT(*s.error);
+    EXPECT(strstr(s.error, "maximum context length"));
+    p = (inferflux_params){ .prompt = "", .max_tokens = 2 }; /* starts with BOS */
+    s = (struct received){ 0 };
+    inferflux_release(inferflux_submit(m, &p, on_event, &s, why, sizeof(why)));
+    EXPECT(s.finish != INFERFLUX_ERROR);
     inferflux_close(m);
 }
 
@@ -214,5 +232,6 @@ static void conversation_with_tool_calls_is_rendered(void)
 
 TESTS(TEST(parsed_plain_text_is_content), TEST(conversation_with_tool_calls_is_rendered),
     TEST(a_missing_file_is_one_line), TEST(concurrent_requests_get_the_same_output_as_alone),
-    TEST(invalid_parameters_are_reported), TEST(a_cancelled_request_ends_once),
-    TEST(closing_ends_running_requests))
+    TEST(invalid_parameters_are_reported),
+    TEST(prompts_are_checked_against_the_context_as_in_the_server),
+    TEST(a_cancelled_request_ends_once), TEST(closing_ends_running_requests))
