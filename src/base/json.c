@@ -216,7 +216,7 @@ static int parse_number(struct json_parser *p, struct json *j)
         p->at++;
     const char *first = p->at;
     if (!skip_digits(p))
-        return fail(p, "a number needs a digit here");
+        return fail(p, "a digit of a number was expected");
     if (*first == '0' && p->at - first > 1)
         return fail_at(p, first, ERR_SYNTAX, "a number may not begin with 0");
     j->is_int = true;
@@ -224,7 +224,7 @@ static int parse_number(struct json_parser *p, struct json *j)
         j->is_int = false;
         p->at++;
         if (!skip_digits(p))
-            return fail(p, "a number needs a digit behind its point");
+            return fail(p, "a number needs a digit after its point");
     }
     if (p->at < p->end && (*p->at | 0x20) == 'e') {
         j->is_int = false;

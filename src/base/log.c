@@ -40,7 +40,7 @@ void log_line(enum log_level level, const char *module, const char *event, const
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &tm);
     size_t n = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
-    n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03dZ %-5s %-7s %-9s ",
+    n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03dZ %-5s %-8s %-9s ",
         (int)(now.tv_nsec / 1000000), level_names[level], module, event);
     va_start(ap, fmt);
     int more = vsnprintf(line + n, sizeof(line) - n - 1, fmt, ap);

@@ -1,7 +1,7 @@
 /* log.h: one line per event, one write(2) of at most 1 kB to stderr, no lock.
  *
  *     log_info("engine", "admit", "req=%s prompt=%d", id, n);
- *     2026-11-20T23:57:34.131Z info  engine  admit  req=7f3a prompt=1841
+ *     2026-11-20T23:57:34.131Z info  engine   admit     req=7f3a prompt=1841
  *
  * The event is a constant string. Control characters are replaced, so that a client cannot forge
  * lines. Prompts, keys and responses are never logged.

@@ -23,7 +23,7 @@ void noalloc_end(void)
 static void check_noalloc(void)
 {
     if (noalloc_section) {
-        fprintf(stderr, "heap used inside '%s'\n", noalloc_section);
+        fprintf(stderr, "heap allocation inside '%s'\n", noalloc_section);
         abort();
     }
 }

@@ -103,7 +103,7 @@ static void errors_contain_the_position(void)
     is_rejected("\"\\udc00\"", "line 1, column 3: second half of a surrogate pair without a first");
     is_rejected("\"\\x\"", "line 1, column 3: unknown escape");
     is_rejected("01", "line 1, column 1: a number may not begin with 0");
-    is_rejected("1.", "line 1, column 3: a number needs a digit behind its point");
+    is_rejected("1.", "line 1, column 3: a number needs a digit after its point");
     is_rejected("1e", "line 1, column 3: an exponent needs a digit");
     is_rejected("nul", "line 1, column 1: a value was expected");
     is_rejected("NaN", "line 1, column 1: a value was expected");
