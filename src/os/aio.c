@@ -257,7 +257,7 @@ int aio_open(struct aio **out, enum aio_kind kind, struct err *e)
     if (!a->is_uring)
         a->ring.fd = -1;
     if (kind == AIO_URING && !a->is_uring)
-        err_set(e, ERR_UNSUPPORTED, "no io_uring here");
+        err_set(e, ERR_UNSUPPORTED, "io_uring is not available");
     else if (a->is_uring || !start_threads(a, e)) {
         *out = a;
         return 0;

@@ -97,7 +97,7 @@ int file_open_at(int dir, const char *name, int *out, uint64_t *n_bytes, struct 
             e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", name, strerror(errno));
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         close(fd);
-        return err_set(e, ERR_IO, "%s: not a file", name);
+        return err_set(e, ERR_IO, "%s: not a regular file", name);
     }
     *out = fd;
     *n_bytes = (uint64_t)st.st_size;
@@ -113,7 +113,7 @@ int file_read_at(int dir, const char *name, struct buf *out, struct err *e)
         return -1;
     char *to = n > out->max - MIN(out->n, out->max) ? NULL : buf_reserve(out, n);
     if (!to)
-        failed = err_set(e, ERR_TOO_LARGE, "%s: over %zu bytes", name, out->max);
+        failed = err_set(e, ERR_TOO_LARGE, "%s: larger than %zu bytes", name, out->max);
     else if (file_read(fd, to, n, 0))
         failed = err_set(e, ERR_IO, "%s: %s", name, strerror(errno));
     else

@@ -214,14 +214,14 @@ static void stop_threads(struct thread_pool *t, int n_started)
 int thread_pool_open(struct thread_pool **out, int n_threads, struct err *e)
 {
     if (n_threads < 1 || n_threads > MAX_THREADS)
-        return err_set(e, ERR_RANGE, "threads: %d is not 1 to %d", n_threads, MAX_THREADS);
+        return err_set(e, ERR_RANGE, "threads: %d is out of range 1 to %d", n_threads, MAX_THREADS);
 
     struct thread_pool *t = try_aligned(64, sizeof(*t));
     struct pool_thread *threads = try_calloc((size_t)n_threads, sizeof(*threads));
     if (!t || !threads) {
         mem_free(t);
         mem_free(threads);
-        return err_set(e, ERR_MEMORY, "a team of %d threads", n_threads);
+        return err_set(e, ERR_MEMORY, "no memory for a thread pool of %d threads", n_threads);
     }
     memset(t, 0, sizeof(*t));
     t->n = n_threads;
@@ -229,7 +229,7 @@ int thread_pool_open(struct thread_pool **out, int n_threads, struct err *e)
     t->threads = threads;
     for (int i = 1; i < n_threads; i++) {
         char name[16];
-        snprintf(name, sizeof(name), "team-%d", i);
+        snprintf(name, sizeof(name), "compute-%d", i);
         threads[i] = (struct pool_thread){ .thread_pool = t, .index = i };
         if (thread_start(&threads[i].thread, name, thread_main, &threads[i], e)) {
             stop_threads(t, i);

@@ -39,7 +39,7 @@ static struct aio *open_aio(enum aio_kind kind)
     if (!aio_open(&a, kind, &e))
         return a;
     EXPECT(kind == AIO_URING && e.code == ERR_UNSUPPORTED);
-    printf("     no io_uring here\n");
+    printf("     io_uring is not available\n");
     return NULL;
 }
 
