@@ -157,7 +157,7 @@ const char *cpu_source_lacks_amx(const struct cpu_source *s)
     case ENOSPC:
         return "alternate signal stacks large enough for AMX tiles";
     default:
-        return "the system's permission to use AMX tiles";
+        return "permission of the system to use AMX tiles";
     }
 }
 

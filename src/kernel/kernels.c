@@ -74,7 +74,7 @@ int kernels_choose(const struct kernels **out, const char *name, struct err *e)
                 e, ERR_UNSUPPORTED, "kernels '%s': this machine lacks %s", name, missing);
     }
     return err_set(e, ERR_UNSUPPORTED,
-        "kernels '%s': no such set; there are ref, avx2, avxvnni, avx512, amx", name);
+        "kernels '%s': unknown set; the sets are ref, avx2, avxvnni, avx512, amx", name);
 }
 
 enum act_kind kernels_act_kind(const struct kernels *k, enum qtype weight_type)

@@ -70,11 +70,12 @@ int pack_init(
     struct block_shape s = shape_of_type(type);
 
     if (!s.block)
-        return err_set(e, ERR_UNSUPPORTED, "no kernels for weights of type %d", (int)type);
+        return err_set(e, ERR_UNSUPPORTED, "weight type %d is not supported", (int)type);
     if (n_rows < 1 || n_cols < 1 || n_rows > MAX_DIM || n_cols > MAX_DIM)
-        return err_set(e, ERR_RANGE, "a matrix of %d x %d", n_rows, n_cols);
+        return err_set(e, ERR_RANGE, "matrix dimensions %d x %d are out of range", n_rows, n_cols);
     if (n_cols % s.block)
-        return err_set(e, ERR_CORRUPT, "rows of %d are not whole blocks of %d", n_cols, s.block);
+        return err_set(e, ERR_CORRUPT, "row length %d is not a multiple of the block size %d",
+            n_cols, s.block);
     *w = (struct packed){ .type = type,
         .n_rows = n_rows,
         .n_cols = n_cols,
