@@ -539,7 +539,7 @@ static void bench_ops(const struct kernels *k)
     bench_op(k, "rms_norm", 12, op_rms_norm);
     bench_op(k, "q8_0", 5.25, op_q8_0);
     bench_op(k, "q8_k", 5.2, op_q8_k);
-    bench_op(k, "planes", 8, op_planes);
+    bench_op(k, "bf16x2", 8, op_planes);
     bench_op(k, "silu_mul", 12, op_silu_mul);
     bench_op(k, "rope", 8, op_rope);
     bench_op(k, "add", 12, op_add);
