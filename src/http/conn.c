@@ -201,7 +201,7 @@ void conn_accept(struct http_server *s, int fd, const struct sockaddr *peer)
     if (s->tls && !(c->tls = tls_conn_new(s->tls, fd)))
         goto fail;
     if (loop_add(s->loop, &c->io, EPOLLIN | EPOLLRDHUP, &e)) {
-        log_warn("http", "accept", "failed=\"%s\"", e.msg);
+        log_warn("http", "accept_failed", "error=\"%s\"", e.msg);
         goto fail;
     }
     list_add(c);
@@ -343,7 +343,7 @@ static bool app_rejects(struct conn *c, int status, const char *why)
 
 static void reject(struct conn *c, int status, const char *why)
 {
-    log_debug("http", "refuse", "peer=%s status=%d why=\"%s\"", c->peer, status, why);
+    log_debug("http", "request_rejected", "peer=%s status=%d reason=\"%s\"", c->peer, status, why);
     STAT_ADD(c->s, bad_requests, 1);
     bool is_answered = app_rejects(c, status, why);
     exchange_free(c);
@@ -368,7 +368,7 @@ static void on_head_complete(struct conn *c)
     int64_t max = s->app.on_head ? s->app.on_head(s->app.ctx, &c->x->x) : BODY_DEFAULT;
     if (max < 0 || c->x->is_begun) {
         if (!c->x->is_ended) {
-            log_error("http", "unexpected", "what=\"on_head answered in part\"");
+            log_error("http", "unexpected", "error=\"on_head sent a partial response\"");
             c->must_abort = true;
         }
         if (!c->must_abort)
@@ -579,10 +579,10 @@ static void on_timer(struct loop_timer *t)
     }
     switch ((enum conn_state)c->state) {
     case HEAD:
-        reject(c, 408, "the head did not come in time");
+        reject(c, 408, "timeout while reading the request head");
         break;
     case BODY:
-        reject(c, 408, "the body did not come in time");
+        reject(c, 408, "timeout while reading the request body");
         break;
     case IDLE:
         conn_close(c);

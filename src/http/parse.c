@@ -181,7 +181,7 @@ static enum http_event parse_request_line(struct http_parser *p, struct str line
         version.p[5] < '0' || version.p[5] > '9' || version.p[7] < '0' || version.p[7] > '9')
         return reject(p, 400, "malformed HTTP version");
     if (!str_is(version, "HTTP/1.1") && !str_is(version, "HTTP/1.0"))
-        return reject(p, 505, "only HTTP/1.1 and HTTP/1.0 are spoken here");
+        return reject(p, 505, "only HTTP/1.1 and HTTP/1.0 are supported");
     p->is_http10 = version.p[7] == '0';
     p->want_close = p->is_http10;
     p->method_n = (uint32_t)method.n;
@@ -290,7 +290,7 @@ static enum http_event record_field(struct http_parser *p, struct str name, stru
             p->want_close |= str_eq_nocase(item, STR("close"));
     } else if (str_eq_nocase(name, STR("expect"))) {
         if (!str_eq_nocase(value, STR("100-continue")))
-            return reject(p, 417, "an expectation that is not 100-continue");
+            return reject(p, 417, "unsupported expectation, only 100-continue is supported");
         p->want_continue = true;
     }
     return HTTP_MORE;

@@ -90,7 +90,7 @@ static void append_field(struct buf *b, struct str name, struct str value)
 static void reserve_initial(struct buf *b, size_t n)
 {
     if (!b->cap && !buf_reserve(b, n))
-        log_debug("http", "memory", "wanted=%zu", n);
+        log_debug("http", "alloc_failed", "bytes=%zu", n);
 }
 
 static void append_status(struct conn *c, int status, const char *type)
@@ -167,10 +167,10 @@ static void response_write(struct sink *sink, struct str bytes)
     if (x->has_no_body || !bytes.n)
         return;
     if (x->left >= 0 && bytes.n > (uint64_t)x->left) {
-        log_error("http", "unexpected", "what=\"more written than declared\"");
+        log_error("http", "unexpected", "error=\"body is longer than its Content-Length\"");
         c->must_abort = true;
     } else if (bytes.n > c->s->o.max_queued || conn_queued(c) > c->s->o.max_queued - bytes.n) {
-        log_info("http", "slow_reader", "peer=%s queued=%zu", c->peer, conn_queued(c));
+        log_info("http", "slow_reader", "peer=%s queued_bytes=%zu", c->peer, conn_queued(c));
         c->must_abort = true;
     }
     conn_touch(c);
@@ -204,7 +204,7 @@ static void response_end(struct sink *sink)
         return;
     CHECK(x->is_begun);
     if (x->left > 0 && !x->has_no_body && !c->must_abort) {
-        log_error("http", "unexpected", "what=\"less written than declared\"");
+        log_error("http", "unexpected", "error=\"body is shorter than its Content-Length\"");
         c->must_abort = true;
     }
     if (x->is_chunked)

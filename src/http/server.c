@@ -85,7 +85,7 @@ static void warn_accept(struct http_server *s, const char *what)
     if (now - s->warned_ns < 1000000000u && s->warned_ns)
         return;
     s->warned_ns = now;
-    log_warn("http", "accept", "failed=\"%s\" open=%d", what, s->n_conns);
+    log_warn("http", "accept_failed", "error=\"%s\" open=%d", what, s->n_conns);
 }
 
 /* Without free descriptors, the listener would stay readable forever. The spare descriptor allows
@@ -251,7 +251,7 @@ static int listen_all(struct http_server *s, struct err *e)
         return -1;
     }
     if (is_partial)
-        log_warn("http", "listen", "failed=\"%s\"", why.msg);
+        log_warn("http", "listen_failed", "error=\"%s\"", why.msg);
     return 0;
 }
 
@@ -356,7 +356,7 @@ static void on_drain_deadline(struct loop_timer *t)
 {
     struct http_server *s = container_of(t, struct http_server, drain_timer);
 
-    log_warn("http", "drain", "deadline=passed cut=%d", s->n_conns);
+    log_warn("http", "drain_timeout", "closed=%d", s->n_conns);
     cut_all(s);
 }
 

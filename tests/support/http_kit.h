@@ -113,7 +113,7 @@ static inline void http_kit_on_disconnect(void *ctx, struct http_exchange *x)
     if (k->held == x)
         k->held = NULL;
     /* A write after the client has disconnected is discarded, and is not an error. */
-    sink_write(&x->sink, STR("into the void"));
+    sink_write(&x->sink, STR("discarded"));
 }
 
 static inline void http_kit_on_drained(void *ctx, struct http_exchange *x)
