@@ -159,7 +159,7 @@ static int scan_segments(struct disk *d, struct err *e)
     uint32_t *ids = try_calloc(SEGMENTS_MAX, sizeof(*ids));
     uint8_t *front = try_aligned(RECORD_ALIGN, front_max);
     uint32_t n = ids && front ? list_segments(d, ids) : 0;
-    int failed = ids && front ? 0 : err_set(e, ERR_MEMORY, "no memory to look into %s", d->o.dir);
+    int failed = ids && front ? 0 : err_set(e, ERR_MEMORY, "no memory to scan %s", d->o.dir);
 
     for (uint32_t i = 0; i < n && !failed; i++) {
         failed = add_segment(d, ids[i], 0, e);
@@ -232,7 +232,7 @@ int disk_append(struct disk *d, uint8_t *bytes, size_t n, struct disk_pos *at, s
     uint64_t n_more = record_align(n);
 
     if (n_more > d->o.max_bytes || n > UINT32_MAX)
-        return err_set(e, ERR_TOO_LARGE, "a record of %zu bytes", n);
+        return err_set(e, ERR_TOO_LARGE, "a KV record of %zu bytes is too large", n);
     if ((d->n_segments == 0 || d->segments[d->n_segments - 1].n_bytes >= d->segment_bytes) &&
         add_segment(d, d->next_id, O_CREAT | O_EXCL, e))
         return -1;

@@ -8,7 +8,7 @@ int evict_init(struct evict *ev, enum evict_policy policy, uint32_t n, struct er
     ev->heap = policy == EVICT_LRU ? try_calloc(n, sizeof(*ev->heap)) : NULL;
     if (!ev->entry || (policy == EVICT_LRU && !ev->heap)) {
         evict_clear(ev);
-        return err_set(e, ERR_MEMORY, "no memory to order %u pages", n);
+        return err_set(e, ERR_MEMORY, "no memory for the eviction policy of %u pages", n);
     }
     for (uint32_t i = 0; i < n; i++)
         ev->entry[i].heap_at = EVICT_NONE;
@@ -173,9 +173,9 @@ const char *evict_check(const struct evict *ev)
         if (at == EVICT_NONE || ev->policy != EVICT_LRU)
             continue;
         if (at >= ev->n_candidates || ev->heap[at] != i)
-            return "a candidate for eviction is not where it says";
+            return "an eviction candidate has a wrong heap index";
         if (at > 0 && goes_before(ev, i, ev->heap[(at - 1) / 2]))
-            return "the heap of candidates is out of order";
+            return "the heap of eviction candidates is out of order";
     }
     return n == ev->n_candidates ? NULL : "the count of candidates is wrong";
 }

@@ -28,7 +28,7 @@ int page_pool_new(struct page_pool **out, uint32_t n_pages, struct err *e)
 
     if (n_pages == 0 || n_pages == NO_PAGE) {
         page_pool_free(p);
-        return err_set(e, ERR_RANGE, "a page pool of %u pages", n_pages);
+        return err_set(e, ERR_RANGE, "a page pool cannot have %u pages", n_pages);
     }
     p->refs = try_calloc(n_pages, sizeof(*p->refs));
     p->next_free = try_calloc(n_pages, sizeof(*p->next_free));
@@ -36,7 +36,7 @@ int page_pool_new(struct page_pool **out, uint32_t n_pages, struct err *e)
     p->owner = try_calloc(n_pages, sizeof(*p->owner));
     if (!p->refs || !p->next_free || !p->is_cached || !p->owner) {
         page_pool_free(p);
-        return err_set(e, ERR_MEMORY, "no memory to count %u pages", n_pages);
+        return err_set(e, ERR_MEMORY, "no memory for a page pool of %u pages", n_pages);
     }
     p->n_total = n_pages;
     p->n_free = n_pages;

@@ -2,7 +2,7 @@
 #include "base/crc.h"
 #include "format/cursor.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are written as they lie here");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are little-endian");
 
 static const char magic[8] = "IFLUXKV";
 
@@ -98,25 +98,26 @@ void record_seal(uint8_t *bytes)
 static int check_counts(const struct record_header *h, size_t n, struct err *e)
 {
     if (memcmp(h->magic, magic, sizeof(magic)) != 0)
-        return err_set(e, ERR_CORRUPT, "no record of keys and values");
+        return err_set(e, ERR_CORRUPT, "not a KV record");
     if (h->version != VERSION)
-        return err_set(e, ERR_UNSUPPORTED, "a record of version %u, not %d", h->version, VERSION);
+        return err_set(
+            e, ERR_UNSUPPORTED, "the KV record has version %u, expected %d", h->version, VERSION);
     if (h->n_tokens < 1 || h->n_tokens > RECORD_TOKENS_MAX || h->page_bytes < 1 ||
         h->page_tokens < 1 || h->n_pages < 1)
-        return err_set(e, ERR_CORRUPT, "a record of nothing, or of too much");
+        return err_set(e, ERR_CORRUPT, "the KV record has invalid counts");
     /* In 64 bits, since each term is below 2^32. */
     uint64_t front = align_up(RECORD_HEAD + (uint64_t)h->n_tokens * 4 + (uint64_t)h->n_pages * 4);
     if (front > n || h->n_pages > (n - front) / h->page_bytes)
-        return err_set(e, ERR_CORRUPT, "a record that is cut short");
+        return err_set(e, ERR_CORRUPT, "the KV record is truncated");
     return 0;
 }
 
 static int check_kind(const struct record_header *h, const struct record_kind *k, struct err *e)
 {
     if (memcmp(h->model, k->model, sizeof(h->model)) != 0)
-        return err_set(e, ERR_UNSUPPORTED, "a record of another model");
+        return err_set(e, ERR_UNSUPPORTED, "the KV record belongs to another model");
     if (h->page_tokens != PAGE_TOKENS || h->page_bytes != k->page_bytes || h->kv_kind != k->kv_kind)
-        return err_set(e, ERR_UNSUPPORTED, "a record of pages that are laid out differently");
+        return err_set(e, ERR_UNSUPPORTED, "the KV record has another page layout");
     return 0;
 }
 
@@ -139,19 +140,19 @@ int record_read_head(struct record *out, const struct record_kind *k, uint8_t *b
     const uint8_t *p = cursor_take(&c, sizeof(h));
 
     if (!p)
-        return err_set(e, ERR_CORRUPT, "a record that is cut short");
+        return err_set(e, ERR_CORRUPT, "the KV record is truncated");
     memcpy(&h, p, sizeof(h));
     if (check_counts(&h, n, e))
         return -1;
     size_t n_front = meta_bytes(h.n_tokens, h.n_pages);
     if (meta_checksum(bytes, n_front) != h.sum)
-        return err_set(e, ERR_CORRUPT, "a record whose head does not add up");
+        return err_set(e, ERR_CORRUPT, "the checksum of the KV record header is wrong");
     if (check_kind(&h, k, e))
         return -1;
     int n_tokens = (int)h.n_tokens;
     if (h.n_pages > (uint32_t)n_pages_for(n_tokens) ||
         h.first_page != (uint32_t)n_pages_for(n_tokens) - h.n_pages)
-        return err_set(e, ERR_CORRUPT, "a record of pages that its tokens do not have");
+        return err_set(e, ERR_CORRUPT, "the page range of the KV record does not match its tokens");
     *out = (struct record){ .scope.tenant = h.tenant,
         .tokens = (const int32_t *)(const void *)(bytes + RECORD_HEAD),
         .n_tokens = n_tokens,
@@ -176,7 +177,7 @@ int record_read(
         uint32_t sum;
         memcpy(&sum, sums + (size_t)i * sizeof(sum), sizeof(sum));
         if (crc32c(0, r.pages + (size_t)i * k->page_bytes, k->page_bytes) != sum)
-            return err_set(e, ERR_CORRUPT, "a record whose page %d does not add up", i);
+            return err_set(e, ERR_CORRUPT, "the checksum of page %d of the KV record is wrong", i);
     }
     *out = r;
     return 0;

@@ -109,7 +109,7 @@ int tier_chain(
 static void log_failure(struct tier *t, const char *what, const char *why)
 {
     if (!t->is_failing)
-        log_warn("cache", "disk", "what=%s why=%s", what, why);
+        log_warn("cache", "tier_failed", "call=%s error=\"%s\"", what, why);
     t->is_failing = true;
 }
 
@@ -284,7 +284,7 @@ static int alloc_buffers(struct tier *t, struct err *e)
         f->next_free = t->free_fetches;
         t->free_fetches = f;
     }
-    return is_complete ? 0 : err_set(e, ERR_MEMORY, "no memory for a cache on disk");
+    return is_complete ? 0 : err_set(e, ERR_MEMORY, "no memory for the KV offload tier");
 }
 
 int tier_open(struct tier **out, const struct tier_options *o, struct err *e)
@@ -315,7 +315,7 @@ int tier_open(struct tier **out, const struct tier_options *o, struct err *e)
     }
     t->first_segment = disk_first_segment(t->disk);
     t->n_bytes = disk_bytes(t->disk);
-    if (!o->is_manual && thread_start(&t->thread, "disk", tier_main, t, e)) {
+    if (!o->is_manual && thread_start(&t->thread, "kv-tier", tier_main, t, e)) {
         tier_close(t);
         return -1;
     }

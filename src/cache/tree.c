@@ -839,15 +839,15 @@ static const char *check_node(const struct tree *t, uint32_t i)
     if (n->n_tokens > PAGE_TOKENS || (n->n_tokens < PAGE_TOKENS && n->child != NONE))
         return "a page that is not full has children";
     if (!is_top && parent->n_tokens != PAGE_TOKENS)
-        return "a page hangs behind one that is not full";
+        return "the parent of a page is not full";
     if (n->root != parent->root || n->depth != (is_top ? 0 : parent->depth + 1))
         return "a page has a wrong root or depth";
     if (refs < 1 + n->n_pins)
-        return "the tree's references are not counted";
+        return "a page has fewer references than the tree holds";
     if (!is_top && refs > 1 && page_refs(t->pool, (page_id){ n->parent }) < 2)
-        return "a page is in use, the one before it is not";
+        return "a page is in use and its parent is not";
     if (evict_has(&t->evict, i) != (refs == 1 && n->child == NONE))
-        return "the candidates are not the idle leaves";
+        return "the eviction candidates differ from the unused leaves";
     for (uint32_t c = n->child; c != NONE; c = t->nodes[c].next)
         if (t->nodes[c].parent != i)
             return "a list of children is wrong";
@@ -901,7 +901,7 @@ const char *tree_check(const struct tree *t)
     for (uint32_t i = 0; i < t->n_pages && !wrong; i++) {
         bool is_in = t->nodes[i].n_tokens > 0;
         if (is_in != page_is_cached(t->pool, (page_id){ i }))
-            return "the pool and the tree disagree about a page";
+            return "the cached flag of a page does not match the tree";
         n_cached += is_in;
         n_full += t->nodes[i].n_tokens == PAGE_TOKENS;
         n_pinned += t->nodes[i].n_pins > 0;
