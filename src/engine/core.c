@@ -25,30 +25,35 @@ const struct engine_options engine_options_default = {
 static int check_options(const struct engine_options *o, struct err *e)
 {
     if (o->max_batch < 1 || o->max_batch > 1 << 16)
-        return err_param(e, ERR_RANGE, "max_batch", "%d sequences at once", o->max_batch);
+        return err_param(
+            e, ERR_RANGE, "max_batch", "max_batch = %d is not 1 to %d", o->max_batch, 1 << 16);
     if (o->max_batch_tokens < 1)
-        return err_param(e, ERR_RANGE, "max_batch_tokens", "%d rows a step", o->max_batch_tokens);
+        return err_param(e, ERR_RANGE, "max_batch_tokens", "max_batch_tokens = %d is below 1",
+            o->max_batch_tokens);
     if (o->prefill_chunk < 1)
-        return err_param(e, ERR_RANGE, "prefill_chunk", "%d rows a chunk", o->prefill_chunk);
+        return err_param(
+            e, ERR_RANGE, "prefill_chunk", "prefill_chunk = %d is below 1", o->prefill_chunk);
     if (o->max_queue < 0 || o->max_queue > 1 << 20)
-        return err_param(e, ERR_RANGE, "max_queue", "%d requests waiting", o->max_queue);
+        return err_param(
+            e, ERR_RANGE, "max_queue", "max_queue = %d is not 0 to %d", o->max_queue, 1 << 20);
     if (o->max_queue_tokens < 1)
-        return err_param(e, ERR_RANGE, "max_queue_tokens", "%lld tokens waiting",
+        return err_param(e, ERR_RANGE, "max_queue_tokens", "max_queue_tokens = %lld is below 1",
             (long long)o->max_queue_tokens);
     if (o->n_ctx < 0)
-        return err_param(e, ERR_RANGE, "n_ctx", "a context of %d tokens", o->n_ctx);
+        return err_param(e, ERR_RANGE, "n_ctx", "n_ctx = %d is negative", o->n_ctx);
     if (o->mixed_step_percent && (o->mixed_step_percent < 100 || o->mixed_step_percent > 100000))
-        return err_param(
-            e, ERR_RANGE, "stretch_percent", "a step of %d %% of itself", o->mixed_step_percent);
+        return err_param(e, ERR_RANGE, "mixed_step_percent",
+            "mixed_step_percent = %d is not 0 or 100 to 100000", o->mixed_step_percent);
     if (o->mixed_step_percent_short &&
         (o->mixed_step_percent_short < 100 || o->mixed_step_percent_short > 100000))
-        return err_param(e, ERR_RANGE, "short_stretch_percent", "a step of %d %% of itself",
-            o->mixed_step_percent_short);
+        return err_param(e, ERR_RANGE, "mixed_step_percent_short",
+            "mixed_step_percent_short = %d is not 0 or 100 to 100000", o->mixed_step_percent_short);
     if (o->age_ns < 1 || o->age_ns > SCHED_AGE_MAX)
-        return err_param(
-            e, ERR_RANGE, "age_ns", "an age of %llu ns", (unsigned long long)o->age_ns);
+        return err_param(e, ERR_RANGE, "age_ns", "age_ns = %llu is not 1 to %llu",
+            (unsigned long long)o->age_ns, (unsigned long long)SCHED_AGE_MAX);
     if (o->kv_tenant_share < 1 || o->kv_tenant_share > 100)
-        return err_param(e, ERR_RANGE, "kv_tenant_share", "%d percent", o->kv_tenant_share);
+        return err_param(e, ERR_RANGE, "kv_tenant_share", "kv_tenant_share = %d is not 1 to 100",
+            o->kv_tenant_share);
     return fairness_check(&o->fairness, e);
 }
 
@@ -264,7 +269,7 @@ static void cancel_gen(struct core *c, struct gen *g, enum errcode why, uint64_t
         return;
     err_set(&g->result.err, why,
         why == ERR_TIMEOUT      ? "the deadline of the request has passed"
-        : why == ERR_OVERLOADED ? "the deadline of the request cannot be met any more"
+        : why == ERR_OVERLOADED ? "the deadline of the request can no longer be met"
         : why == ERR_DRAINING   ? "the model was shut down"
                                 : "the request was cancelled");
     start_held_back(c, g, now);

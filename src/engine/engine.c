@@ -123,7 +123,7 @@ void engine_audit(struct engine *en, struct engine_audit *out)
 
     *out = (struct engine_audit){ 0 };
     if (mailbox_open(&call.reply, &e)) {
-        log_warn("engine", "audit", "why=%s", e.msg);
+        log_warn("engine", "audit_failed", "error=\"%s\"", e.msg);
         return; /* out->ok is false */
     }
     engine_audit_ask(en, &call);

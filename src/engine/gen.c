@@ -19,7 +19,7 @@ static _Atomic uint64_t last_id;
 static int check_script(const struct gen_script *s, struct err *e)
 {
     if (s->n_tokens < 0 || s->n_groups < 0)
-        return err_set(e, ERR_RANGE, "a script of %d tokens", s->n_tokens);
+        return err_set(e, ERR_RANGE, "a script cannot have %d tokens", s->n_tokens);
     for (int i = 0; i < s->n_groups; i++)
         if (s->group_end[i] < (i ? s->group_end[i - 1] : 0) || s->group_end[i] > s->n_tokens)
             return err_set(e, ERR_RANGE, "script groups are out of order");
@@ -29,15 +29,18 @@ static int check_script(const struct gen_script *s, struct err *e)
 static int check_input(const struct gen_input *in, struct err *e)
 {
     if (in->n_prompt < 1 || in->max_tokens < 0)
-        return err_set(e, ERR_RANGE, "%d prompt tokens, %d to come", in->n_prompt, in->max_tokens);
+        return err_set(e, ERR_RANGE, "%d prompt tokens with max_tokens %d are out of range",
+            in->n_prompt, in->max_tokens);
     if (in->n_choices < 1 || in->n_choices > GEN_CHOICES_MAX)
-        return err_set(e, ERR_RANGE, "%d choices; 1 to %d", in->n_choices, (int)GEN_CHOICES_MAX);
+        return err_set(
+            e, ERR_RANGE, "%d choices are not 1 to %d", in->n_choices, (int)GEN_CHOICES_MAX);
     if (in->n_prompt > TOKENS_MAX || in->max_tokens > TOKENS_MAX ||
         in->n_prompt + in->max_tokens > ALL_TOKENS_MAX / in->n_choices)
-        return err_set(e, ERR_TOO_LARGE, "%d times %lld tokens are more than one request may hold",
-            in->n_choices, (long long)in->n_prompt + in->max_tokens);
+        return err_set(e, ERR_TOO_LARGE,
+            "%d choices of %lld tokens exceed the limit of one request", in->n_choices,
+            (long long)in->n_prompt + in->max_tokens);
     if (in->n_predicted < 0 || in->n_predicted > TOKENS_MAX)
-        return err_set(e, ERR_RANGE, "a prediction of %d tokens", in->n_predicted);
+        return err_set(e, ERR_RANGE, "a prediction cannot have %d tokens", in->n_predicted);
     return in->script ? check_script(in->script, e) : 0;
 }
 

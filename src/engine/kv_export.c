@@ -19,7 +19,7 @@ static bool get_record_kind(
     const struct lm *lm = engine_lm(en);
 
     if (!engine_settings(en)->prefix_cache || lm->page_bytes == 0) {
-        err_set(e, ERR_UNSUPPORTED, "this model's keys and values can not be saved");
+        err_set(e, ERR_UNSUPPORTED, "the KV cache of this model cannot be exported");
         return false;
     }
     *k = (struct record_kind){ .kv_kind = lm->kv_kind, .page_bytes = lm->page_bytes };
@@ -87,16 +87,16 @@ int engine_kv_export(
     if (!get_record_kind(en, p->digest, &k, e))
         return -1;
     if (h.n < 1 || h.n > RECORD_TOKENS_MAX)
-        return err_set(e, ERR_RANGE, "%d tokens to save", h.n);
+        return err_set(e, ERR_RANGE, "a prefix of %d tokens cannot be exported", h.n);
     if (job_begin(&h, e)) {
         job_end(&h);
         return -1;
     }
     engine_call(en, h.reply, hold_pages, &h);
     if (h.n_found == 0)
-        failed = err_set(e, ERR_NOT_FOUND, "nothing of these tokens is in the prefix cache");
+        failed = err_set(e, ERR_NOT_FOUND, "no prefix of these tokens is in the prefix cache");
     else if (export_pages(en, &k, &h, out))
-        failed = err_set(e, ERR_MEMORY, "no memory to save %d tokens", h.n_found);
+        failed = err_set(e, ERR_MEMORY, "no memory to export %d tokens", h.n_found);
     engine_call(en, h.reply, release_pages, &h);
     job_end(&h);
     if (!failed)
@@ -145,16 +145,16 @@ static int check_tokens(const struct record *r, int n_vocab, struct err *e)
 {
     for (int i = 0; i < r->n_tokens; i++)
         if (r->tokens[i] < 0 || r->tokens[i] >= n_vocab)
-            return err_set(e, ERR_CORRUPT, "a record with a token that the model does not have");
+            return err_set(e, ERR_CORRUPT, "the KV record contains a token outside the vocabulary");
     return 0;
 }
 
 static int check_record(const struct record *r, uint64_t tenant, int n_vocab, struct err *e)
 {
     if (r->first_page > 0)
-        return err_set(e, ERR_UNSUPPORTED, "a record of the end of a sequence alone");
+        return err_set(e, ERR_UNSUPPORTED, "the KV record does not begin at position 0");
     if (r->scope.tenant != tenant)
-        return err_set(e, ERR_FORBIDDEN, "a record of another key");
+        return err_set(e, ERR_FORBIDDEN, "the KV record belongs to another tenant");
     return check_tokens(r, n_vocab, e);
 }
 

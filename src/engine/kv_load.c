@@ -247,13 +247,16 @@ int kv_load_open(struct core *c, struct sched_limits *l, struct err *e)
     if (!c->o.kv_disk || !*c->o.kv_disk || !c->tree || !c->o.model_digest || !c->lm->page_bytes)
         return 0;
     if (strlen(c->o.kv_disk) > sizeof(dir) - 100)
-        return err_set(e, ERR_RANGE, "a directory's name of %zu bytes", strlen(c->o.kv_disk));
+        return err_set(e, ERR_RANGE,
+            "the name of the KV offload directory has %zu bytes, which is too long",
+            strlen(c->o.kv_disk));
     c->kind.kv_kind = c->lm->kv_kind;
     c->kind.page_bytes = c->lm->page_bytes;
     memcpy(c->kind.model, c->o.model_digest, sizeof(c->kind.model));
     c->path = try_calloc((size_t)c->queue->n_ctx + PAGE_TOKENS, sizeof(*c->path));
     if (!c->path)
-        return err_set(e, ERR_MEMORY, "no memory for a path of %d tokens", c->queue->n_ctx);
+        return err_set(
+            e, ERR_MEMORY, "no memory for the page numbers of %d tokens", c->queue->n_ctx);
     struct tier_options o = { .dir = dir,
         .max_bytes = c->o.kv_disk_bytes,
         .kind = c->kind,
@@ -267,7 +270,7 @@ int kv_load_open(struct core *c, struct sched_limits *l, struct err *e)
     tree_on_evict(c->tree, write_evicted, c);
     l->start_kv_load = start_seq_load;
     l->start_kv_load_arg = c;
-    log_info("cache", "disk", "dir=%s bytes=%llu of=%llu by=%s", dir,
+    log_info("engine", "kv_tier", "dir=\"%s\" bytes=%llu max_bytes=%llu io=\"%s\"", dir,
         (unsigned long long)tier_stats_get(c->tier)->n_bytes,
         (unsigned long long)c->o.kv_disk_bytes, tier_aio(c->tier));
     return 0;

@@ -488,14 +488,13 @@ static void log_swaps(struct core *c)
         const struct gen_choice *ch = t->user;
         char name[24];
         snprintf(name, sizeof(name), "%llu", (unsigned long long)ch->gen->id);
-        log_debug("engine",
-            t->is_resumed ? "scheduler.fairness.resume" : "scheduler.fairness.yield",
-            "req=%s choice=%d priority=%d tokens=%d why=%s us=%llu",
-            ch->gen->in.name ? ch->gen->in.name : name, ch->index, ch->gen->in.priority, ch->n_out,
-            t->is_resumed     ? "turn"
-            : t->is_preempted ? "priority"
-                              : "slice",
-            (unsigned long long)(t->took_ns / 1000));
+        log_debug("engine", "admission_change",
+            "req=%s choice=%d action=%s priority=%d tokens=%d us=%llu",
+            ch->gen->in.name ? ch->gen->in.name : name, ch->index,
+            t->is_resumed     ? "resume"
+            : t->is_preempted ? "preempt"
+                              : "yield",
+            ch->gen->in.priority, ch->n_out, (unsigned long long)(t->took_ns / 1000));
     }
 }
 

@@ -43,14 +43,15 @@ static int check_tokens(const struct submit_queue *p, const struct gen *g, struc
 
     for (int i = 0; i < in->n_prompt; i++)
         if (prompt[i] < 0 || prompt[i] >= p->n_vocab)
-            return err_set(e, ERR_INVALID, "token %d of the prompt is %d; the vocabulary has %d", i,
-                prompt[i], p->n_vocab);
+            return err_set(e, ERR_INVALID,
+                "prompt token %d has id %d, and the vocabulary has %d tokens", i, prompt[i],
+                p->n_vocab);
     for (int i = 0; in->script && i < in->script->n_tokens; i++)
         if (in->script->tokens[i] < 0 || in->script->tokens[i] >= p->n_vocab)
-            return err_set(e, ERR_INVALID, "token %d of the script is none", i);
+            return err_set(e, ERR_INVALID, "script token %d is outside the vocabulary", i);
     if (in->n_prompt + (in->max_tokens > 0) > p->n_ctx)
         return err_set(
-            e, ERR_CONTEXT, "the prompt has %d tokens, the context %d", in->n_prompt, p->n_ctx);
+            e, ERR_CONTEXT, "the prompt has %d tokens and the context %d", in->n_prompt, p->n_ctx);
     return 0;
 }
 
@@ -66,7 +67,7 @@ static int check_deadline(
     if (now_ns + estimate.end_ns + estimate.end_ns / DEADLINE_MARGIN <= g->in.deadline_ns)
         return 0;
     return err_set(e, ERR_OVERLOADED,
-        "it would take about %.1f s, %.1f of them to its first token; its deadline is earlier",
+        "the estimated duration is %.1f s (first token after %.1f s), which exceeds the deadline",
         (double)estimate.end_ns * 1e-9, (double)estimate.first_ns * 1e-9);
 }
 
@@ -74,18 +75,19 @@ static int count_admitted(struct submit_queue *p, const struct gen *g, struct er
 {
     if (atomic_fetch_add(&p->n_requests, 1) >= p->max_requests) {
         p->n_requests--;
-        return err_set(e, ERR_OVERLOADED, "%d requests wait or run already", p->max_requests);
+        return err_set(e, ERR_OVERLOADED, "the queue is full: %d requests", p->max_requests);
     }
     if (atomic_fetch_add(&p->n_seqs, g->in.n_choices) > p->max_seqs - g->in.n_choices) {
         p->n_seqs -= g->in.n_choices;
         p->n_requests--;
-        return err_set(e, ERR_OVERLOADED, "%d choices wait or run already", p->max_seqs);
+        return err_set(e, ERR_OVERLOADED, "the queue is full: %d choices", p->max_seqs);
     }
     int64_t before = atomic_fetch_add(&p->n_prompt_tokens, g->in.n_prompt);
     /* A prompt of any size may wait alone. */
     if (before > 0 && before + g->in.n_prompt > p->max_tokens) {
         submit_queue_uncount(p, g);
-        return err_set(e, ERR_OVERLOADED, "%lld prompt tokens wait already", (long long)before);
+        return err_set(
+            e, ERR_OVERLOADED, "the queue is full: %lld waiting prompt tokens", (long long)before);
     }
     return 0;
 }

@@ -14,7 +14,7 @@ int sample_batch_open(struct sample_batch *p, struct lm *lm, const struct kernel
     p->tokens = try_calloc((size_t)lm->max_logits, sizeof(*p->tokens));
     p->tasks = try_calloc((size_t)lm->max_logits, sizeof(*p->tasks));
     if (!p->tokens || !p->tasks)
-        return err_set(e, ERR_MEMORY, "no memory for the tokens of a step");
+        return err_set(e, ERR_MEMORY, "no memory for the sampled tokens of a step");
     for (; p->n_samplers < n; p->n_samplers++)
         if (sampler_open(&p->samplers[p->n_samplers], k, lm->n_vocab, e))
             return -1;

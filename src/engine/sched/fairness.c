@@ -7,11 +7,13 @@ int fairness_check(const struct fairness *f, struct err *e)
     const int most = FAIRNESS_PRIORITY_MAX;
 
     if (f->high_priority_threshold < -most || f->high_priority_threshold > most)
-        return err_param(e, ERR_RANGE, "high_priority_threshold", "%d is not from %d to %d",
-            f->high_priority_threshold, -most, most);
+        return err_param(e, ERR_RANGE, "high_priority_threshold",
+            "high_priority_threshold = %d is not %d to %d", f->high_priority_threshold, -most,
+            most);
     if (f->max_timeslice_tokens < 0 || f->max_timeslice_tokens > FAIRNESS_SLICE_MAX)
-        return err_param(e, ERR_RANGE, "max_timeslice_tokens", "%d is not from 0 to %d",
-            f->max_timeslice_tokens, (int)FAIRNESS_SLICE_MAX);
+        return err_param(e, ERR_RANGE, "max_timeslice_tokens",
+            "max_timeslice_tokens = %d is not 0 to %d", f->max_timeslice_tokens,
+            (int)FAIRNESS_SLICE_MAX);
     return 0;
 }
 

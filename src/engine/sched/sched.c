@@ -142,7 +142,7 @@ static uint32_t *state_count(struct sched *sc, enum seq_state state)
     case SEQ_FREE:
         break;
     }
-    CHECK(!"a state");
+    CHECK(!"invalid state");
 }
 
 /* Removes the sequence from the lists of its state; it keeps its pages. */

@@ -15,32 +15,32 @@ static bool is_tail_private(const struct sched *sc, const struct seq *s)
 static const char *check_seq(struct sched *sc, const struct seq *s)
 {
     if (s->n_kv < 0 || s->n_kv > s->n_tokens || s->n_kv > s->n_pages * PAGE_TOKENS)
-        return "a sequence claims more than its pages hold";
+        return "n_kv exceeds the tokens or pages of a sequence";
     if (s->plan_rows || s->copy_from.i != PAGE_NONE.i)
-        return "a plan was left behind";
+        return "a sequence has planned rows between steps";
     if ((s->n_partial_rows > 0) != (sc->partial_seq == sched_index(sc, s)) ||
         (s->layer > 0) != (s->n_partial_rows > 0))
-        return "who is paused is not known";
+        return "partial_seq does not match the partial rows of a sequence";
     if (s->n_partial_rows > 0 &&
         (s->state != SEQ_RUNNING || s->n_kv + s->n_partial_rows > s->n_tokens ||
             s->n_kv + s->n_partial_rows > s->n_pages * PAGE_TOKENS))
-        return "rows are paused that cannot go on";
+        return "partial rows exceed the tokens or pages of a sequence";
     if (s->state == SEQ_HELD && s->n_pages)
         return "a held sequence has pages";
     if (s->is_holder != (s->state != SEQ_RUNNING && s->n_pages > 0))
         return "the list of holders is wrong";
     if ((timer_key(s) != UINT64_MAX) != (s->timer_at != NO_SEQ))
-        return "a timer is lost";
+        return "a sequence with a deadline is not in the timer heap";
     if (s->n_kv < s->decode_only_until && !is_tail_private(sc, s))
-        return "a row is taken for plain that is not";
+        return "decode_only_until covers a page that is not private";
     for (int i = 0; i < s->n_pages; i++) {
         if (s->pages[i].i >= page_n_total(sc->pool))
-            return "a page that does not exist";
+            return "a page number is out of range";
         sc->page_refs[s->pages[i].i]++;
         if (i < s->n_tree_pages && !page_is_cached(sc->pool, s->pages[i]))
-            return "a page that is said to be in the prefix cache is not";
+            return "a tree page of a sequence is not in the prefix cache";
         if (i > s->n_kv / PAGE_TOKENS && page_refs(sc->pool, s->pages[i]) != 1)
-            return "a page to be written is shared";
+            return "a page to be written has other references";
     }
     return NULL;
 }
@@ -55,7 +55,7 @@ static const char *check_lists(const struct sched *sc)
         if (s->state != SEQ_RUNNING || ++n_running > sc->counts.running)
             return "the list of running sequences is wrong";
         if (s->next != NO_SEQ && !sched_ranks_before(sc, s, &sc->seqs[s->next], 0))
-            return "the running are out of order";
+            return "the list of running sequences is not in rank order";
     }
     for (uint32_t id = sc->first_holder; id != NO_SEQ; id = sc->seqs[id].next_holder)
         held_pages += (uint64_t)sc->seqs[id].n_pages;
@@ -85,10 +85,10 @@ const char *sched_check(struct sched *sc)
         n_owned += sc->page_refs[i] > 0 || n_tree_refs > 1;
         sc->page_refs[i] += n_tree_refs;
         if (sc->page_refs[i] != page_refs(sc->pool, (page_id){ i }))
-            return "a page has other holders than it counts";
+            return "the reference count of a page is wrong";
     }
     if (n_owned + page_n_idle(sc->pool) + page_n_free(sc->pool) != page_n_total(sc->pool))
-        return "pages owned, cached and free are not all pages";
+        return "owned, cached and free pages do not add up";
     if (sc->l.tree && tree_check(sc->l.tree))
         return tree_check(sc->l.tree);
     if (n[SEQ_HELD] != c->held || n[SEQ_WAITING] != c->waiting || n[SEQ_RUNNING] != c->running ||

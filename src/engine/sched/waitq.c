@@ -27,7 +27,7 @@ int waitq_init(struct waitq *q, struct seq *seqs, uint32_t n, struct tenants *te
         get_nodes(&q->by_priority, n) && get_nodes(&q->by_name, n) && get_nodes(&q->by_service, n))
         return 0;
     waitq_clear(q);
-    return err_set(e, ERR_MEMORY, "no memory for a queue of %u", n);
+    return err_set(e, ERR_MEMORY, "no memory for a queue of %u sequences", n);
 }
 
 void waitq_clear(struct waitq *q)

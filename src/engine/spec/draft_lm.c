@@ -298,7 +298,7 @@ int draft_lm_open(struct drafter **out, struct lm *take_lm, const struct kernels
     if (!m->slots || !m->tables || page_pool_new(&m->pool, take_lm->n_pages, e) ||
         sampler_open(&m->sampler, k, take_lm->n_vocab, e)) {
         close_draft_lm(&m->d);
-        return err_set(e, ERR_MEMORY, "no memory to draft for %d sequences", n_seqs);
+        return err_set(e, ERR_MEMORY, "no memory for a draft model with %d sequences", n_seqs);
     }
     for (int i = 0; i < n_seqs; i++)
         m->slots[i].pages = m->tables + (size_t)i * n_table;

@@ -58,8 +58,8 @@ int spec_open(struct spec **out, const struct spec_options *o, struct err *e)
     sp->drafters[1] = o->drafter;
     if (o->max < 0 || o->max > DRAFT_MAX || o->min < 0) {
         spec_close(sp);
-        return err_param(e, ERR_RANGE, "draft_max", "drafts of %d to %d tokens; at most %d", o->min,
-            o->max, (int)DRAFT_MAX);
+        return err_param(e, ERR_RANGE, "draft_max", "%d to %d draft tokens per draft; at most %d",
+            o->min, o->max, (int)DRAFT_MAX);
     }
     *out = sp;
     return 0;

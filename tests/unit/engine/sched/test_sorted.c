@@ -86,7 +86,7 @@ static void ascending_keys_cost_no_more(void)
         sorted_remove(&s, &set, first);
     }
     EXPECT_EQ(set, SORTED_NONE);
-    printf("%.1f looks for each\n", (double)s.n_visited / MANY);
+    printf("%.1f comparisons each\n", (double)s.n_visited / MANY);
     EXPECT(s.n_visited < 100u * MANY);
 }
 

@@ -216,7 +216,7 @@ static void operations_cost_at_most_logarithms(void)
         double mean = count_comparisons(l, &most), log2_n = 0;
         for (uint32_t n = l->n_waiting; n > 1; n /= 2)
             log2_n++;
-        printf("%u wait, %u tenants, %d priorities, %d served: %.0f looks, %llu at most\n",
+        printf("%u wait, %u tenants, %d priorities, %d served: %.0f comparisons, %llu at most\n",
             l->n_waiting, l->n_tenants, l->n_priorities, l->n_served, mean,
             (unsigned long long)most);
         EXPECT(mean < 30 * log2_n + 10 * l->n_served);

@@ -67,8 +67,8 @@ static void exact_costs_are_found_after_a_few_pairs(void)
             struct row_cost s = { 0 };
             struct machine m = { .fixed = 1e6, .row = rows[i], .r.key = i };
             run_steps(&s, &m, base, 60);
-            printf("rows of %g beside %d: %g, of %g\n", rows[i], base, row_cost_share(&s, base, 0),
-                share_of(&m, base));
+            printf("row cost %g, base %d rows: share %g, expected %g\n", rows[i], base,
+                row_cost_share(&s, base, 0), share_of(&m, base));
             double error = fabs(row_cost_share(&s, base, 0) - share_of(&m, base));
             EXPECT(error < 0.02 / base || error < 0.1 * share_of(&m, base));
             EXPECT(row_cost_share(&s, base, 2) >= row_cost_share(&s, base, 0));

@@ -207,7 +207,7 @@ static void run_draws(float temperature)
         }
     }
     core_drain(c, 0);
-    printf("temperature %.1f: %lu draws, %lu of %lu guesses right\n", (double)temperature,
+    printf("temperature %.1f: %lu draws, %lu of %lu draft tokens accepted\n", (double)temperature,
         (unsigned long)n_drawn, (unsigned long)draft_sum(&queue->stats).accepted,
         (unsigned long)draft_sum(&queue->stats).drafted);
     core_close(c);
