@@ -207,7 +207,7 @@ static void append_head(const struct gguf *g, struct buf *out)
         buf_printf(out, " in %zu parts", gguf_n_parts(g));
     buf_init(&why, 4 * KB);
     bool ok = gguf_is_supported(g, &why);
-    buf_putz(out, ok ? "\nserved        yes" : "\nserved        no: ");
+    buf_putz(out, ok ? "\nsupported     yes" : "\nsupported     no: ");
     buf_puts(out, buf_str(&why));
     buf_putz(out, "\n");
     buf_clear(&why);
@@ -281,7 +281,7 @@ static void append_types(const struct gguf *g, struct buf *out)
         append_count(out, t[i].parameters);
         buf_putz(out, " parameters, ");
         append_bytes(out, t[i].bytes);
-        buf_printf(out, "%s\n", qtype_info(i)->is_supported ? "" : ", not served");
+        buf_printf(out, "%s\n", qtype_info(i)->is_supported ? "" : ", not supported");
     }
 }
 

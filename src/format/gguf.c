@@ -148,7 +148,7 @@ static int read_array(struct cursor *c, struct gguf_value *v, struct str key, st
     v->arr.n = cursor_u64(c);
     if (!c->failed && (kind >= ARRAY_LEN(kind_bytes) || kind == GGUF_ARR))
         return err_set(e, ERR_CORRUPT, "offset %zu: key %.*s is an array of kind %u, which %s",
-            start, SHORT_ARG(key), kind, kind == GGUF_ARR ? "is not read here" : "does not exist");
+            start, SHORT_ARG(key), kind, kind == GGUF_ARR ? "is not supported" : "does not exist");
     v->arr.kind = (enum gguf_kind)kind;
     v->arr.data = c->p + c->at;
     size_t left = cursor_left(c), from = c->at;
@@ -162,13 +162,13 @@ static int read_array(struct cursor *c, struct gguf_value *v, struct str key, st
         (void)cursor_str(c);
         if (c->failed)
             return err_set(e, ERR_CORRUPT,
-                "offset %zu: key %.*s: string %llu of the array leaves the file", c->at,
+                "offset %zu: key %.*s: string %llu of the array extends beyond the file", c->at,
                 SHORT_ARG(key), (unsigned long long)i);
     }
     v->arr.bytes = c->at - from;
     for (uint64_t i = 0; kind == GGUF_BOOL && i < v->arr.n; i++)
         if (v->arr.data[i] > 1)
-            return err_set(e, ERR_CORRUPT, "offset %llu: key %.*s: a truth value of %u",
+            return err_set(e, ERR_CORRUPT, "offset %llu: key %.*s: %u is not a boolean",
                 (unsigned long long)(from + i), SHORT_ARG(key), v->arr.data[i]);
     return 0;
 }
@@ -189,10 +189,10 @@ static int read_value(struct cursor *c, struct gguf_value *v, struct str key, st
     else if (!c->failed)
         set_number(v, cursor_uint(c, kind_bytes[kind]));
     if (c->failed)
-        return err_set(e, ERR_CORRUPT, "offset %zu: the value of key %.*s leaves the file", start,
-            SHORT_ARG(key));
+        return err_set(e, ERR_CORRUPT, "offset %zu: the value of key %.*s extends beyond the file",
+            start, SHORT_ARG(key));
     if (kind == GGUF_BOOL && v->u > 1)
-        return err_set(e, ERR_CORRUPT, "offset %zu: key %.*s: a truth value of %u", start + 4,
+        return err_set(e, ERR_CORRUPT, "offset %zu: key %.*s: %u is not a boolean", start + 4,
             SHORT_ARG(key), (unsigned)v->u);
     return 0;
 }
@@ -205,16 +205,16 @@ static int read_kv(struct gguf_part *p, size_t i, struct err *e)
 
     kv->key = cursor_str(c);
     if (c->failed)
-        return err_set(e, ERR_CORRUPT, "offset %zu: key %zu leaves the file", start, i);
+        return err_set(e, ERR_CORRUPT, "offset %zu: key %zu extends beyond the file", start, i);
     if (!kv->key.n || kv->key.n > MAX_KEY || !is_printable(kv->key))
         return err_set(e, ERR_CORRUPT,
-            "offset %zu: key %zu is empty, too long or no printable UTF-8", start, i);
+            "offset %zu: key %zu is empty, too long or not printable UTF-8", start, i);
     if (read_value(c, &kv->value, kv->key, e))
         return -1;
     int n_inserted = str_map_put(p->keys, kv->key, (uint32_t)i);
     if (n_inserted == 0)
         return err_set(
-            e, ERR_CORRUPT, "offset %zu: key %.*s is there twice", start, SHORT_ARG(kv->key));
+            e, ERR_CORRUPT, "offset %zu: key %.*s is duplicated", start, SHORT_ARG(kv->key));
     return n_inserted < 0 ? err_set(e, ERR_MEMORY, "no memory for %zu keys", p->n_kv) : 0;
 }
 
@@ -260,10 +260,11 @@ static int read_tensor(struct cursor *c, struct gguf_tensor *t, struct err *e)
     t->name = cursor_str(c);
     uint32_t n_dims = cursor_u32(c);
     if (c->failed)
-        return err_set(e, ERR_CORRUPT, "offset %zu: a tensor record leaves the file", start);
+        return err_set(
+            e, ERR_CORRUPT, "offset %zu: a tensor record extends beyond the file", start);
     if (!t->name.n || t->name.n > MAX_NAME || !is_printable(t->name))
         return err_set(e, ERR_CORRUPT,
-            "offset %zu: a tensor's name is empty, too long or no printable UTF-8", start);
+            "offset %zu: the name of a tensor is empty, too long or not printable UTF-8", start);
     if (n_dims < 1 || n_dims > 4)
         return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s has %u dimensions", start,
             SHORT_ARG(t->name), n_dims);
@@ -277,10 +278,11 @@ static int read_tensor(struct cursor *c, struct gguf_tensor *t, struct err *e)
     uint32_t type = cursor_u32(c);
     t->data = (const uint8_t *)(uintptr_t)cursor_u64(c);
     if (c->failed)
-        return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s: its record leaves the file", start,
+        return err_set(e, ERR_CORRUPT,
+            "offset %zu: the record of tensor %.*s extends beyond the file", start,
             SHORT_ARG(t->name));
     if (!is_valid)
-        return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s: impossible dimensions", start,
+        return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s: invalid dimensions", start,
             SHORT_ARG(t->name));
     if (!qtype_info(type))
         return err_set(e, ERR_UNSUPPORTED, "offset %zu: tensor %.*s has the unknown type %u", start,
@@ -326,7 +328,7 @@ static int part_alignment(const struct gguf_part *p, uint64_t *out, struct err *
     *out = 32;
     if (v && (!value_to_u64(v, out) || *out < MIN_ALIGNMENT || *out > MAX_ALIGNMENT ||
                  (*out & (*out - 1))))
-        return err_set(e, ERR_CORRUPT, "general.alignment is no power of two between %d and %d",
+        return err_set(e, ERR_CORRUPT, "general.alignment is not a power of two from %d to %d",
             MIN_ALIGNMENT, MAX_ALIGNMENT);
     return 0;
 }
@@ -343,7 +345,7 @@ static int place_tensors(struct gguf *g, struct gguf_part *p, struct err *e)
         return 0;
     start = (p->c.at + align - 1) & ~(align - 1);
     if (start > p->c.n)
-        return err_set(e, ERR_CORRUPT, "offset %zu: the file ends before its tensors", p->c.at);
+        return err_set(e, ERR_CORRUPT, "offset %zu: the file ends before the tensor data", p->c.at);
     for (size_t i = 0; i < p->n_tensors; i++) {
         uint64_t off = (uintptr_t)t[i].data, room = p->c.n - start;
         if (off % align)
@@ -352,8 +354,8 @@ static int place_tensors(struct gguf *g, struct gguf_part *p, struct err *e)
                 (unsigned long long)off, (unsigned long long)align);
         if (off > room || t[i].bytes > room - off)
             return err_set(e, ERR_CORRUPT,
-                "tensor %.*s: %llu bytes at %llu leave the file of %zu bytes: it is cut short or "
-                "damaged",
+                "tensor %.*s: %llu bytes at %llu extend beyond the file of %zu bytes: the file is "
+                "truncated or damaged",
                 SHORT_ARG(t[i].name), (unsigned long long)t[i].bytes,
                 (unsigned long long)(start + (off > room ? room : off)), p->c.n);
         t[i].data = p->c.p + start + off;
@@ -384,10 +386,10 @@ static int read_tensors(struct gguf *g, struct gguf_part *p, struct err *e)
             return -1;
         int n_inserted = str_map_put(g->names, t->name, (uint32_t)g->n_tensors);
         if (n_inserted == 0)
-            return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s is there twice", start,
-                SHORT_ARG(t->name));
+            return err_set(
+                e, ERR_CORRUPT, "offset %zu: tensor %.*s is duplicated", start, SHORT_ARG(t->name));
         if (n_inserted < 0)
-            return err_set(e, ERR_MEMORY, "no memory for the tensors' names");
+            return err_set(e, ERR_MEMORY, "no memory for the tensor names");
         g->n_tensors++;
     }
     return place_tensors(g, p, e);
@@ -403,17 +405,17 @@ static int read_magic(struct gguf_part *p, struct err *e)
     if (!magic || memcmp(magic, "GGUF", 4))
         return err_set(e, ERR_CORRUPT, "offset 0: not a GGUF file%s",
             magic && (!memcmp(magic, "tjgg", 4) || !memcmp(magic, "lmgg", 4))
-                ? " (it is an older ggml format: convert it)"
+                ? " (an older ggml format: convert the file)"
                 : "");
     p->version = cursor_u32(c);
     if (c->failed)
-        return err_set(e, ERR_CORRUPT, "offset 4: the file ends inside its header");
+        return err_set(e, ERR_CORRUPT, "offset 4: the file ends in the header");
     if (p->version && !(p->version & 0xFFFF))
         return err_set(e, ERR_UNSUPPORTED,
-            "offset 4: a big-endian GGUF file; only little-endian ones are read");
+            "offset 4: a big-endian GGUF file; only little-endian files are supported");
     if (p->version != 2 && p->version != 3)
-        return err_set(
-            e, ERR_UNSUPPORTED, "offset 4: GGUF version %u; 2 and 3 are read", p->version);
+        return err_set(e, ERR_UNSUPPORTED,
+            "offset 4: GGUF version %u; versions 2 and 3 are supported", p->version);
     return 0;
 }
 
@@ -426,7 +428,7 @@ static int read_part(struct gguf *g, struct gguf_part *p, struct err *e)
     p->n_tensors = cursor_u64(c);
     uint64_t n_kv = cursor_u64(c);
     if (c->failed)
-        return err_set(e, ERR_CORRUPT, "offset 8: the file ends inside its header");
+        return err_set(e, ERR_CORRUPT, "offset 8: the file ends in the header");
     if (n_kv > cursor_left(c) / KV_MIN_BYTES)
         return err_set(e, ERR_CORRUPT, "offset 16: %llu keys in %zu bytes",
             (unsigned long long)n_kv, cursor_left(c));
@@ -461,7 +463,8 @@ int gguf_part_path(
     snprintf(tail, sizeof(tail), "-00001-of-%05llu.gguf", (unsigned long long)count);
     size_t n_tail = strlen(tail);
     if (n < n_tail || n >= GGUF_PATH_MAX || strcmp(first + n - n_tail, tail))
-        return err_set(e, ERR_INVALID, "a model in %llu parts; its first must be named *%s",
+        return err_set(e, ERR_INVALID,
+            "a model in %llu parts: the name of the first part must end with %s",
             (unsigned long long)count, tail);
     snprintf(out, GGUF_PATH_MAX, "%.*s-%05zu-of-%05llu.gguf", (int)(n - n_tail), first, i + 1,
         (unsigned long long)count);
@@ -495,17 +498,17 @@ static int open_part(struct gguf *g, size_t i, const char *path, struct err *e)
     g->n_parts = i + 1;
     p->path = try_malloc(strlen(path) + 1);
     if (!p->path)
-        return err_set(e, ERR_MEMORY, "%.120s: no memory to open it", path);
+        return err_set(e, ERR_MEMORY, "%.120s: no memory to open the file", path);
     memcpy(p->path, path, strlen(path) + 1);
     if (read_part(g, p, e))
         return err_wrap(e, "%.120s", path);
     uint64_t no = 0;
     (void)value_to_u64(part_find(p, "split.no"), &no);
     if (split_count(p) > 1 && no != i)
-        return err_set(e, ERR_INVALID, "%.120s: is part %llu of a split model, expected part %zu",
+        return err_set(e, ERR_INVALID, "%.120s: part %llu of a split model, expected part %zu",
             path, (unsigned long long)no + 1, i + 1);
     if (i > 0 && (split_count(p) != split_count(&g->parts[0]) || !same_model(&g->parts[0], p)))
-        return err_set(e, ERR_CORRUPT, "%.120s: is not a part of the same model", path);
+        return err_set(e, ERR_CORRUPT, "%.120s: not a part of the same model", path);
     return 0;
 }
 
@@ -517,8 +520,8 @@ static int open_other_parts(struct gguf *g, const char *path, struct err *e)
     if (count < 2)
         return 0;
     if (count > MAX_PARTS)
-        return err_set(
-            e, ERR_TOO_LARGE, "%.120s: a model in %llu parts", path, (unsigned long long)count);
+        return err_set(e, ERR_TOO_LARGE, "%.120s: a model in %llu parts is not supported", path,
+            (unsigned long long)count);
     struct gguf_part *parts = try_realloc(g->parts, (size_t)count * sizeof(*parts));
     if (!parts)
         return err_set(e, ERR_MEMORY, "no memory for %llu parts", (unsigned long long)count);
@@ -532,8 +535,8 @@ static int open_other_parts(struct gguf *g, const char *path, struct err *e)
     }
     if (value_to_u64(part_find(&g->parts[0], "split.tensors.count"), &total) &&
         total != g->n_tensors)
-        return err_set(e, ERR_CORRUPT, "%.120s: the parts hold %zu tensors and should hold %llu",
-            path, g->n_tensors, (unsigned long long)total);
+        return err_set(e, ERR_CORRUPT, "%.120s: the parts contain %zu tensors, expected %llu", path,
+            g->n_tensors, (unsigned long long)total);
     return 0;
 }
 
@@ -559,7 +562,7 @@ int gguf_open(struct gguf **out, const char *path, struct err *e)
     struct gguf *g = gguf_new();
 
     if (!g)
-        return err_set(e, ERR_MEMORY, "%.120s: no memory to open it", path);
+        return err_set(e, ERR_MEMORY, "%.120s: no memory to open the file", path);
     if (open_part(g, 0, path, e) || open_other_parts(g, path, e)) {
         gguf_close(g);
         return -1;

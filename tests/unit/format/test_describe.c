@@ -69,7 +69,7 @@ static void text_form_is_complete(void)
     gguf_describe(opened, false, &text);
     EXPECT(buf_ok(&text));
     EXPECT(expect_description("architecture  llama\n"));
-    EXPECT(expect_description("served        yes\n"));
+    EXPECT(expect_description("supported     yes\n"));
     EXPECT(expect_description("parameters    768\n"));
     EXPECT(expect_description("evil\\n\\u001b[31m\\xff name"));
     EXPECT(expect_description("\"a\", \"\\u001b[2J\""));

@@ -316,14 +316,14 @@ static void rejects_duplicate_names(void)
     gguf_put_u32(w, "twin", 1);
     gguf_put_u32(w, "twin", 2);
     struct buf b = finish_file(w);
-    expect_refused(&b, ERR_CORRUPT, "offset 44: key twin is there twice");
+    expect_refused(&b, ERR_CORRUPT, "offset 44: key twin is duplicated");
     buf_clear(&b);
 
     w = gguf_writer_new(0);
     for (int i = 0; i < 2; i++)
         EXPECT(gguf_put_tensor(w, STR("t"), Q_F32, 1, (uint64_t[]){ 4 }));
     b = finish_file(w);
-    expect_refused(&b, ERR_CORRUPT, "tensor t is there twice");
+    expect_refused(&b, ERR_CORRUPT, "tensor t is duplicated");
     buf_clear(&b);
 }
 
@@ -335,13 +335,13 @@ static void rejects_names_with_control_characters(void)
         struct gguf_writer *w = gguf_writer_new(0);
         gguf_put_u32(w, bad[i], 1);
         struct buf b = finish_file(w);
-        expect_refused(&b, ERR_CORRUPT, "key 0 is empty, too long or no printable");
+        expect_refused(&b, ERR_CORRUPT, "key 0 is empty, too long or not printable");
         buf_clear(&b);
 
         w = gguf_writer_new(0);
         gguf_put_tensor(w, str_of(bad[i]), Q_F32, 1, (uint64_t[]){ 4 });
         b = finish_file(w);
-        expect_refused(&b, ERR_CORRUPT, "tensor's name");
+        expect_refused(&b, ERR_CORRUPT, "the name of a tensor");
         buf_clear(&b);
     }
 }
@@ -370,10 +370,10 @@ static void checks_shapes_and_offsets(void)
     expect_refused(&b, ERR_CORRUPT, "0 dimensions");
     overwrite(&b, N_DIMS, 2, 4);
     overwrite(&b, DIM0, 0, 8);
-    expect_refused(&b, ERR_CORRUPT, "impossible dimensions");
+    expect_refused(&b, ERR_CORRUPT, "invalid dimensions");
     overwrite(&b, DIM0, 1ull << 33, 8);
     overwrite(&b, DIM1, 1ull << 33, 8);
-    expect_refused(&b, ERR_CORRUPT, "impossible dimensions");
+    expect_refused(&b, ERR_CORRUPT, "invalid dimensions");
     overwrite(&b, DIM1, 1ull << 30, 8); /* 2^63 elements: the bytes overflow */
     expect_refused(&b, ERR_CORRUPT, "t: ");
     overwrite(&b, DIM0, 4, 8);
@@ -388,9 +388,9 @@ static void checks_shapes_and_offsets(void)
     overwrite(&b, OFFSET + RECORD, 0, 8);
     expect_refused(&b, ERR_CORRUPT, "overlap");
     overwrite(&b, OFFSET + RECORD, 64, 8);
-    expect_refused(&b, ERR_CORRUPT, "leave the file");
+    expect_refused(&b, ERR_CORRUPT, "beyond the file");
     overwrite(&b, OFFSET + RECORD, 1ull << 63, 8);
-    expect_refused(&b, ERR_CORRUPT, "leave the file");
+    expect_refused(&b, ERR_CORRUPT, "beyond the file");
     buf_clear(&b);
 }
 
@@ -480,7 +480,7 @@ static void opens_a_model_in_parts(void)
 
     snprintf(path, sizeof(path), "%s/m-00002-of-00003.gguf", dir);
     EXPECT_EQ(gguf_open(&g, path, &e), -1);
-    EXPECT(strstr(e.msg, "is part 2 of a split model, expected part 1"));
+    EXPECT(strstr(e.msg, "part 2 of a split model, expected part 1"));
     remove_parts(3);
 }
 
@@ -503,9 +503,9 @@ static void rejects_missing_and_foreign_parts(void)
     write_part(part_of(0, 2, 2, "a"), 1, 2);
     expect_split_refused("m-00002-of-00002.gguf: No such file");
     write_part(part_of(0, 2, 2, "b"), 2, 2);
-    expect_split_refused("is part 1 of a split model, expected part 2");
+    expect_split_refused("part 1 of a split model, expected part 2");
     write_part(part_of(1, 2, 2, "a"), 2, 2);
-    expect_split_refused("tensor a is there twice");
+    expect_split_refused("tensor a is duplicated");
     write_part(part_of(1, 2, 5, "b"), 2, 2);
     expect_split_refused("not a part of the same model");
     write_part(part_of(1, 3, 2, "b"), 2, 2);
@@ -516,7 +516,7 @@ static void rejects_missing_and_foreign_parts(void)
     expect_split_refused("not a part of the same model");
     write_part(part_of(0, 2, 9, "a"), 1, 2);
     write_part(part_of(1, 2, 9, "b"), 2, 2);
-    expect_split_refused("hold 2 tensors and should hold 9");
+    expect_split_refused("contain 2 tensors, expected 9");
     write_part(part_of(0, 65535, 2, "a"), 1, 2);
     expect_split_refused("a model in 65535 parts");
     remove_parts(2);
