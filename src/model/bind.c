@@ -88,10 +88,11 @@ static int check_type(const struct tensor_slot *s, struct err *e)
     if (is_vector(s->id) && s->t->type != Q_F32)
         return err_set(e, ERR_UNSUPPORTED, "tensor %s: expected F32, found %s", s->name, found);
     if (!is_vector(s->id) && gemm_slot(s->t->type) < 0)
-        return err_set(e, ERR_UNSUPPORTED, "tensor %s: type %s is not served", s->name, found);
+        return err_set(e, ERR_UNSUPPORTED, "tensor %s: type %s is not supported", s->name, found);
     if (q && s->cols % (int)q->block)
-        return err_set(e, ERR_CORRUPT, "tensor %s: rows of %d are no multiple of %s's block of %u",
-            s->name, s->cols, q->name, q->block);
+        return err_set(e, ERR_CORRUPT,
+            "tensor %s: row length %d is not a multiple of the %s block size %u", s->name, s->cols,
+            q->name, q->block);
     return 0;
 }
 
@@ -109,10 +110,10 @@ static int find_slot(struct tensor_slot *s, const struct bind *b, struct err *e)
     if (!s->t)
         return need == NEED_YES ? err_set(e, ERR_CORRUPT, "tensor %s is missing", s->name) : 0;
     if (need == NEED_NO)
-        return err_set(e, ERR_UNSUPPORTED, "tensor %s: the family %s has none%s", s->name,
+        return err_set(e, ERR_UNSUPPORTED, "tensor %s is not expected in family %s%s", s->name,
             b->h->family->arch,
             s->id < TENSOR_GATE ? ""
-            : b->h->n_experts   ? " beside experts"
+            : b->h->n_experts   ? " with experts"
                                 : " without experts");
     return check_shape(s, e) || check_type(s, e) ? -1 : 0;
 }
@@ -178,7 +179,7 @@ static int reject_unknown_tensors(const struct bind *b, struct err *e)
         enum tensor id;
         int layer;
         if (!tensor_parse(name, &id, &layer))
-            return err_set(e, ERR_UNSUPPORTED, "tensor %.*s is not known in family %s",
+            return err_set(e, ERR_UNSUPPORTED, "tensor %.*s is not expected in family %s",
                 (int)MIN(name.n, (size_t)80), name.p, b->h->family->arch);
         if (layer >= b->h->n_layers)
             return err_set(e, ERR_CORRUPT, "tensor " STR_FMT ": the network has %d layers",
@@ -278,10 +279,10 @@ static int check_packfile_model(struct bind *b, struct err *e)
         return 0;
     }
     digest_all_tensors(b);
-    log_info("model", "packfile_compared", "%s: with the model, as its file is not known; ms=%d",
+    log_info("model", "packfile_compared", "path=\"%s\" reason=source_changed ms=%d",
         b->o->packfile, (int)((clock_ns() - began) / 1000000));
     if (memcmp(w->key.content, w->file.key.content, sizeof(w->key.content)) != 0)
-        return err_set(e, ERR_UNSUPPORTED, "%s: it is of another model", b->o->packfile);
+        return err_set(e, ERR_UNSUPPORTED, "%s: packed from another model", b->o->packfile);
     if (gguf_is_unchanged(b->g))
         packfile_update_source(&w->file, b->o->packfile, &w->key);
     return 0;
@@ -304,9 +305,9 @@ static int open_packfile(struct bind *b, struct err *e)
     if (!b->is_packed)
         packfile_close(&w->file);
     if (!b->is_packed && !w->wants_file)
-        log_warn("model", "packfile_unused", "%s", why.msg);
+        log_warn("model", "packfile_unused", "reason=\"%s\"", why.msg);
     else if (!b->is_packed && why.code != ERR_NOT_FOUND)
-        log_info("model", "packfile_unused", "%s", why.msg);
+        log_info("model", "packfile_unused", "reason=\"%s\"", why.msg);
     return 0;
 }
 
@@ -322,8 +323,8 @@ static void finish_content(struct bind *b)
         content_end(&b->content, w->key.content);
     w->wants_file = gguf_is_unchanged(b->g);
     if (!w->wants_file)
-        log_warn("model", "packfile_unused", "%s: the model has changed while it was read",
-            b->o->packfile);
+        log_warn("model", "packfile_unused",
+            "path=\"%s\" reason=\"model file changed during the load\"", b->o->packfile);
 }
 
 /* Sets up the block: mapped from the packfile, or memory to pack or copy into. */
@@ -350,7 +351,7 @@ static int check_factors(const struct weights *w, const struct hparams *h, struc
 {
     for (int i = 0; w->rope_factors && i < h->n_rot / 2; i++)
         if (!(w->rope_factors[i] > 0 && isfinite(w->rope_factors[i])))
-            return err_set(e, ERR_CORRUPT, "tensor %s: factor %d is %g",
+            return err_set(e, ERR_CORRUPT, "tensor %s: factor %d has the invalid value %g",
                 tensor_rows[TENSOR_ROPE_FREQS].name, i, (double)w->rope_factors[i]);
     return 0;
 }

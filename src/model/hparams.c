@@ -34,8 +34,8 @@ static int get_int(
         return err_set(e, ERR_UNSUPPORTED, "%s is not a whole number", key);
     }
     if (v < (uint64_t)ok.lo || v > (uint64_t)ok.hi)
-        return err_set(e, ERR_RANGE, "%s = %llu, served are %d to %d", key, (unsigned long long)v,
-            ok.lo, ok.hi);
+        return err_set(e, ERR_RANGE, "%s = %llu, supported are %d to %d", key,
+            (unsigned long long)v, ok.lo, ok.hi);
     *out = (int)v;
     return 0;
 }
@@ -89,7 +89,7 @@ static int reject_unsupported_keys(struct hparams_reader *r, struct err *e)
         else
             gguf_get_f64(r->g, key, &v);
         if (v != rows[i].neutral)
-            return err_set(e, ERR_UNSUPPORTED, "%s = %g is not served", key, v);
+            return err_set(e, ERR_UNSUPPORTED, "%s = %g is not supported", key, v);
     }
     return 0;
 }
@@ -109,7 +109,8 @@ static int read_scaling_type(struct hparams *h, struct hparams_reader *r, struct
     else if (str_is(type, "yarn"))
         h->rope.scaling = ROPE_YARN;
     else
-        return err_set(e, ERR_UNSUPPORTED, "%s = '" STR_FMT "' is not served", key, STR_ARG(type));
+        return err_set(
+            e, ERR_UNSUPPORTED, "%s = '" STR_FMT "' is not supported", key, STR_ARG(type));
     return 0;
 }
 
@@ -140,8 +141,8 @@ static int read_rope(struct hparams *h, struct hparams_reader *r, struct err *e)
     if (p->scaling == ROPE_PLAIN)
         p->factor = 1;
     if (p->scaling == ROPE_YARN && !(p->base > 1))
-        return err_set(
-            e, ERR_RANGE, "%s = %g, yarn needs more than 1", key_of(r, "rope.freq_base"), p->base);
+        return err_set(e, ERR_RANGE, "%s = %g, YaRN requires more than 1",
+            key_of(r, "rope.freq_base"), p->base);
     return 0;
 }
 
@@ -155,12 +156,12 @@ static int read_heads(struct hparams *h, struct hparams_reader *r, struct err *e
             r, "attention.head_count_kv", (struct int_range){ 1, h->n_heads }, &h->n_kv_heads, e))
         return -1;
     if (h->n_heads % h->n_kv_heads)
-        return err_set(e, ERR_CORRUPT, "%d attention heads cannot share %d key heads", h->n_heads,
-            h->n_kv_heads);
+        return err_set(e, ERR_CORRUPT, "%d attention heads are not divisible by %d KV heads",
+            h->n_heads, h->n_kv_heads);
 
     bool has_length = gguf_find(r->g, key_of(r, "attention.key_length"));
     if (!has_length && h->d_model % h->n_heads)
-        return err_set(e, ERR_CORRUPT, "an embedding of %d does not divide into %d heads",
+        return err_set(e, ERR_CORRUPT, "the embedding size %d is not divisible by %d heads",
             h->d_model, h->n_heads);
     h->head_dim = has_length ? -1 : h->d_model / h->n_heads;
     if (get_int(r, "attention.key_length", (struct int_range){ 2, MAX_HEAD_DIM }, &h->head_dim, e))
@@ -173,8 +174,8 @@ static int read_heads(struct hparams *h, struct hparams_reader *r, struct err *e
     if (get_int(r, "rope.dimension_count", (struct int_range){ 2, h->head_dim }, &h->n_rot, e))
         return -1;
     if (h->head_dim % 2 || h->n_rot % 2)
-        return err_set(
-            e, ERR_UNSUPPORTED, "a head of %d with %d rotated is not even", h->head_dim, h->n_rot);
+        return err_set(e, ERR_UNSUPPORTED,
+            "the head dimension %d and the RoPE dimension %d must be even", h->head_dim, h->n_rot);
     return 0;
 }
 
@@ -202,7 +203,7 @@ static int read_vocab(struct hparams *h, struct hparams_reader *r, struct err *e
         return err_set(e, ERR_CORRUPT, "tensor %s is missing", tensor_rows[TENSOR_EMBD].name);
     uint64_t rows = t->n_dims == 2 ? t->dims[1] : 0;
     if (rows < 1 || rows > 1 << 24)
-        return err_set(e, ERR_RANGE, "tensor %s: %llu rows, served are 1 to %d",
+        return err_set(e, ERR_RANGE, "tensor %s: %llu rows, supported are 1 to %d",
             tensor_rows[TENSOR_EMBD].name, (unsigned long long)rows, 1 << 24);
     h->n_vocab = (int)rows;
 
@@ -220,8 +221,8 @@ static int read_experts(struct hparams *h, struct hparams_reader *r, struct err 
     if (h->family->experts == NEED_YES && !h->n_experts)
         return err_set(e, ERR_CORRUPT, "%s is missing", key_of(r, "expert_count"));
     if (h->family->experts == NEED_NO && h->n_experts)
-        return err_set(
-            e, ERR_UNSUPPORTED, "%s = %d is not served", key_of(r, "expert_count"), h->n_experts);
+        return err_set(e, ERR_UNSUPPORTED, "%s = %d is not supported", key_of(r, "expert_count"),
+            h->n_experts);
     h->n_experts_used = h->n_experts ? -1 : 0;
     if (get_int(r, "expert_used_count",
             (struct int_range){ MIN(h->n_experts, 1), MIN(h->n_experts, MAX_EXPERTS_USED) },
@@ -231,12 +232,12 @@ static int read_experts(struct hparams *h, struct hparams_reader *r, struct err 
         return 0;
     gguf_get_f64(r->g, key_of(r, "expert_weights_scale"), &scale);
     if (scale != 1 && scale != 0) /* 0: the file has no scale */
-        return err_set(e, ERR_UNSUPPORTED, "%s = %g is not served", r->key, scale);
+        return err_set(e, ERR_UNSUPPORTED, "%s = %g is not supported", r->key, scale);
     if (get_int(r, "expert_feed_forward_length", (struct int_range){ 1, 1 << 20 }, &h->d_ff, e))
         return -1;
     if (h->d_ff % 16 || h->d_model % 16)
-        return err_set(e, ERR_UNSUPPORTED, "experts of %d x %d: served are multiples of 16",
-            h->d_model, h->d_ff);
+        return err_set(e, ERR_UNSUPPORTED,
+            "experts of %d x %d: the dimensions must be multiples of 16", h->d_model, h->d_ff);
     return 0;
 }
 
@@ -248,7 +249,7 @@ static int reject_family(struct str arch, struct err *e)
 
     for (size_t i = 0; (f = family_at(i)) && n < sizeof(names); i++)
         n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", i ? ", " : "", f->arch);
-    return err_set(e, ERR_UNSUPPORTED, "architecture '%.*s' is not served (served: %s)",
+    return err_set(e, ERR_UNSUPPORTED, "architecture '%.*s' is not supported (supported: %s)",
         (int)MIN(arch.n, (size_t)60), arch.p, names);
 }
 

@@ -251,11 +251,11 @@ static int alloc_arena(struct llama *m, struct err *e)
     size_t n;
 
     if (__builtin_mul_overflow((size_t)m->lm.n_pages, m->kv.page_bytes, &n))
-        return err_set(
-            e, ERR_MEMORY, "%u pages of %zu bytes are too much", m->lm.n_pages, m->kv.page_bytes);
+        return err_set(e, ERR_MEMORY, "a KV cache of %u pages of %zu bytes is too large",
+            m->lm.n_pages, m->kv.page_bytes);
     m->arena = block_alloc(n);
     if (!m->arena)
-        return err_set(e, ERR_MEMORY, "no memory for %zu MB of keys and values", n / MB);
+        return err_set(e, ERR_MEMORY, "no memory for a KV cache of %zu MB", n / MB);
     return 0;
 }
 
@@ -270,9 +270,9 @@ static int set_sizes(struct llama *m, const struct llama_options *o, struct err 
     m->lm.n_pages = o->n_pages;
     if (o->max_rows < 0 || o->max_rows > MAX_ROWS || o->max_logits < 0)
         return err_set(
-            e, ERR_RANGE, "rows per step: %d, served are 1 to %d", o->max_rows, MAX_ROWS);
+            e, ERR_RANGE, "rows per step: %d, supported are 1 to %d", o->max_rows, MAX_ROWS);
     if (!o->n_pages)
-        return err_set(e, ERR_RANGE, "a model needs at least one page of keys and values");
+        return err_set(e, ERR_RANGE, "a model needs at least one KV page");
     return 0;
 }
 

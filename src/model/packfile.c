@@ -126,19 +126,19 @@ static int check_head(const struct mapfile *m, size_t bytes, struct err *e)
     struct pack_header h;
 
     if (m->n < ALIGN_BYTES)
-        return err_set(e, ERR_CORRUPT, "a file of %zu bytes", m->n);
+        return err_set(e, ERR_CORRUPT, "the file is too short: %zu bytes", m->n);
     memcpy(&h, m->p, sizeof(h));
     if (memcmp(h.magic, magic, sizeof(magic)) != 0 || h.head_crc != head_crc(&h))
-        return err_set(e, ERR_CORRUPT, "the head is damaged");
+        return err_set(e, ERR_CORRUPT, "the header is damaged");
     if (h.version != VERSION || h.packing != PACKFILE_LAYOUT)
-        return err_set(e, ERR_UNSUPPORTED, "another version wrote it");
+        return err_set(e, ERR_UNSUPPORTED, "written by another version");
     if (h.bytes != bytes)
-        return err_set(e, ERR_UNSUPPORTED, "it is of another model");
+        return err_set(e, ERR_UNSUPPORTED, "packed from another model");
     if (m->n != header_bytes(bytes) + bytes)
-        return err_set(
-            e, ERR_CORRUPT, "%zu bytes instead of %zu", m->n, header_bytes(bytes) + bytes);
+        return err_set(e, ERR_CORRUPT, "the file has %zu bytes, expected %zu", m->n,
+            header_bytes(bytes) + bytes);
     if (h.sums_crc != crc32c(0, m->p + ALIGN_BYTES, n_chunks(bytes) * sizeof(uint32_t)))
-        return err_set(e, ERR_CORRUPT, "the table of sums is damaged");
+        return err_set(e, ERR_CORRUPT, "the checksum table is damaged");
     return 0;
 }
 
@@ -187,7 +187,7 @@ int packfile_check(
     thread_pool_run(thread_pool, check_chunks, &job);
     if (!job.n_wrong)
         return 0;
-    return err_set(e, ERR_CORRUPT, "packed weights: %zu of %zu stretches are damaged", job.n_wrong,
+    return err_set(e, ERR_CORRUPT, "packed weights: %zu of %zu chunks are damaged", job.n_wrong,
         n_chunks(bytes));
 }
 
@@ -204,7 +204,8 @@ void packfile_update_source(
         return; /* no permission to write: the content digest is computed at each start */
     if (!fstat(fd, &st) && st.st_dev == f->map.id.dev && st.st_ino == f->map.id.ino &&
         pwrite(fd, &s, sizeof(s), SOURCE_OFFSET) != (ssize_t)sizeof(s))
-        log_warn("model", "packfile", "%s: %s", path, strerror(errno));
+        log_warn(
+            "model", "packfile_update_failed", "path=\"%s\" error=\"%s\"", path, strerror(errno));
     close(fd);
 }
 
@@ -282,7 +283,7 @@ static int open_exclusive(const char *path, struct err *e)
     if (flock(fd, LOCK_EX | LOCK_NB) || fstat(fd, &opened) || stat(path, &named) ||
         opened.st_ino != named.st_ino || opened.st_dev != named.st_dev) {
         close(fd);
-        return err_set(e, ERR_IO, "%s: another process writes it", path);
+        return err_set(e, ERR_IO, "%s: another process is writing the file", path);
     }
     if (!S_ISREG(opened.st_mode) || ftruncate(fd, 0)) {
         err_set(e, ERR_IO, "%s: %s", path,
@@ -320,7 +321,7 @@ int packfile_write(const char *path, const struct packfile_key *key, const uint8
     int fd = -1, rc = -1;
 
     if (!header || n >= (int)sizeof(temp)) {
-        err_set(e, ERR_MEMORY, "%.80s: no memory for its head", path);
+        err_set(e, ERR_MEMORY, "%.80s: no memory for the header", path);
         goto out;
     }
     fd = open_exclusive(temp, e);
@@ -331,7 +332,7 @@ int packfile_write(const char *path, const struct packfile_key *key, const uint8
         write_all(fd, header, header_bytes(bytes)) || write_block(fd, block, bytes, stop) ||
         rename(temp, path) || sync_directory(path)) {
         if (is_stopped(stop))
-            err_set(e, ERR_CANCELLED, "%s: not written to its end", path);
+            err_set(e, ERR_CANCELLED, "%s: write cancelled", path);
         else
             err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
         unlink(temp);
