@@ -25,7 +25,7 @@ static int put_token(struct encoder *c, int32_t id)
         size_t cap = MAX(t->cap * 2, (size_t)64);
         int32_t *ids = arena_realloc(t->arena, t->ids, t->cap * sizeof(*ids), cap * sizeof(*ids));
         if (!ids)
-            return err_set(c->e, ERR_MEMORY, "no memory for more than %zu tokens", t->n);
+            return err_set(c->e, ERR_MEMORY, "no memory after %zu tokens", t->n);
         t->ids = ids;
         t->cap = cap;
     }
@@ -67,7 +67,7 @@ static int put_word(void *ctx, struct str word)
     uint32_t id;
 
     if (c->out->stop && atomic_load_explicit(c->out->stop, memory_order_relaxed))
-        return err_set(c->e, ERR_CANCELLED, "nobody waits for the tokens");
+        return err_set(c->e, ERR_CANCELLED, "the request was cancelled");
     if (word.n <= v->longest && str_map_get(v->by_bytes, word, &id) &&
         (v->ignores_merges || vocab_merges_to_self(v, id)))
         return put_token(c, (int32_t)id);
@@ -171,7 +171,7 @@ int vocab_encode(const struct vocab *v, const struct span *spans, size_t n_spans
 
     for (size_t i = 0; i < n_spans; i++) {
         if (spans[i].text.n > MAX_TEXT - n)
-            return err_set(e, ERR_TOO_LARGE, "over %d bytes of text", MAX_TEXT);
+            return err_set(e, ERR_TOO_LARGE, "more than %d bytes of text", MAX_TEXT);
         n += spans[i].text.n;
         mixed += spans[i].text.n > 0;
     }

@@ -25,14 +25,13 @@ static int load_kind(struct vocab *v, const struct gguf *g, struct err *e)
     }
     if (!str_is(kind, "gpt2"))
         return err_set(e, ERR_UNSUPPORTED,
-            "vocabularies of kind '%s' are not served; gpt2 (BPE) and llama (SPM) are",
+            "vocabulary type '%s' is not supported; supported types: gpt2 (BPE), llama (SPM)",
             printable(kind, shown));
     v->type = VOCAB_BPE;
     (void)gguf_get_str(g, "tokenizer.ggml.pre", &pre);
     v->pre = pretok_find(pre);
     if (!v->pre)
-        return err_set(
-            e, ERR_UNSUPPORTED, "the pre-tokenizer '%s' is not known here", printable(pre, shown));
+        return err_set(e, ERR_UNSUPPORTED, "unknown pre-tokenizer '%s'", printable(pre, shown));
     CHECK(pre.n < sizeof(v->pre_name)); /* a name of the pre-tokenizer table */
     memcpy(v->pre_name, pre.p, pre.n);
     v->ignores_merges = pretok_ignores_merges(v->pre);
@@ -61,7 +60,7 @@ static int load_id(
     } else if ((value->kind == GGUF_I32 || value->kind == GGUF_I64) && value->i == -1) {
         return 0;
     }
-    return err_set(e, ERR_CORRUPT, "%s is no token: there are %d", key, v->n);
+    return err_set(e, ERR_CORRUPT, "%s is not a token id: the vocabulary has %d tokens", key, v->n);
 }
 
 /* Names of tokens that end a turn in some family. */

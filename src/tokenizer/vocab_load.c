@@ -46,7 +46,7 @@ static const struct gguf_value *find_array(
     const struct gguf_value *a = gguf_find(g, key);
 
     if (!a || a->kind != GGUF_ARR || (a->arr.kind == GGUF_STR) != of_strings) {
-        err_set(e, ERR_CORRUPT, "%s is %s", key, a ? "of the wrong kind" : "missing");
+        err_set(e, ERR_CORRUPT, "%s is %s", key, a ? "of the wrong type" : "missing");
         return NULL;
     }
     return a;
@@ -98,7 +98,7 @@ static int load_types(struct vocab *v, const struct gguf *g, struct err *e)
             (unsigned long long)a->arr.n, v->n);
     for (int32_t i = 0; i < v->n; i++) {
         if (!gguf_arr_i64(a, (uint64_t)i, &type) || type < 0 || type > TOKEN_BYTE)
-            return err_set(e, ERR_CORRUPT, "%s: token %d has a type that does not exist", key, i);
+            return err_set(e, ERR_CORRUPT, "%s: token %d has an unknown type", key, i);
         v->attr[i] = type ? (uint8_t)type : TOKEN_NORMAL;
     }
     return 0;
@@ -144,8 +144,8 @@ static int load_byte_token(struct vocab *v, int32_t id, struct err *e)
     int byte = byte_token_value(string_table_at(&v->text, (size_t)id));
 
     if (byte < 0)
-        return err_set(e, ERR_CORRUPT,
-            "tokenizer.ggml.tokens: token %d is a byte but not written as <0xNN>", id);
+        return err_set(
+            e, ERR_CORRUPT, "tokenizer.ggml.tokens: byte token %d is not written as <0xNN>", id);
     v->byte_token[byte] = id;
     string_table_put(&v->bytes, &(char){ (char)byte }, 1);
     return 0;
@@ -331,7 +331,7 @@ static int load_merge(struct merge_loader *l, struct str text, uint32_t rank, st
     bool is_new = false;
 
     if (at < 1 || (size_t)at + 1 == text.n)
-        return err_set(e, ERR_CORRUPT, "tokenizer.ggml.merges: number %u is no pair", rank);
+        return err_set(e, ERR_CORRUPT, "tokenizer.ggml.merges: merge %u is not a pair", rank);
     ptrdiff_t n = bytelevel_decode((struct str){ text.p, (size_t)at }, p);
     ptrdiff_t m = n < 0 ? -1 : bytelevel_decode(str_skip(text, (size_t)at + 1), p + n);
     if (n <= 0 || m <= 0)

@@ -628,31 +628,31 @@ static void damaged_vocabularies_are_named(void)
 
     k = (struct kit_vocab){ 0 };
     kit_add_bytes(&k, true);
-    expect_refused(&k, "bert", gguf_writer_new(0), "kind 'bert'");
-    expect_refused(&k, "a\nb", gguf_writer_new(0), "kind 'a?b'");
+    expect_refused(&k, "bert", gguf_writer_new(0), "vocabulary type 'bert'");
+    expect_refused(&k, "a\nb", gguf_writer_new(0), "vocabulary type 'a?b'");
     w = gguf_writer_new(0);
     gguf_put_str(w, "tokenizer.ggml.pre", STR("martian"));
     expect_refused(&k, "gpt2", w, "pre-tokenizer 'martian'");
     w = gguf_writer_new(0);
     gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 256);
-    expect_refused(&k, "gpt2", w, "bos_token_id is no token: there are 256");
+    expect_refused(&k, "gpt2", w, "bos_token_id is not a token id: the vocabulary has 256");
     w = gguf_writer_new(0);
     gguf_put_i32(w, "tokenizer.ggml.eot_token_id", -2);
-    expect_refused(&k, "gpt2", w, "eot_token_id is no token");
+    expect_refused(&k, "gpt2", w, "eot_token_id is not a token id");
     bad = k;
     bad.n = 0;
     expect_refused(&bad, "gpt2", gguf_writer_new(0), "tokens is empty");
     bad = k;
     bad.types[7] = 9;
-    expect_refused(&bad, "gpt2", gguf_writer_new(0), "token 7 has a type");
+    expect_refused(&bad, "gpt2", gguf_writer_new(0), "token 7 has an unknown type");
     bad = k;
     bad.merges[bad.n_merges++] = STR("ab");
-    expect_refused(&bad, "gpt2", gguf_writer_new(0), "merges: number 0 is no pair");
+    expect_refused(&bad, "gpt2", gguf_writer_new(0), "merges: merge 0 is not a pair");
     for (size_t i = 0; i < ARRAY_LEN(bytes); i++) {
         bad = (struct kit_vocab){ 0 };
         kit_add_token(&bad, "a", TOKEN_NORMAL);
         kit_add_token(&bad, bytes[i], TOKEN_BYTE);
-        expect_refused(&bad, "llama", gguf_writer_new(0), "token 1 is a byte");
+        expect_refused(&bad, "llama", gguf_writer_new(0), "byte token 1 is not written");
     }
     bad = k;
     bad.scores[3] = __builtin_nanf("");
@@ -680,7 +680,7 @@ static void arrays_must_agree(void)
         EXPECT_EQ(gguf_writer_header(w, &b, &e), 0);
         EXPECT_EQ(gguf_open_bytes(&g, (uint8_t *)b.p, b.n, &e), 0);
         EXPECT_EQ(vocab_open(&v, g, &e), -1);
-        static const char *const says[] = { "of the wrong kind", "3 entries for 2 tokens",
+        static const char *const says[] = { "of the wrong type", "3 entries for 2 tokens",
             "tokens is missing" };
         EXPECT(strstr(e.msg, says[round]));
         gguf_close(g);
