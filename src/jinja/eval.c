@@ -59,7 +59,7 @@ int callable_call(struct rt *rt, const struct callable *c, struct val self, cons
     if (c->raw)
         return c->raw(rt, self, args, out);
     if (!c->fn)
-        return rt_fail(rt, "%s() is not served here", c->name);
+        return rt_fail(rt, "%s() is not supported", c->name);
     max = n_params(c->params);
     if (args->n > max)
         return rt_fail(rt, "%s takes at most %d arguments", c->name, max);
@@ -284,7 +284,7 @@ static int eval_sign(struct rt *rt, const struct ast_node *n, struct val *out)
     if (v.type == T_UNDEFINED)
         return fail_undefined(rt, v);
     if (!val_is_number(v))
-        return rt_fail(rt, "a %s has no sign", type_name(v));
+        return rt_fail(rt, "bad operand type for unary sign: '%s'", type_name(v));
     if (v.type == T_FLOAT)
         *out = V_FLOAT(n->kind == K_NEG ? -v.u.f : v.u.f);
     else if (val_int(v) == INT64_MIN)

@@ -114,7 +114,7 @@ static int assign(struct rt *rt, const struct ast_node *target, struct val v)
     if (target->kind == K_NAMESPACE_REF) {
         struct val ns = scope_get(rt, target->name);
         if (ns.type != T_NAMESPACE)
-            return rt_fail(rt, "cannot assign to a member of what is no namespace");
+            return rt_fail(rt, "cannot assign to a member of a value that is not a namespace");
         struct text *key = node_text(rt, target);
         return key ? dict_put(rt, ns.u.dict, V_STR(key), v) : -1;
     }
@@ -334,7 +334,7 @@ static int bind_rest(
         if (list_push(rt, varargs, args->v[i]))
             return -1;
     if (varargs->n && !(n->op & MACRO_VARARGS))
-        return rt_fail(rt, "the macro takes not more than %d arguments", n_params);
+        return rt_fail(rt, "the macro takes at most %d arguments", n_params);
     if ((n->op & MACRO_KWARGS) && scope_set(rt, NAME_KWARGS, V(T_DICT, dict, kwargs)))
         return -1;
     if ((n->op & MACRO_VARARGS) && scope_set(rt, NAME_VARARGS, V(T_TUPLE, list, varargs)))

@@ -156,7 +156,7 @@ static int parse_args(struct compiler *c, struct ast_node *n)
         if (n->n - 1 == ARGS_MAX)
             return compile_fail(c, n->line, "more than %d arguments", ARGS_MAX);
         if (is_op(c, "*") || is_op(c, "**"))
-            return compile_fail(c, n->line, "*args and **kwargs are not served");
+            return compile_fail(c, n->line, "*args and **kwargs are not supported");
         bool is_kw = name->kind == TOK_NAME && c->at + 1 < c->tokens.n && name[1].kind == TOK_OP &&
                      !strcmp(name[1].op, "=");
         if (is_kw) {
@@ -330,7 +330,7 @@ static struct ast_node *parse_dot(struct compiler *c, struct ast_node *object)
         return node_add(c, n, node_const(c, t->value)) ? NULL : n;
     }
     if (t->kind != TOK_NAME)
-        return unexpected(c, "a name or number behind the dot");
+        return unexpected(c, "a name or number after the dot");
     c->at++;
     n->text = (struct text){ .p = t->s.p, .n = t->s.n, .trusted = true };
     n->text_at = c->n_texts++;

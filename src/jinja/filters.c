@@ -106,7 +106,7 @@ static int put_indent(struct rt *rt, struct blob *b, struct val width, bool trus
     if (width.type != T_MISSING && want_int(rt, width, &n))
         return -1;
     if (n > 1000)
-        return rt_fail(rt, "an indent above 1000 is not served");
+        return rt_fail(rt, "an indent above 1000 is not supported");
     for (; n > 0; n -= BLANKS)
         if (blob_put(rt, b, (struct str){ blanks, (size_t)MIN(n, BLANKS) }, trusted))
             return -1;
@@ -218,7 +218,7 @@ static int json_indent(struct rt *rt, struct val v, const struct text **out)
     if (want_int(rt, v, &n) || !(b = blob_new(rt)))
         return -1;
     if (n > 1000)
-        return rt_fail(rt, "an indent above 1000 is not served");
+        return rt_fail(rt, "an indent above 1000 is not supported");
     for (int64_t i = 0; i < n; i++)
         if (blob_put(rt, b, STR(" "), true))
             return -1;
@@ -406,7 +406,7 @@ static int filter_round(struct rt *rt, const struct val *in, struct val *out)
     if (!val_is_number(in[0]) || (in[1].type != T_MISSING && want_int(rt, in[1], &precision)))
         return rt_fail(rt, "round needs a number");
     if (precision < 0 || precision > 30)
-        return rt_fail(rt, "round: a precision of 0 to 30 is served");
+        return rt_fail(rt, "round: the precision must be 0 to 30");
     bool common = in[2].type == T_MISSING || val_is(in[2], "common");
     double f = val_float(in[0]), scale = pow(10, (double)precision);
     if (!common && !val_is(in[2], "ceil") && !val_is(in[2], "floor"))

@@ -32,7 +32,7 @@ static int pad(
     size_t n;
 
     if (s->width > WIDTH_MAX)
-        return rt_fail(rt, "a width above %d is not served", WIDTH_MAX);
+        return rt_fail(rt, "a width above %d is not supported", WIDTH_MAX);
     if (text_n_chars(rt, &part, &n))
         return -1;
     size_t missing = (size_t)s->width > n ? (size_t)s->width - n : 0;
@@ -114,7 +114,7 @@ static int number_text(struct rt *rt, struct val v, const struct spec *s, char o
     size_t at = 0;
 
     if (s->has_precision && s->precision > 100)
-        return rt_fail(rt, "a precision above 100 is not served");
+        return rt_fail(rt, "a precision above 100 is not supported");
     bool as_integer = s->type && strchr("dxXo", s->type);
     if (as_integer && v.type == T_FLOAT && !(fabs(v.u.f) < 9e18))
         return rt_fail(rt, "a number does not fit 64 bits");
@@ -198,7 +198,7 @@ static int named_value(struct rt *rt, struct percent *p, struct str name, struct
     if (dict_find(rt, p->all.u.dict, V_STR(key), &e))
         return -1;
     if (!e)
-        return rt_fail(rt, "the format names '" STR_FMT "', which is not there", STR_ARG(name));
+        return rt_fail(rt, "the format refers to '" STR_FMT "', which is missing", STR_ARG(name));
     *out = e->value;
     return 0;
 }
@@ -427,7 +427,7 @@ static ptrdiff_t format_one(
     size_t end = (size_t)(close - s.p);
     struct str field = { s.p + at, end - at };
     if (memchr(field.p, '{', field.n))
-        return rt_fail(rt, "nested format fields are not served");
+        return rt_fail(rt, "nested format fields are not supported");
     const char *colon = memchr(field.p, ':', field.n);
     struct str spec = colon ? str_skip(field, (size_t)(colon - field.p) + 1) : STR("");
     struct str name = { field.p, colon ? (size_t)(colon - field.p) : field.n };

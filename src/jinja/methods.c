@@ -225,7 +225,7 @@ static int dict_pop(struct rt *rt, const struct val *in, struct val *out)
     if (dict_find(rt, in[0].u.dict, in[1], &e))
         return -1;
     if (!e && in[2].type == T_MISSING)
-        return rt_fail(rt, "the key to pop is not there");
+        return rt_fail(rt, "the key to pop is missing");
     *out = e ? e->value : in[2];
     return e ? dict_remove(rt, in[0].u.dict, e) : 0;
 }

@@ -118,7 +118,7 @@ static int float_op(struct rt *rt, int op, double a, double b, struct val *out)
     case OP_POW:
         f = pow(a, b);
         if (isnan(f) && !isnan(a) && !isnan(b))
-            return rt_fail(rt, "complex numbers are not served");
+            return rt_fail(rt, "complex numbers are not supported");
         break;
     }
     *out = V_FLOAT(f);

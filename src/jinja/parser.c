@@ -126,7 +126,7 @@ static struct ast_node *parse_for(struct compiler *c)
     if (has_filter ? node_add(c, n, parse_expr(c)) : node_add_null(c, n))
         return NULL;
     if (is_name(c, "recursive")) {
-        compile_fail(c, n->line, "recursive loops are not served");
+        compile_fail(c, n->line, "recursive loops are not supported");
         return NULL;
     }
     c->loops++;
@@ -178,7 +178,8 @@ static int parse_signature(struct compiler *c, struct ast_node *n)
             if (node_add(c, defaults, parse_expr(c)))
                 return -1;
         } else if (defaults->n) {
-            return compile_fail(c, n->line, "an argument without default after one with");
+            return compile_fail(
+                c, n->line, "an argument without a default follows one with a default");
         }
     }
     n->n_kw = (uint16_t)defaults->n;

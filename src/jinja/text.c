@@ -32,10 +32,10 @@ static int next_slice(struct rt *rt, size_t steps)
 
     rt->fuel = rt->reserve = 0; /* no further steps after an error */
     if (rt->stop && atomic_load_explicit(rt->stop, memory_order_relaxed))
-        return err_set(rt->e, ERR_CANCELLED, "nobody waits for the prompt");
+        return err_set(rt->e, ERR_CANCELLED, "the request was cancelled");
     if (steps > all)
         return err_set(
-            rt->e, ERR_TOO_LARGE, "line %u: the template takes too many steps", rt->line);
+            rt->e, ERR_TOO_LARGE, "line %u: the template exceeds the limit of steps", rt->line);
     rt->fuel = MIN(all - steps, (uint64_t)LOOK_EVERY);
     rt->reserve = all - steps - rt->fuel;
     return 0;
@@ -62,7 +62,8 @@ char *rt_bytes(struct rt *rt, size_t n)
     if (p)
         return p;
     if (n > rt->max_memory - MIN(rt->max_memory, arena_used(rt->a)))
-        err_set(rt->e, ERR_TOO_LARGE, "line %u: the template takes too much memory", rt->line);
+        err_set(
+            rt->e, ERR_TOO_LARGE, "line %u: the template exceeds the limit of memory", rt->line);
     else
         err_set(rt->e, ERR_MEMORY, "no memory to render the template");
     return NULL;

@@ -407,7 +407,7 @@ static int cannot_order(struct rt *rt, struct val a, struct val b)
 {
     if (a.type == T_UNDEFINED || b.type == T_UNDEFINED)
         return fail_undefined(rt, a.type == T_UNDEFINED ? a : b);
-    return rt_fail(rt, "'%s' and '%s' have no order", type_name(a), type_name(b));
+    return rt_fail(rt, "'%s' and '%s' cannot be ordered", type_name(a), type_name(b));
 }
 
 static int order_lists(struct rt *rt, const struct val_list *a, const struct val_list *b, int *out)

@@ -90,7 +90,7 @@ static void an_error_names_its_line(void)
     kit_expect_error("{% nope %}", ERR_SYNTAX, "line 1: unknown statement 'nope'");
     kit_expect_error(
         "{% for x in [] %}", ERR_SYNTAX, "line 1: the template ends where endfor is expected");
-    kit_expect_error("\n{{ 'a'.encode() }}", ERR_INVALID, "line 2: encode() is not served here");
+    kit_expect_error("\n{{ 'a'.encode() }}", ERR_INVALID, "line 2: encode() is not supported");
     kit_expect_error("{{ 'abc", ERR_SYNTAX, "line 1: a string has no end");
     kit_expect_error("{% break %}", ERR_SYNTAX, "line 1: break outside a loop");
     kit_expect_error("\xFF", ERR_SYNTAX, "line 1: the template is not UTF-8");
