@@ -44,7 +44,7 @@ int forced_call_build(struct forced_call *out, const struct parser_format *f,
 
     if (!row->before_name)
         return err_param(e, ERR_UNSUPPORTED, "tool_choice",
-            "'tool_choice' asks for a call of a tool, and this model knows no way to call one.");
+            "'tool_choice' requires a tool call, and this model has no tool call format.");
     buf_init(&b, FORCED_CALL_MAX);
     if (is_in_thinking(f, what->start))
         put_reasoning_end(&b, f);
@@ -60,7 +60,7 @@ int forced_call_build(struct forced_call *out, const struct parser_format *f,
     struct str all = buf_ok(&b) ? arena_str(a, buf_str(&b)) : STR_NONE;
     buf_clear(&b);
     if (!all.p)
-        return err_set(e, ERR_MEMORY, "no memory for the beginning of a call");
+        return err_set(e, ERR_MEMORY, "no memory for a forced tool call");
     *out = (struct forced_call){ .text = all };
     add_span(out, (struct str){ all.p, name_start }, true);
     add_span(out, (struct str){ all.p + name_start, name_end - name_start }, false);

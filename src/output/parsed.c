@@ -119,7 +119,7 @@ int parse_text(struct parsed *out, const struct parser_format *f, const struct p
     int rc = parser_put(p, text, e) || parser_end(p, e) ? -1 : 0;
     parser_free(p);
     if (!rc && out->failed)
-        rc = err_set(e, ERR_MEMORY, "no memory for an answer");
+        rc = err_set(e, ERR_MEMORY, "no memory for a response");
     return rc;
 }
 

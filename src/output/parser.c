@@ -558,8 +558,8 @@ static int after_put(struct parser *p, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
         if (bufs[i]->failed)
             return bufs[i]->n < bufs[i]->max / 2
-                       ? err_set(e, ERR_MEMORY, "no memory for an answer")
-                       : err_set(e, ERR_TOO_LARGE, "an answer is too long to be parsed");
+                       ? err_set(e, ERR_MEMORY, "no memory for a response")
+                       : err_set(e, ERR_TOO_LARGE, "the output is too long to be parsed");
     return 0;
 }
 

@@ -30,7 +30,7 @@ static int unknown_id_error(
     for (size_t i = 0; at(i) && n < sizeof(known); i++)
         n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", at(i));
     id.n = MIN(id.n, (size_t)40);
-    return err_param(e, ERR_INVALID, param, "'" STR_FMT "' is none of: %s", STR_ARG(id), known);
+    return err_param(e, ERR_INVALID, param, "'" STR_FMT "' is not one of: %s", STR_ARG(id), known);
 }
 
 static const struct tool_format *find_tool(struct str id)
