@@ -72,8 +72,7 @@ int infill_encode(const struct vocab *v, const struct infill *q, struct tokens *
     struct infill_ctx c = { v, out, e };
 
     if (!infill_is_possible(v))
-        return err_set(
-            e, ERR_UNSUPPORTED, "The model has no tokens to fill in the middle of a text.");
+        return err_set(e, ERR_UNSUPPORTED, "The model has no fill-in-the-middle tokens.");
     if (vocab_add_bos(v) && vocab_bos(v) != TOKEN_NONE && put_id(&c, vocab_bos(v)))
         return -1;
     if (q->n_extra && put_extra(&c, q))

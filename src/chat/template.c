@@ -48,7 +48,7 @@ static int end_of_final(struct rt *rt, const struct text *out, struct str conten
         return 0;
     }
     return err_set(rt->e, ERR_INVALID,
-        "continue_final_message: the template does not show the last message as it is");
+        "continue_final_message: the template does not render the last message unchanged");
 }
 
 static struct str final_content(const struct convo *c)

@@ -343,7 +343,7 @@ int template_probe(struct template_features *out, const struct chat_template *t,
     *out = (struct template_features){ 0 };
     if (!l.a || json_parse(&tools, str_of(tools_text), l.a, NULL, e)) {
         arena_free(l.a);
-        return err_set(e, ERR_MEMORY, "no memory to learn from the template");
+        return err_set(e, ERR_MEMORY, "no memory to probe the template");
     }
     l.tools = tools;
     probe_tools(&l, out);

@@ -198,7 +198,7 @@ def test_errors_are_readable():
     raises(404, "nobody", lambda: client.show("nobody"))
     raises(400, "temperature", lambda: chat(options={"temperature": -1}))
     raises(400, "format", lambda: chat(format="json"))
-    raises(400, "fill in the middle", lambda: client.generate(model="demo", prompt="x", suffix="y"))
+    raises(400, "fill-in-the-middle", lambda: client.generate(model="demo", prompt="x", suffix="y"))
     raises(400, "images", lambda: client.generate(model="demo", prompt="x", images=[b"\x89PNG"]))
     raises(400, "context", lambda: chat(messages=[{"role": "user", "content": "word " * 100000}]))
 
