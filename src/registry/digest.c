@@ -83,7 +83,7 @@ static void append_cached(int dir, struct str what, const uint8_t digest[32])
     bool has_room = !fstat(fd, &st) && (st.st_size + n <= CACHE_BYTES_MAX || !ftruncate(fd, 0));
     if (!has_room || write(fd, line, (size_t)n) != n)
         /* the digest is computed again next time */
-        log_warn("pool", "digest", "why=%s", strerror(errno));
+        log_warn("registry", "digest_failed", "error=\"%s\"", strerror(errno));
     close(fd);
 }
 
@@ -130,7 +130,7 @@ static int digest_of_file(uint8_t out[32], const char *path, const char *dir, st
         goto out;
     if (fstat(fd, &st) || format_file_id(&st, after, sizeof(after)) < 0 ||
         strcmp(before, after) != 0)
-        failed = err_set(e, ERR_IO, "%s: changed while it was read", path);
+        failed = err_set(e, ERR_IO, "%s: the file changed while it was read", path);
     else if (dir_fd >= 0)
         append_cached(dir_fd, what, out);
 

@@ -15,14 +15,13 @@ static int same_vocab(const struct vocab *large, const struct vocab *small, stru
 
     if (MAX(a, b) - n > VOCAB_PADDING)
         return err_set(e, ERR_INVALID,
-            "it has %d tokens and the model it is to guess for has %d: not the same vocabulary", b,
-            a);
+            "the draft model has %d tokens and the target model %d: the vocabularies differ", b, a);
     for (int32_t id = 0; id < n; id++) {
         struct str x = vocab_bytes(large, id), y = vocab_bytes(small, id);
         if (!str_eq(x, y))
             return err_set(e, ERR_INVALID,
-                "token %d is '" STR_FMT "', in the model it is to guess for it is '" STR_FMT
-                "': not the same vocabulary",
+                "token %d is '" STR_FMT "' in the draft model and '" STR_FMT
+                "' in the target model: the vocabularies differ",
                 id, STR_ARG(y), STR_ARG(x));
     }
     return 0;
@@ -94,7 +93,7 @@ int draft_open(struct drafter **out, const struct model *m, const struct kernels
     gguf_close(g);
     if (rc)
         return err_wrap(e, "draft model %s", path);
-    log_info("pool", "draft", "model=%s draft=%s ms=%d", m->spec->id, path,
+    log_info("registry", "draft_loaded", "model=%s draft=\"%s\" ms=%d", m->spec->id, path,
         (int)((clock_ns() - began) / 1000000));
     return 0;
 }

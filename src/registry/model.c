@@ -49,7 +49,8 @@ static int read_template_file(const char *path, struct buf *out, struct err *e)
     buf_init(out, TEMPLATE_MAX);
     buf_put(out, f.p, f.n);
     mapfile_close(&f);
-    return buf_ok(out) ? 0 : err_set(e, ERR_TOO_LARGE, "%s: over %d bytes", path, TEMPLATE_MAX);
+    return buf_ok(out) ? 0
+                       : err_set(e, ERR_TOO_LARGE, "%s: larger than %d bytes", path, TEMPLATE_MAX);
 }
 
 /* Chat template, in order of precedence: of the configured family, of the model file, of the family
@@ -147,7 +148,7 @@ static int choose_pages(uint32_t *out, const struct model *m, size_t page_bytes,
         pages = MAX(pages, MIN(per_seq, at_hand / 4 * 3 / page_bytes));
     if (pages < 1 || (spec->ctx_size && pages < per_seq))
         return err_set(e, ERR_MEMORY,
-            "a context of %d tokens takes %llu MB of keys and values, there is room for %llu",
+            "the KV cache of a context of %d tokens takes %llu MB, and the limit is %llu MB",
             m->n_ctx, (unsigned long long)(per_seq * page_bytes / MB + 1),
             (unsigned long long)(pages * page_bytes / MB));
     *out = (uint32_t)MIN(pages, (uint64_t)UINT32_MAX / 8 - 1);
@@ -199,7 +200,7 @@ static int open_lm(
     if (llama_needs(&needs, g, kv, e))
         return -1;
     if (needs.n_vocab != vocab_n_tokens(m->vocab))
-        return err_set(e, ERR_CORRUPT, "the vocabulary has %d tokens, the embedding %d",
+        return err_set(e, ERR_CORRUPT, "the vocabulary has %d tokens and the embedding %d rows",
             vocab_n_tokens(m->vocab), needs.n_vocab);
     m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : needs.n_ctx_train;
     struct llama_options o = {
@@ -237,7 +238,7 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
             return -1;
         /* otherwise the digest may not belong to the weights that are loaded */
         if (!model_has_its_files(m))
-            return err_set(e, ERR_IO, "its files changed while they were read");
+            return err_set(e, ERR_IO, "the model files changed while they were read");
         eo.model_digest = m->digest;
     }
     if (open_lm(m, g, k, &lm, e))
@@ -288,7 +289,7 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     gguf_close(g);
     m->created = clock_wall_s();
     m->load = ++last_load;
-    log_info("pool", "loaded", "model=%s arch=%s quant=%s ctx=%d kv_pages=%u kernels=%s ms=%d",
+    log_info("registry", "loaded", "model=%s arch=%s quant=%s ctx=%d kv_pages=%u kernels=%s ms=%d",
         spec->id, m->arch, m->quant, m->n_ctx, m->lm->n_pages, m->kernels,
         (int)((clock_ns() - began) / 1000000));
     model_capabilities_log(m);

@@ -124,15 +124,13 @@ static void read_store(struct model *m)
         return;
     int rc = capabilities_get(m->spec->store, m->spec->id, &m->known, &e);
     if (rc < 0)
-        log_error("pool", "store", "model=%s %s", m->spec->id, e.msg);
+        log_error("registry", "store_failed", "model=%s error=\"%s\"", m->spec->id, e.msg);
     if (rc <= 0)
         return;
     m->is_probed = is_row_of_model(m);
     if (!m->is_probed)
-        log_warn("pool", "outdated",
-            "model=%s what is known is of another file, or of another "
-            "version of the probe",
-            m->spec->id);
+        log_warn("registry", "capabilities_outdated",
+            "model=%s reason=\"stored for another file or probe version\"", m->spec->id);
 }
 
 int model_capabilities_load(struct model *m, struct err *e)
@@ -161,9 +159,9 @@ int model_capabilities_probe_unknown(struct model *m, struct err *e)
 
     if (m->is_probed || !m->spec->probe || !m->template || m->spec->backend != BACKEND_NATIVE)
         return 0;
-    log_info("pool", "probe", "model=%s is asked what it can do", m->spec->id);
+    log_info("registry", "probe_start", "model=%s", m->spec->id);
     if (model_capabilities_probe(m, m->spec->probe, &why))
-        log_error("pool", "probe", "model=%s %s", m->spec->id, why.msg);
+        log_error("registry", "probe_failed", "model=%s error=\"%s\"", m->spec->id, why.msg);
     return m->adapter ? 0 : reopen_adapter(m, e);
 }
 
@@ -171,12 +169,12 @@ void model_capabilities_log(const struct model *m)
 {
     const struct adapter_info *info = adapter_info(m->adapter);
 
-    log_info("pool", "adapter", "model=%s family=%s tool_parser=%s thinking_parser=%s tools=%s",
+    log_info("registry", "adapter", "model=%s family=%s tool_parser=%s thinking_parser=%s tools=%s",
         m->spec->id, info->family, info->tool_parser, info->thinking_parser,
         !info->can_call_tools ? "none"
         : info->injects_tools ? "injection"
                               : "native");
     if (!m->is_probed)
-        log_info("pool", "unprobed", "model=%s Model not probed — capabilities may be incomplete",
+        log_info("registry", "unprobed", "model=%s note=\"capabilities may be incomplete\"",
             m->spec->id);
 }

@@ -111,8 +111,9 @@ static int check_room(const char *folder, uint64_t bytes, struct err *e)
     if (statvfs(folder, &fs))
         return err_set(e, ERR_IO, "%s: %s", folder, strerror(errno));
     if ((uint64_t)fs.f_bavail * fs.f_frsize / 2 < bytes)
-        return err_set(e, ERR_IO, "%s: %llu MB are free, half of that would be taken at most",
-            folder, (unsigned long long)((uint64_t)fs.f_bavail * fs.f_frsize / MB));
+        return err_set(e, ERR_IO,
+            "%s: %llu MB are free, and a packfile may use at most half of that", folder,
+            (unsigned long long)((uint64_t)fs.f_bavail * fs.f_frsize / MB));
     return 0;
 }
 
@@ -144,7 +145,7 @@ static void remove_if_unused(int dir, const char *folder, const char *name)
         fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) || !S_ISREG(st.st_mode) ||
         clock_wall_s() - st.st_mtime <= UNUSED_S || unlinkat(dir, name, 0))
         return;
-    log_info("pool", "packfile_removed", "%s%s: unused for %d days", folder, name,
+    log_info("registry", "packfile_removed", "path=\"%s%s\" unused_days=%d", folder, name,
         UNUSED_S / (24 * 3600));
 }
 
@@ -169,7 +170,8 @@ static void remove_unused(const char *folder)
 static void mark_used(const char *path)
 {
     if (file_exists(path) && utimensat(AT_FDCWD, path, NULL, 0))
-        log_warn("pool", "packfile", "%s: %s", path, strerror(errno));
+        log_warn(
+            "registry", "packfile_touch_failed", "path=\"%s\" error=\"%s\"", path, strerror(errno));
 }
 
 void pack_write(const struct model *m, const _Atomic bool *stop)
@@ -191,10 +193,9 @@ void pack_write(const struct model *m, const _Atomic bool *stop)
         remove_unused(folder);
     if (check_room(folder, m->lm->weight_bytes, &e) ||
         llama_write_packfile(m->lm, path, stop, &e)) {
-        log_warn(
-            "pool", "packfile", "model=%s not kept for the next start: %s", m->spec->id, e.msg);
+        log_warn("registry", "packfile_failed", "model=%s error=\"%s\"", m->spec->id, e.msg);
         return;
     }
-    log_info("pool", "packfile", "model=%s path=%s mb=%zu ms=%d", m->spec->id, path,
+    log_info("registry", "packfile_written", "model=%s path=\"%s\" mb=%zu ms=%d", m->spec->id, path,
         m->lm->weight_bytes / MB, (int)((clock_ns() - began) / 1000000));
 }

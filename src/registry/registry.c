@@ -30,7 +30,7 @@ static struct capabilities *open_store(const struct registry *p)
     if (!*p->store_path || !capabilities_open(&store, p->store_path, p->may_create_store, &e))
         return store;
     if (e.code != ERR_NOT_FOUND)
-        log_error("pool", "store", "%s", e.msg);
+        log_error("registry", "store_failed", "error=\"%s\"", e.msg);
     return NULL;
 }
 
@@ -45,7 +45,7 @@ static void *load_all(void *arg)
         p->specs[i].store = store;
         if (model_open(m, &p->specs[i], &e)) {
             m->why = e;
-            log_error("pool", "failed", "model=%s %s", p->specs[i].id, e.msg);
+            log_error("registry", "load_failed", "model=%s error=\"%s\"", p->specs[i].id, e.msg);
         }
         atomic_store_explicit(
             &m->state, m->engine ? MODEL_READY : MODEL_FAILED, memory_order_release);
@@ -64,7 +64,7 @@ int registry_open(struct registry **out, const struct registry_options *o, struc
 {
     if (o->n_specs < 1 || o->n_specs > REGISTRY_MODELS_MAX)
         return err_set(
-            e, ERR_RANGE, "%d models; 1 to %d can be served", o->n_specs, REGISTRY_MODELS_MAX);
+            e, ERR_RANGE, "%d models; supported are 1 to %d", o->n_specs, REGISTRY_MODELS_MAX);
     struct registry *p = xcalloc(1, sizeof(*p));
     p->n = o->n_specs;
     p->is_strict = o->is_strict;

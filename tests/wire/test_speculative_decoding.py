@@ -114,14 +114,14 @@ def test_a_draft_model_with_another_vocabulary_is_rejected_by_name():
         subprocess.run([MKMODEL, "--vocab", vocab, "-o", other], check=True)
         with Server(config=config_with_draft(other), ready=False) as s:
             deadline = time.monotonic() + 60
-            while "not the same vocabulary" not in s.errors():
+            while "the vocabularies differ" not in s.errors():
                 assert time.monotonic() < deadline, s.errors()
                 time.sleep(0.01)
             assert re.search(r"token \d+ is '", s.errors()), s.errors()
             status, result = post(s, CHAT, **question())
             assert status >= 500 and "choices" not in result, (status, result)
         result = inspect("--draft", other, DEMO)
-        assert result.returncode == 1 and "not the same vocabulary" in result.stderr, result
+        assert result.returncode == 1 and "the vocabularies differ" in result.stderr, result
 
 
 if __name__ == "__main__":

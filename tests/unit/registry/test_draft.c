@@ -131,7 +131,7 @@ static void different_vocabulary_is_rejected_with_the_first_differing_token(void
     write_models();
     EXPECT_EQ(open_model(&m, &spec, other, &e), -1);
     EXPECT_EQ((int)e.code, (int)ERR_INVALID);
-    EXPECT(strstr(e.msg, "not the same vocabulary") && strstr(e.msg, other));
+    EXPECT(strstr(e.msg, "the vocabularies differ") && strstr(e.msg, other));
     EXPECT_EQ(open_model(&m, &spec, "/nowhere/draft.gguf", &e), -1);
     EXPECT(strstr(e.msg, "draft model") && strstr(e.msg, "/nowhere/draft.gguf"));
     remove_models();
