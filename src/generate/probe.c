@@ -87,7 +87,7 @@ static int wait_for_end(struct probe *p, struct session *s)
         *p->e = p->why;
         return -1;
     }
-    return buf_ok(&p->text) ? 0 : err_set(p->e, ERR_MEMORY, "no memory for an answer");
+    return buf_ok(&p->text) ? 0 : err_set(p->e, ERR_MEMORY, "no memory for a response");
 }
 
 static int script_of(struct probe *p, enum probe_step step, const struct rendered *prompt,
@@ -116,18 +116,19 @@ static int generate(
         script_of(p, step, prompt, a, &script))
         return -1;
     if ((int64_t)t.n + 16 > p->m->n_ctx)
-        return err_set(p->e, ERR_CONTEXT, "its context of %d tokens is too short for the question",
-            p->m->n_ctx);
-    struct session_params params = { .gen = { .prompt = t.ids,
-                                         .n_prompt = (int)t.n,
-                                         .max_tokens = MIN(max, p->m->n_ctx - (int)t.n),
-                                         .n_choices = 1,
-                                         .sample = { .top_p = 1 },
-                                         .cache_prompt = true,
-                                         .name = "probe",
-                                         .deadline_ns = UINT64_MAX,
-                                         .script = p->m->spec->backend == BACKEND_SCRIPT ? &script
-                                                                                         : NULL } };
+        return err_set(
+            p->e, ERR_CONTEXT, "the context of %d tokens is too short for the probe", p->m->n_ctx);
+    struct session_params params = {
+        .gen = { .prompt = t.ids,
+            .n_prompt = (int)t.n,
+            .max_tokens = MIN(max, p->m->n_ctx - (int)t.n),
+            .n_choices = 1,
+            .sample = { .top_p = 1 },
+            .cache_prompt = true,
+            .name = "probe",
+            .deadline_ns = UINT64_MAX,
+            .script = p->m->spec->backend == BACKEND_SCRIPT ? &script : NULL },
+    };
     struct session_ctx at = { p->m, a, p->box, &ops, p };
     buf_reset(&p->text);
     p->is_over = false;
@@ -161,7 +162,7 @@ static int test_prompt_new(struct test_prompt *q, const char *text, bool has_too
 
     *q = (struct test_prompt){ .a = arena_new(64 * MB) };
     if (!q->a)
-        return err_set(e, ERR_MEMORY, "no memory for a question");
+        return err_set(e, ERR_MEMORY, "no memory for a probe prompt");
     q->part = (struct content_part){ .kind = PART_TEXT, .text = str_of(text) };
     q->message = (struct message){
         .role = ROLE_USER, .has_content = true, .is_plain = true, .parts = &q->part, .n_parts = 1
@@ -385,7 +386,8 @@ int model_probe(
     uint64_t began = clock_ns();
 
     if (!m->template)
-        return err_set(e, ERR_UNSUPPORTED, "it has no chat template, and can only continue texts");
+        return err_set(
+            e, ERR_UNSUPPORTED, "the model has no chat template and supports only completions");
     if (mailbox_open(&p.box, e))
         return -1;
     buf_init(&p.text, ANSWER_MAX);
@@ -395,7 +397,7 @@ int model_probe(
     mailbox_close(p.box);
     if (rc)
         return -1;
-    log_info("pool", "probed",
+    log_info("generate", "probed",
         "model=%s type=%s family=%s tool_parser=%s tool_format=%s thinking_parser=%s ctx=%lld "
         "ms=%d",
         out->model_id, out->model_type, out->model_family, out->tool_parser_id,

@@ -170,7 +170,7 @@ int bias_build(struct request *request, const struct prompt_ctx *ctx, struct err
         return 0;
     all = arena_alloc(ctx->arena, REQUEST_BIAS_MAX * sizeof(*all));
     if (!all)
-        return err_set(e, ERR_MEMORY, "no memory for the biases");
+        return err_set(e, ERR_MEMORY, "no memory for the logit biases");
     if (n)
         memcpy(all, request->sample.bias, (size_t)n * sizeof(*all));
     for (int i = 0; i < request->n_text_bias; i++) {

@@ -54,7 +54,7 @@ int response_cache_open(
     x->buckets = try_calloc(n, sizeof(*x->buckets));
     if (!x->buckets) {
         mem_free(x);
-        return err_set(e, ERR_MEMORY, "no memory for a table of %zu answers", n);
+        return err_set(e, ERR_MEMORY, "no memory for a table of %zu responses", n);
     }
     pthread_mutex_init(&x->mu, NULL);
     *out = x;

@@ -165,7 +165,7 @@ static void emit_text(struct session *s, struct session_choice *c, bool is_last)
     struct err e;
 
     if (!buf_ok(&c->raw) || !buf_ok(&c->out)) {
-        set_error(s, "the answer's text");
+        set_error(s, "the text of the response");
     } else if (output_put(&c->output, buf_str(&c->out), &e) ||
                (is_last && output_end(&c->output, &e))) {
         if (!s->err.code)

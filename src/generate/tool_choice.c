@@ -100,7 +100,7 @@ int tool_choice_check(const struct request *request, const struct choice_end *c,
     if (!is_forced(request) || c->n_calls > 0 || c->finish != FINISH_STOP)
         return 0;
     return err_param(e, ERR_CONSTRAINT, "tool_choice",
-        "'tool_choice' asks for a call, and what the model answered is none.");
+        "'tool_choice' requires a tool call, and the model generated none.");
 }
 
 int tool_choice_check_constraint(const struct request *request, struct err *e)
@@ -108,6 +108,6 @@ int tool_choice_check_constraint(const struct request *request, struct err *e)
     if (request->constraint.kind == CONSTRAINT_NONE)
         return 0;
     return err_param(e, ERR_UNSUPPORTED, request->constraint.field,
-        "'%s' is not supported here: answers are not held to a shape yet.",
+        "'%s' is not supported: structured output is not available yet.",
         request->constraint.field);
 }
