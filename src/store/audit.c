@@ -55,7 +55,8 @@ static int check_chain(FILE *f, char *last, struct err *e)
         size_t skip = sizeof(head) - 1;
         if (n > LINE_MAX_BYTES || (size_t)n < skip + HEX || memcmp(line, head, skip) ||
             memcmp(line + skip, last, HEX) || line[n - 1] != '\n') {
-            rc = err_set(e, ERR_CORRUPT, "line %d does not continue the chain", number);
+            rc = err_set(
+                e, ERR_CORRUPT, "line %d does not match the hash of the previous line", number);
             break;
         }
         hash_line((struct str){ line, (size_t)n - 1 }, last);
@@ -113,7 +114,7 @@ void audit_close(struct audit *a)
     if (!a)
         return;
     if (fdatasync(a->fd) && errno != EINVAL && errno != EROFS)
-        log_warn("store", "audit", "sync failed: %s", strerror(errno));
+        log_warn("store", "audit_sync_failed", "error=\"%s\"", strerror(errno));
     close(a->fd);
     pthread_mutex_destroy(&a->mu);
     mem_free(a);
@@ -157,7 +158,7 @@ void audit_write(struct audit *a, const struct audit_entry *entry)
     size_t n = b.n;
     buf_putc(&b, '\n');
     if (!buf_ok(&b) || fault_hit(FAULT_WRITE) || write(a->fd, b.p, b.n) != (ssize_t)b.n)
-        log_error("store", "audit", "a line was lost: %s", strerror(errno));
+        log_error("store", "audit_line_lost", "error=\"%s\"", strerror(errno));
     else
         hash_line((struct str){ b.p, n }, a->last);
     pthread_mutex_unlock(&a->mu);

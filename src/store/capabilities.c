@@ -184,7 +184,7 @@ static int migrate_locked(struct capabilities *c, struct err *e)
         return -1;
     if (version < 0 || version > (int64_t)ARRAY_LEN(migrations))
         return err_set(e, ERR_UNSUPPORTED,
-            "%s has version %lld, this program knows up to %zu: a newer one wrote it", c->path,
+            "%s has schema version %lld, and this program supports versions up to %zu", c->path,
             (long long)version, ARRAY_LEN(migrations));
     for (size_t i = (size_t)version; i < ARRAY_LEN(migrations); i++) {
         char sql[48];
@@ -209,7 +209,7 @@ static int migrate(struct capabilities *c, struct err *e)
     if (!migrate_locked(c, e) && !run_sql(c, "COMMIT", e))
         return 0;
     if (run_sql(c, "ROLLBACK", &ignored))
-        log_debug("store", "rollback", "%s", ignored.msg);
+        log_debug("store", "rollback_failed", "error=\"%s\"", ignored.msg);
     return -1;
 }
 
@@ -279,14 +279,13 @@ static int put_aside(const struct capabilities *c, struct err *e)
     }
     if (rename(c->path, to))
         return err_set(
-            e, ERR_IO, "%s is damaged and cannot be put aside: %s", c->path, strerror(errno));
+            e, ERR_IO, "%s is damaged and cannot be renamed: %s", c->path, strerror(errno));
     for (size_t k = 0; k < ARRAY_LEN(suffixes); k++) {
         snprintf(from, sizeof(from), "%s%s", c->path, suffixes[k]);
         if (unlink(from) && errno != ENOENT)
             return err_set(e, ERR_IO, "%s: %s", from, strerror(errno));
     }
-    log_error(
-        "store", "damaged", "%s is damaged; it is now %s, and a new one is begun", c->path, to);
+    log_error("store", "damaged", "path=\"%s\" moved_to=\"%s\"", c->path, to);
     return 0;
 }
 
@@ -309,7 +308,7 @@ int capabilities_open(struct capabilities **out, const char *path, bool writes, 
     struct capabilities *c;
 
     if (strlen(path) >= sizeof(c->path))
-        return err_set(e, ERR_INVALID, "the path of the store is too long");
+        return err_set(e, ERR_INVALID, "the path of the capability store is too long");
     if (!writes && access(path, F_OK))
         return err_set(e, ERR_NOT_FOUND, "%s: %s", path, strerror(errno));
     if (writes && make_parents(path, e))
