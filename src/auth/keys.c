@@ -75,7 +75,7 @@ static int add_key(struct keys *k, struct str item, int position, struct err *e)
             return err_set(
                 e, ERR_INVALID, "api keys: entry %d has a blank or a control character", position);
     if (k->n == KEYS_MAX)
-        return err_set(e, ERR_RANGE, "api keys: more than %d", KEYS_MAX);
+        return err_set(e, ERR_RANGE, "api keys: more than %d keys", KEYS_MAX);
     SHA256((const unsigned char *)item.p, item.n, key.hash);
     k->keys[k->n++] = key;
     return 0;
