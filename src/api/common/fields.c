@@ -26,7 +26,7 @@ int field_wrong_kind(struct fields *f, const char *name, const char *want, const
 
 int field_unsupported(struct fields *f, const char *name, const char *what)
 {
-    return err_param(f->e, ERR_UNSUPPORTED, name, "'%s' is not supported here: %s.", name, what);
+    return err_param(f->e, ERR_UNSUPPORTED, name, "'%s' is not supported: %s.", name, what);
 }
 
 int field_missing(struct fields *f, const char *name)
