@@ -83,7 +83,8 @@ static void reply(struct cancel *k, enum errcode why)
     if (why == ERR_NOT_FOUND)
         extra.code = "request_not_found";
     err_set(&e, why,
-        why == ERR_NOT_FOUND ? "No request '%s' waits or runs." : "The server is shutting down.",
+        why == ERR_NOT_FOUND ? "No request '%s' is waiting or running."
+                             : "The server is shutting down.",
         k->id);
     reply_error(x, k->call, &e, &extra);
 }
@@ -199,6 +200,6 @@ void admin_cache_flush(struct io *io, struct http_exchange *x, struct route_call
     static const char *const names[] = { "flushed" };
     uint64_t n = io->o->response_cache ? response_cache_flush(io->o->response_cache) : 0;
 
-    log_info("serve", "flush", "answers=%d", (int)n);
+    log_info("serve", "response_cache_flush", "responses=%d", (int)n);
     reply_numbers(x, c, names, &n, 1);
 }

@@ -92,7 +92,7 @@ static void set_weights(struct io *io, const struct route_call *c, const struct 
     for (const struct json *w = weights ? weights->child : NULL; w; w = w->next) {
         json_f64(w, &v);
         keys_set_weight(io->o->keys, keys_index(io->o->keys, w->key), (float)v);
-        log_info("serve", "weight", "key=" STR_FMT " weight=%g caller=%s", STR_ARG(w->key), v,
+        log_info("serve", "weight_set", "key=" STR_FMT " weight=%g caller=%s", STR_ARG(w->key), v,
             c->caller.id);
     }
 }
@@ -122,7 +122,7 @@ void fairness_change(struct io *io, struct http_exchange *x, struct route_call *
     struct err e;
 
     if (!io->o->fairness) {
-        err_set(&e, ERR_UNSUPPORTED, "The fairness of this server is fixed.");
+        err_set(&e, ERR_UNSUPPORTED, "The fairness settings of this server cannot be changed.");
         reply_error(x, c, &e, NULL);
         return;
     }
@@ -133,7 +133,7 @@ void fairness_change(struct io *io, struct http_exchange *x, struct route_call *
     }
     fairness_set(io->o->fairness, &f);
     set_weights(io, c, weights);
-    log_info("serve", "fairness", "preempt=%d high=%d slice=%d caller=%s", f.enable_preemption,
+    log_info("serve", "fairness_set", "preempt=%d high=%d slice=%d caller=%s", f.enable_preemption,
         f.high_priority_threshold, f.max_timeslice_tokens, c->caller.id);
     reply_fairness(io, x, c, &f);
 }

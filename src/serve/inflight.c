@@ -52,7 +52,7 @@ static void inflight_free(struct inflight *r)
     count_end(r);
     if (r->io->o->audit && r->is_accepted)
         write_audit(r, finish, r->err.code ? status_of(r->err.code).http : 200);
-    log_info("serve", "done", "req=%s why=%s prompt=%d cached=%d tokens=%d ttft_ms=%d ms=%d",
+    log_info("serve", "done", "req=%s finish=%s prompt=%d cached=%d tokens=%d ttft_ms=%d ms=%d",
         r->request_id, finish, r->n_prompt, r->n_cached, r->n_completion,
         r->first_token_ns ? (int)((r->first_token_ns - r->began_ns) / 1000000) : -1,
         (int)((clock_ns() - r->began_ns) / 1000000));
@@ -183,7 +183,7 @@ static void on_gone(struct async_handler *p)
     struct inflight *r = container_of(p, struct inflight, async_handler);
 
     if (!r->err.code)
-        err_set(&r->err, ERR_CANCELLED, "the client left");
+        err_set(&r->err, ERR_CANCELLED, "the client disconnected");
     response_free(r->response);
     detach_exchange(r);
     wind_down(r);

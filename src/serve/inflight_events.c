@@ -147,8 +147,8 @@ static void check_response(struct inflight *r)
     if (!r->response || (response_ok(r->response) && background_has_room(r)))
         return;
     err_set(&e, ERR_MEMORY,
-        response_ok(r->response) ? "There is no room to keep all of this answer."
-                                 : "The answer has grown too large.");
+        response_ok(r->response) ? "The response store has no room for the complete response."
+                                 : "The response is too large.");
     inflight_fail(r, &e);
 }
 

@@ -116,7 +116,7 @@ void ollama_change(struct io *io, struct http_exchange *x, struct route_call *c)
     struct err e;
 
     err_set(&e, ERR_UNSUPPORTED,
-        "Models are added, changed and removed by this server's operator, not through this route.");
+        "This server does not support this route: its operator adds, changes and removes models.");
     reply_error(x, c, &e, NULL);
 }
 
@@ -126,7 +126,8 @@ void ollama_post_embed(struct io *io, struct http_exchange *x, struct route_call
     struct err e;
 
     if (!read_named_model(&m, io, x->req->body, &e))
-        err_param(&e, ERR_UNSUPPORTED, "model", "The model '%s' makes no embeddings.", m->spec->id);
+        err_param(&e, ERR_UNSUPPORTED, "model", "The model '%s' does not support embeddings.",
+            m->spec->id);
     reply_error(x, c, &e, NULL);
 }
 
@@ -146,6 +147,6 @@ void ollama_head_blob(struct io *io, struct http_exchange *x, struct route_call 
             return;
         }
     }
-    err_set(&e, ERR_NOT_FOUND, "No model's file has this digest.");
+    err_set(&e, ERR_NOT_FOUND, "No model file has this digest.");
     reply_error(x, c, &e, NULL);
 }

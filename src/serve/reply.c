@@ -11,7 +11,7 @@ void reply_json(
         return;
     }
     struct err e;
-    err_set(&e, ERR_MEMORY, "no memory for the answer");
+    err_set(&e, ERR_MEMORY, "no memory for the response");
     reply_error(x, c, &e, NULL);
 }
 
@@ -46,7 +46,7 @@ int query_get(const struct http_exchange *x, const char *name, struct str *out, 
             return err_set(e, ERR_MEMORY, "no memory for the request");
         ptrdiff_t n = http_percent_decode(value, text);
         if (n < 0)
-            return err_param(e, ERR_SYNTAX, name, "The query has a bad '%s'.", name);
+            return err_param(e, ERR_SYNTAX, name, "The query parameter '%s' is invalid.", name);
         *out = (struct str){ text, (size_t)n };
         return 0;
     }

@@ -134,8 +134,8 @@ static int find_route(struct io *io, struct http_exchange *x, struct route_call 
         return err_set(e, ERR_NOT_FOUND, "No %.*s", n, q->path.p);
     c->fields[c->n_fields++] =
         (struct http_field){ STR("Allow"), route_methods(q->path, c->allow) };
-    return err_set(e, ERR_METHOD, "%.*s does not take " STR_FMT ", but " STR_FMT ".", n, q->path.p,
-        STR_ARG(q->method), STR_ARG(c->fields[c->n_fields - 1].value));
+    return err_set(e, ERR_METHOD, "%.*s does not accept " STR_FMT "; it accepts " STR_FMT ".", n,
+        q->path.p, STR_ARG(q->method), STR_ARG(c->fields[c->n_fields - 1].value));
 }
 
 static int64_t on_head(void *ctx, struct http_exchange *x)
@@ -188,7 +188,7 @@ static void on_reject(void *ctx, struct http_exchange *x, int status, const char
 
     if (!c)
         return;
-    err_set(&e, code_of_refusal(status), "The request was refused: %s.", why);
+    err_set(&e, code_of_refusal(status), "The request was rejected: %s.", why);
     reply_error(x, c, &e, NULL);
 }
 

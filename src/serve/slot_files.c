@@ -141,15 +141,15 @@ static int open_dir(const struct slot_job *j, struct err *e)
     int base = open(j->io->o->slot_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = base;
 
     if (base < 0)
-        return err_set(e, ERR_IO, "the directory of the slots' files: %s", strerror(errno));
+        return err_set(e, ERR_IO, "the directory of the slot files: %s", strerror(errno));
     if (!j->tenant)
         return base;
     snprintf(name, sizeof(name), "key-%016llx", (unsigned long long)j->tenant);
     if (mkdirat(base, name, 0700) && errno != EEXIST)
-        err_set(e, ERR_IO, "the directory of this key's files: %s", strerror(errno));
+        err_set(e, ERR_IO, "the slot directory of this key: %s", strerror(errno));
     fd = openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        err_set(e, ERR_IO, "the directory of this key's files: %s", strerror(errno));
+        err_set(e, ERR_IO, "the slot directory of this key: %s", strerror(errno));
     close(base);
     return fd;
 }
@@ -184,7 +184,7 @@ static int find_digest(struct slot_job *j, uint8_t digest[32], struct err *e)
     if (digest_of_model(digest, j->model->spec->path, j->model->n_parts, j->io->o->slot_dir, e))
         return -1;
     if (!model_has_its_files(j->model)) /* the digest must belong to the files that were loaded */
-        return err_set(e, ERR_IO, "the model's files changed since it was loaded");
+        return err_set(e, ERR_IO, "the model files changed after the model was loaded");
     slots_set_digest(s, j->model, digest);
     return 0;
 }
@@ -221,8 +221,8 @@ static int write_file(struct slot_job *j, const struct kv_record *r, struct err 
         return -1;
     int64_t there = bytes_in(dir, j->name);
     if (there > j->io->o->slot_bytes - (int64_t)MIN(r->n_bytes, (size_t)INT64_MAX))
-        failed = err_set(
-            e, ERR_TOO_LARGE, "%zu bytes are more than there is room for here.", r->n_bytes);
+        failed =
+            err_set(e, ERR_TOO_LARGE, "%zu bytes exceed the space for slot files.", r->n_bytes);
     else
         failed = file_replace_at(dir, j->name, r->bytes, r->n_bytes, e);
     close(dir);
@@ -239,7 +239,7 @@ static int save_slot(struct slot_job *j, struct err *e)
     if (slots_copy_conversation(j->io->o->slots, j->model, j->id, j->tenant, &talk, e))
         return -1;
     if (!talk.n)
-        return err_set(e, ERR_INVALID, "Slot %d holds no conversation.", j->id);
+        return err_set(e, ERR_INVALID, "Slot %d has no conversation.", j->id);
     struct kv_prefix p = { digest, talk.scope, { talk.tokens, talk.n } };
     int failed = find_digest(j, digest, e) || engine_kv_export(j->model->engine, &p, &r, e) ||
                  write_file(j, &r, e);
@@ -262,7 +262,7 @@ static int read_file(struct slot_job *j, struct kv_record *r, struct err *e)
     if (file_open_at(dir, j->name, &fd, &n, e)) {
         failed = -1;
     } else if (n > engine_kv_record_bytes(j->model->engine, j->model->n_ctx)) {
-        failed = err_set(e, ERR_TOO_LARGE, "%s is larger than any conversation.", j->name);
+        failed = err_set(e, ERR_TOO_LARGE, "%s is larger than the largest conversation.", j->name);
     } else {
         r->n_bytes = n;
         r->bytes = try_aligned(RECORD_ALIGN, MAX(n, (uint64_t)RECORD_ALIGN));

@@ -261,7 +261,8 @@ int slots_copy_conversation(struct slots *s, const struct model *m, int id, uint
     pthread_mutex_lock(&s->mu);
     const struct slot_conversation *talk = &t->slots[id].talk;
     if (talk->n > 0 && talk->scope.tenant != tenant) {
-        failed = err_set(e, ERR_FORBIDDEN, "The conversation of slot %d is another key's.", id);
+        failed =
+            err_set(e, ERR_FORBIDDEN, "The conversation of slot %d belongs to another key.", id);
     } else if (talk->n > 0) {
         size_t n_bytes = (size_t)talk->n * sizeof(*talk->tokens);
         *out = *talk;

@@ -86,8 +86,8 @@ static int detokenize(struct tokenize_job *j, struct str body)
     for (size_t i = 0; i < request.n; i++) {
         if (request.ids[i] < 0 || request.ids[i] >= vocab_n_tokens(m->vocab)) {
             buf_clear(&text);
-            return err_param(&j->err, ERR_RANGE, "tokens", "tokens[%zu]: %d is no token of '%s'.",
-                i, request.ids[i], m->spec->id);
+            return err_param(&j->err, ERR_RANGE, "tokens",
+                "tokens[%zu]: %d is not a token id of '%s'.", i, request.ids[i], m->spec->id);
         }
         detok_put(&d, m->vocab, request.ids[i], true, &text);
     }
@@ -120,7 +120,7 @@ static int render_custom(struct rendered *out, struct tokenize_job *j,
 
     if (!j->is_admin)
         return err_param(&j->err, ERR_FORBIDDEN, own->source.p ? "chat_template" : "bos_token",
-            "A template of one's own takes an administrator's key.");
+            "A template in the request requires a key with the admin scope.");
     if (!own->source.p && !m->template)
         return prompt_render(out, &request->convo, ctx, &j->err);
     if (own->source.p && chat_template_compile(&t, own->source, &j->err))
@@ -333,7 +333,7 @@ static void reply(struct tokenize_job *w)
     const struct route_call *c = w->call;
 
     if (!w->rc && !buf_ok(&w->out))
-        w->rc = err_set(&w->err, ERR_MEMORY, "no memory for the answer");
+        w->rc = err_set(&w->err, ERR_MEMORY, "no memory for the response");
     if (w->rc) {
         reply_error(w->x, c, &w->err, NULL);
         release(w);

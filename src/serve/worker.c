@@ -52,7 +52,7 @@ int worker_open(struct worker **out, struct mailbox *home, struct err *e)
         mem_free(c);
         return -1;
     }
-    if (thread_start(&c->thread, "clerk", worker_main, c, e)) {
+    if (thread_start(&c->thread, "worker", worker_main, c, e)) {
         mailbox_close(c->inbox);
         mem_free(c);
         return -1;

@@ -471,7 +471,7 @@ def test_a_drain_waits_without_readers_too():
         post(s, ask({"text": "x" * 40, "chunk": "char", "delay_ms": 25}))
         drain(s)
         assert 39 * 0.025 < time.monotonic() - began < 19  # the response was sent to its end
-        assert "why=done" in s.errors(), s.errors()
+        assert "finish=done" in s.errors(), s.errors()
 
 
 def test_the_drain_deadline_ends_the_rest():

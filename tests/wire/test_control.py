@@ -213,7 +213,7 @@ def test_inferctl_cancels():
         equal((r.returncode, r.stdout, r.stderr), (0, f"{its} cancelled\n", ""))
         r = ctl("--json", "cancel", its)
         equal((r.returncode, r.stdout), (1, ""))
-        equal(r.stderr, f"inferctl: the server responded with status 404: No request '{its}' waits or runs.\n")
+        equal(r.stderr, f"inferctl: the server responded with status 404: No request '{its}' is waiting or running.\n")
         equal(ctl("cancel").returncode, 2)
         c.close()
 
@@ -295,13 +295,13 @@ def test_cancelled_sequence_ends_before_the_next_step():
         for order in (0, 1):
             asked = [(own, begin_named(s, own, body))
                 for own, body in (long_answer(f"turn-{order}-{i}") for i in range(3))]
-            line.until(lambda m: m["fairness_queue_depth"] == 2, "two have yielded")
+            line.until(lambda m: m["fairness_queue_depth"] == 2, "two sequences are preempted")
             cancel_all(s, line, asked[::-1] if order else asked, "yielded")
     with Server("--draft-min", "8") as s:
         line = Line(s)
         own, body = long_answer("guess", prediction={"type": "content", "content": "a b c " * 200})
         asked = [(own, begin_named(s, own, body))]
-        line.until(lambda m: n_draft_tokens(line) > 0, "it guesses")
+        line.until(lambda m: n_draft_tokens(line) > 0, "draft tokens are proposed")
         cancel_all(s, line, asked, "speculating")
 
 
@@ -372,7 +372,7 @@ def test_a_request_may_wait_for_its_model():
         gone = send(s, CHAT, small())
         line.until(lambda m: m["requests_loading"] == 5, "one more")
         gone.close()
-        line.until(lambda m: m["requests_loading"] == 4, "it has left")
+        line.until(lambda m: m["requests_loading"] == 4, "the client has disconnected")
         # No request waits for a model that failed to load.
         l.load()
         answers = []
@@ -382,7 +382,7 @@ def test_a_request_may_wait_for_its_model():
             c.close()
         for data in answers:
             assert data.startswith(b"HTTP/1.1 200"), data
-        line.until(lambda m: m["requests_running"] == 0, "all are answered")
+        line.until(lambda m: m["requests_running"] == 0, "all requests have ended")
         equal(line.metrics()["requests_loading"], 0.0)
         status, _, body = s.request("POST", CHAT, json.dumps({**small(), "model": "slow"}))
         equal((status, error_of(body)["code"]), (503, "model_not_ready"))

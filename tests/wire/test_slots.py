@@ -178,8 +178,7 @@ def test_damaged_and_foreign_files_are_rejected():
             equal(json.loads(s.get("/debug/invariants")[2])["ok"], True)
         with Server("--slot-save-path", d, "--kv-type", "bf16") as s:
             status, answer = slot_action(s, 0, "restore", {"filename": "good"})
-            equal((status, error(answer)[2]), (400, "Unable to restore slot: a record of pages that "
-                "are laid out differently"))
+            equal((status, error(answer)[2]), (400, "Unable to restore slot: the KV record has another page layout"))
         copy = os.path.join(d, "copy.gguf")
         with open(os.path.join(ROOT, "models/demo.gguf"), "rb") as f:
             data = bytearray(f.read())
@@ -189,7 +188,7 @@ def test_damaged_and_foreign_files_are_rejected():
         with Server("--slot-save-path", d, "--model", copy, config=None) as s:
             status, answer = slot_action(s, 0, "restore", {"filename": "good"})
             equal((status, error(answer)[2]),
-                (400, "Unable to restore slot: a record of another model"))
+                (400, "Unable to restore slot: the KV record belongs to another model"))
 
 
 def test_kv_of_a_replaced_model_file_is_not_saved():
@@ -202,7 +201,7 @@ def test_kv_of_a_replaced_model_file_is_not_saved():
             shutil.copy(copy, copy + ".new")
             os.replace(copy + ".new", copy)  # the same bytes, but that is not verified
             status, answer = slot_action(s, 0, "save", {"filename": "x"})
-            assert "files changed since it was loaded" in error(answer)[2], (status, answer)
+            assert "files changed after the model was loaded" in error(answer)[2], (status, answer)
             assert not os.path.exists(os.path.join(d, "slots", "x"))
 
 

@@ -136,7 +136,7 @@ int background_store(struct inflight *r, struct err *e)
     if (b->stored_response)
         return 0;
     return err_param(
-        e, ERR_OVERLOADED, "background", "There is no room to keep this answer while it is made.");
+        e, ERR_OVERLOADED, "background", "The response store has no room for this response.");
 }
 
 int background_detach(struct inflight *r, struct err *e)
@@ -146,8 +146,8 @@ int background_detach(struct inflight *r, struct err *e)
     struct route_call *c = r->call;
 
     if (b->is_full)
-        return err_param(e, ERR_OVERLOADED, "background",
-            "There is no room to keep this answer while it is made.");
+        return err_param(
+            e, ERR_OVERLOADED, "background", "The response store has no room for this response.");
     if (!r->body.bytes.p) /* the body is kept, because the input items are stored from it later */
         http_body_take(x, &r->body);
     x->user = NULL;
@@ -225,7 +225,7 @@ static void end_as_failed(struct inflight *r, uint64_t *listeners)
     struct stored_response_view v;
 
     if (!r->err.code)
-        err_set(&r->err, ERR_MEMORY, "There is no room to keep all of this answer.");
+        err_set(&r->err, ERR_MEMORY, "The response store has no room for the complete response.");
     buf_init(&response, RESPONSE_BYTES_MAX);
     buf_init(&frames, RESPONSE_BYTES_MAX);
     responses_set_status(&response, k->response, "failed", &r->err);

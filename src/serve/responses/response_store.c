@@ -21,7 +21,7 @@ int response_store_open(
     s->buckets = try_calloc(n, sizeof(struct store_entry *));
     if (!s->buckets) {
         mem_free(s);
-        return err_set(e, ERR_MEMORY, "no memory for a table of %zu answers", n);
+        return err_set(e, ERR_MEMORY, "no memory for a table of %zu responses", n);
     }
     pthread_mutex_init(&s->mu, NULL);
     *out = s;

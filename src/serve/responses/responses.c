@@ -22,7 +22,7 @@ static void reply_no_route(struct http_exchange *x, struct route_call *c)
 {
     struct err e;
 
-    err_set(&e, ERR_NOT_FOUND, "There is no such route.");
+    err_set(&e, ERR_NOT_FOUND, "This route does not exist.");
     status_reply(&x->sink, ERROR_PROBLEM, &e, NULL, c->fields, c->n_fields);
 }
 
@@ -109,8 +109,8 @@ static int read_stream_params(
     if (stream.p && !*is_stream && !str_is(stream, "false"))
         return err_param(e, ERR_INVALID, "stream", "'stream' must be true or false.");
     if (after.p && !*is_stream)
-        return err_param(e, ERR_INVALID, "starting_after",
-            "'starting_after' is for a stream: set 'stream' to true.");
+        return err_param(
+            e, ERR_INVALID, "starting_after", "'starting_after' requires 'stream' to be true.");
     if (after.p && (!str_to_u64(after, from) || *from >= INT64_MAX))
         return err_param(
             e, ERR_RANGE, "starting_after", "'starting_after' must be the number of an event.");
@@ -265,7 +265,7 @@ void responses_compact(struct io *io, struct http_exchange *x, struct route_call
     struct err e;
 
     err_set(&e, ERR_UNSUPPORTED,
-        "Conversations are not compacted here. Send less of one, go on from an answer with "
-        "'previous_response_id', or let its front go with 'truncation': 'auto'.");
+        "Compaction is not supported. Send a shorter conversation, use 'previous_response_id', or "
+        "set 'truncation' to 'auto'.");
     reply_error(x, c, &e, &extra);
 }

@@ -26,7 +26,7 @@ static int reject_without_store(const struct request *request, struct err *e)
     const char *name = request->previous_id.p ? "previous_response_id" : "input";
 
     return err_param(e, ERR_UNSUPPORTED, name,
-        "'%s' refers to what was answered before, and answers are not kept here.", name);
+        "'%s' refers to a stored response, and this server does not store responses.", name);
 }
 
 /* Lists all responses of the chain, the oldest first. */
@@ -80,7 +80,7 @@ int stored_response_recall(const struct stored_response **previous, struct reque
     request->store = request->store && ctx->response_store;
     if (request->background && !request->store)
         return err_param(e, ERR_UNSUPPORTED, "background",
-            "'background' is not supported here: answers are not kept.");
+            "'background' is not supported: this server does not store responses.");
     if (!request->needs_response_store)
         return 0;
     if (!ctx->response_store)
