@@ -104,8 +104,8 @@ static int check_model(const struct config_reader *r, const struct model_entry *
             m->backend);
     for (int i = 0; i < r->o->n_models; i++)
         if (!strcmp(r->o->models[i].id, m->id))
-            return err_set(e, ERR_INVALID, "%s:%d: model id '%s' is taken by line %d", r->path,
-                m->line, m->id, r->o->models[i].line);
+            return err_set(e, ERR_INVALID, "%s:%d: model id '%s' is already used in line %d",
+                r->path, m->line, m->id, r->o->models[i].line);
     return 0;
 }
 
@@ -255,11 +255,11 @@ int config_read(struct options *o, const char *path, struct err *e)
             e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path, strerror(errno));
     if (fstat(fileno(f), &st) || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE_BYTES) {
         fclose(f);
-        return err_set(e, ERR_TOO_LARGE, "%s: not a file of at most 1 MiB", path);
+        return err_set(e, ERR_TOO_LARGE, "%s: not a regular file of at most 1 MiB", path);
     }
     if (!yaml_parser_initialize(&r.yaml)) {
         fclose(f);
-        return err_set(e, ERR_MEMORY, "%s: no memory", path);
+        return err_set(e, ERR_MEMORY, "%s: no memory for the file", path);
     }
     yaml_parser_set_input_file(&r.yaml, f);
     int rc = read_document(&r, e);

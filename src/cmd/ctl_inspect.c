@@ -27,7 +27,7 @@ static int inspect_pair(const struct ctl *c, const struct gguf *g, const char *d
     double share = (double)tensor_bytes(small) / (double)MAX(tensor_bytes(g), 1u);
     gguf_close(small);
     if (rc)
-        return ctl_fail("%s cannot be its draft model: %s", draft, e.msg);
+        return ctl_fail("%s cannot be the draft model: %s", draft, e.msg);
     if (c->as_json)
         printf("{\"draft\": true, \"weights_share\": %.3f}\n", share);
     else

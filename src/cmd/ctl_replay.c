@@ -130,10 +130,11 @@ static int parse_trace(struct replay_job *j, struct str text, struct err *e)
             if (line_no == 1)
                 continue; /* column names */
             return err_set(e, ERR_SYNTAX,
-                "%s:%d: not seconds,prompt,output[,prefix[,tenant[,priority]]]", j->path, line_no);
+                "%s:%d: expected seconds,prompt,output[,prefix[,tenant[,priority]]]", j->path,
+                line_no);
         }
         if (j->n == ROWS_MAX)
-            return err_set(e, ERR_TOO_LARGE, "%s: over %d requests", j->path, ROWS_MAX);
+            return err_set(e, ERR_TOO_LARGE, "%s: more than %d requests", j->path, ROWS_MAX);
         if ((size_t)j->n == cap) {
             cap = cap ? 2 * cap : 1024;
             j->rows = xrealloc(j->rows, cap * sizeof(*j->rows));

@@ -169,7 +169,7 @@ static void raise_descriptor_limit(void)
     if (!getrlimit(RLIMIT_NOFILE, &l) && l.rlim_cur < l.rlim_max) {
         l.rlim_cur = l.rlim_max;
         if (setrlimit(RLIMIT_NOFILE, &l))
-            log_warn("cmd", "descriptor_limit", "error=%s", strerror(errno));
+            log_warn("cmd", "descriptor_limit_failed", "error=\"%s\"", strerror(errno));
     }
 }
 
@@ -184,7 +184,7 @@ static void wait_for_signal(void)
     sigaddset(&set, SIGINT);
     while (sigwait(&set, &sig))
         continue;
-    log_info("cmd", "drain", "signal=%s", strsignal(sig));
+    log_info("cmd", "drain", "signal=\"%s\"", strsignal(sig));
     pthread_sigmask(SIG_UNBLOCK, &set, NULL);
 }
 

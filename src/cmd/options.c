@@ -109,7 +109,7 @@ static int set(
     }
     struct str copy = arena_str(o->arena, value);
     if (!copy.p)
-        return err_set(e, ERR_TOO_LARGE, "%s: too long", where);
+        return err_set(e, ERR_TOO_LARGE, "%s: the value is too long", where);
     *(const char **)field_pointer(o, t) = copy.p;
     return 0;
 }

@@ -130,7 +130,7 @@ def test_a_trace_is_replayed():
             f.write("1,2\n")
         status, _, err = ctl("replay", path)
         equal(status, 1)
-        assert "trace.csv:62: not seconds" in err, err
+        assert "trace.csv:62: expected seconds" in err, err
 
 
 def test_a_trace_is_replayed_to_a_server():

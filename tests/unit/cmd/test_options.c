@@ -121,7 +121,7 @@ static void a_bad_file_is_an_error_with_its_line(void)
         { "models:\n  - id: a\n    path: x\n    backend: gpu\n",
             ":2: model 'a': backend 'gpu' is not one of native|script" },
         { "models:\n  - id: a\n    path: x\n  - id: a\n    path: y\n",
-            ":4: model id 'a' is taken by line 2" },
+            ":4: model id 'a' is already used in line 2" },
         { "models:\n  - id: a\n    pth: x\n", ":3: unknown key 'models[].pth'" },
         { "models: 3\n", ":1: models: unknown key 'models'" },
     };
