@@ -193,7 +193,7 @@ int bench_meter_open(struct bench_meter **out, int n_threads, struct err *e)
 
     if (!b || !(b->bytes = block_alloc(READ_BYTES))) {
         bench_meter_close(b);
-        return err_set(e, ERR_MEMORY, "no memory to measure memory with");
+        return err_set(e, ERR_MEMORY, "no memory for the bandwidth measurement");
     }
     if (thread_pool_open(&b->thread_pool, n_threads, e)) {
         b->thread_pool = NULL;
@@ -281,7 +281,7 @@ static int bench_alloc(struct bench *b, struct lm *m, const struct bench_case *c
         return err_set(e, ERR_RANGE, "%d sequences of %d rows: the model was opened for %d",
             c->n_seqs, c->n_rows, m->max_rows);
     if (bench_n_pages(c) > m->n_pages)
-        return err_set(e, ERR_RANGE, "%u pages of keys and values are needed, there are %u",
+        return err_set(e, ERR_RANGE, "%u KV pages are needed, and the model has %u",
             bench_n_pages(c), m->n_pages);
     size_t n_tokens = MAX((size_t)c->n_rows * (size_t)c->n_seqs, (size_t)PAGE_TOKENS);
     b->tokens = try_calloc(n_tokens, sizeof(*b->tokens));

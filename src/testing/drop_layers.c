@@ -19,19 +19,19 @@ static int check_layers(struct layer_filter *t, struct err *e)
     struct str arch;
 
     if (!gguf_get_str(t->g, "general.architecture", &arch) || arch.n > 64)
-        return err_set(e, ERR_INVALID, "the file does not say what it is");
+        return err_set(e, ERR_INVALID, "general.architecture is missing");
     snprintf(t->count_key, sizeof(t->count_key), STR_FMT ".block_count", STR_ARG(arch));
     t->prefix = (struct str){ t->count_key, arch.n + 1 };
     if (!gguf_get_u64(t->g, t->count_key, &t->n_layers) || t->n_layers > LAYERS_MAX)
-        return err_set(e, ERR_INVALID, "the file does not say how many layers it has");
+        return err_set(e, ERR_INVALID, "block_count is missing");
     if (t->n_keep == 0)
-        return err_set(e, ERR_INVALID, "no layer is to be kept");
+        return err_set(e, ERR_INVALID, "the list of layers to keep is empty");
     for (size_t i = 0; i < t->n_keep; i++) {
         if (t->keep[i] >= t->n_layers)
-            return err_set(e, ERR_INVALID, "there is no layer %u: they count from 0 to %d",
+            return err_set(e, ERR_INVALID, "layer %u does not exist, the layers are 0 to %d",
                 t->keep[i], (int)t->n_layers - 1);
         if (i && t->keep[i] <= t->keep[i - 1])
-            return err_set(e, ERR_INVALID, "layers to keep are named in ascending order");
+            return err_set(e, ERR_INVALID, "the layers to keep must be in ascending order");
     }
     return 0;
 }
@@ -46,7 +46,8 @@ static int copy_metadata(const struct layer_filter *t, struct gguf_writer *w, st
         }
         if (str_starts(kv->key, t->prefix) && kv->value.kind == GGUF_ARR &&
             kv->value.arr.n == t->n_layers)
-            return err_set(e, ERR_INVALID, STR_FMT " has a value for each layer", STR_ARG(kv->key));
+            return err_set(e, ERR_INVALID,
+                STR_FMT " has one value per layer, which is not supported", STR_ARG(kv->key));
         gguf_put_value(w, kv->key, &kv->value);
     }
     return 0;

@@ -227,7 +227,7 @@ int gguf_writer_header(struct gguf_writer *w, struct buf *out, struct err *e)
     static const char zeros[64];
 
     if (w->is_impossible)
-        return err_set(e, ERR_INVALID, "a tensor of an impossible shape");
+        return err_set(e, ERR_INVALID, "a tensor has an invalid shape");
     buf_put(out, "GGUF", 4);
     append_uint(out, 3, 4);
     append_uint(out, w->n_tensors, 8);
@@ -300,7 +300,7 @@ int gguf_writer_data(struct gguf_writer *w, const void *p, size_t n, struct err 
     CHECK(w->f);
     while (n) {
         if (w->filled == w->n_tensors)
-            return err_set(e, ERR_INVALID, "%s: more bytes than tensors", w->path);
+            return err_set(e, ERR_INVALID, "%s: more data than declared", w->path);
         size_t now = (size_t)MIN(n, w->ends[w->filled] - w->at);
         if (fault_hit(FAULT_WRITE) ? (errno = EIO) : fwrite(bytes, 1, now, w->f) != now)
             return write_failed(w, e);
@@ -317,7 +317,7 @@ int gguf_writer_finish(struct gguf_writer *w, struct err *e)
 {
     CHECK(w->f);
     if (w->filled != w->n_tensors)
-        return err_set(e, ERR_INVALID, "%s: %llu of %llu tensors are written", w->path,
+        return err_set(e, ERR_INVALID, "%s: only %llu of %llu tensors were written", w->path,
             (unsigned long long)w->filled, (unsigned long long)w->n_tensors);
     FILE *f = w->f;
     w->f = NULL;

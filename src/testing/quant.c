@@ -333,5 +333,5 @@ void quant_row(enum qtype type, const float *x, int n, uint8_t *out)
                 by_type[t].fn(x + b * by_type[t].block, out + (size_t)b * by_type[t].bytes);
             return;
         }
-    CHECK(false && "a type without kernels");
+    CHECK(false && "unsupported weight type");
 }

@@ -203,10 +203,12 @@ static int check_trace(struct replay_state *r, const struct replay_options *s, s
         const struct replay_request *row = &r->rows[i];
         if (row->n_prompt < 1 || row->n_out < 1 || row->n_prompt >= s->n_ctx ||
             row->n_out > s->n_ctx - row->n_prompt)
-            return err_set(e, ERR_RANGE, "request %d: %d and %d tokens in a context of %d", i + 1,
+            return err_set(e, ERR_RANGE,
+                "request %d: %d prompt and %d output tokens exceed the context of %d", i + 1,
                 row->n_prompt, row->n_out, s->n_ctx);
         if (!(row->at_s >= 0) || row->at_s > 1e9 || (i && row->at_s < r->rows[i - 1].at_s))
-            return err_set(e, ERR_RANGE, "request %d: its time is before the one above", i + 1);
+            return err_set(e, ERR_RANGE,
+                "request %d: the arrival time is before that of the previous request", i + 1);
         r->longest_out = MAX(r->longest_out, row->n_out);
     }
     return 0;

@@ -202,13 +202,13 @@ static int put_made_vocab(struct gguf_writer *w, const struct synth *s, struct e
 
     if (n < N_MADE_MIN || n > 1 << 20)
         return err_set(
-            e, ERR_INVALID, "a made-up vocabulary has %d to %d tokens", N_MADE_MIN, 1 << 20);
+            e, ERR_INVALID, "a generated vocabulary has %d to %d tokens", N_MADE_MIN, 1 << 20);
     m.tokens = try_malloc(n * sizeof(*m.tokens));
     m.merges = try_malloc(n * sizeof(*m.merges));
     m.types = try_malloc(n * sizeof(*m.types));
     m.text = try_malloc(2 * n * PIECE);
     if (!m.tokens || !m.merges || !m.types || !m.text) {
-        err_set(e, ERR_MEMORY, "no memory for a vocabulary of %zu", n);
+        err_set(e, ERR_MEMORY, "no memory for a vocabulary of %zu tokens", n);
         goto out;
     }
     make_tokens(&m);
@@ -240,7 +240,7 @@ static int put_vocab(struct gguf_writer *w, const struct synth *s, struct err *e
         return put_made_vocab(w, s, e);
     tokens = gguf_find(s->vocab_from, "tokenizer.ggml.tokens");
     if (!tokens || tokens->kind != GGUF_ARR || tokens->arr.n != s->n_vocab)
-        return err_set(e, ERR_INVALID, "the vocabulary taken over has not %u tokens", s->n_vocab);
+        return err_set(e, ERR_INVALID, "the given vocabulary does not have %u tokens", s->n_vocab);
     for (size_t i = 0; i < gguf_n_kv(s->vocab_from); i++) {
         const struct gguf_kv *kv = gguf_kv_at(s->vocab_from, i);
         if (str_starts(kv->key, STR("tokenizer.")))
@@ -492,24 +492,26 @@ static int check_shape(const struct synth *s, struct err *e)
         is_known |= !strcmp(s->arch, arches[i]);
     if (!is_known)
         return err_set(
-            e, ERR_INVALID, "architecture '%s' is none of llama, qwen2, qwen3, qwen3moe", s->arch);
+            e, ERR_INVALID, "unknown architecture '%s': llama, qwen2, qwen3, qwen3moe", s->arch);
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         if (sizes[i] < 1 || sizes[i] > 1 << 20)
             return err_set(e, ERR_INVALID, "every size must be between 1 and %d", 1 << 20);
     if (s->n_experts > 1024 || s->n_experts_used > MIN(s->n_experts, 32) ||
         !s->n_experts != !s->n_experts_used)
-        return err_set(e, ERR_INVALID, "%u of %u experts used", s->n_experts_used, s->n_experts);
+        return err_set(e, ERR_INVALID, "%u used experts of %u experts are out of range",
+            s->n_experts_used, s->n_experts);
     if (wants_experts ? !s->n_experts : s->n_experts && strcmp(s->arch, "llama"))
-        return err_set(e, ERR_INVALID, "%s with %u experts", s->arch, s->n_experts);
+        return err_set(
+            e, ERR_INVALID, "architecture %s cannot have %u experts", s->arch, s->n_experts);
     if (s->n_heads % s->n_kv_heads)
         return err_set(
-            e, ERR_INVALID, "%u heads cannot share %u key-value heads", s->n_heads, s->n_kv_heads);
+            e, ERR_INVALID, "%u heads are not divisible by %u KV heads", s->n_heads, s->n_kv_heads);
     if (s->head_dim % 2)
         return err_set(e, ERR_INVALID, "the head dimension %u is odd", s->head_dim);
     if (s->n_layers > 1024 || s->n_heads > 1024 || s->head_dim > 1024)
         return err_set(e, ERR_INVALID, "at most 1024 layers, heads and dimensions of a head");
     if (!synth_has_type(s->type) || !synth_has_type(s->head_type))
-        return err_set(e, ERR_INVALID, "weights of this type cannot be made");
+        return err_set(e, ERR_INVALID, "weights of this type cannot be generated");
     return 0;
 }
 

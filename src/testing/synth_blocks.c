@@ -236,7 +236,7 @@ static void one_block(enum qtype type, struct random_source *s, float sigma, uin
         (void)put16(out, (uint16_t)(u >> 16));
         return;
     default:
-        CHECK(!"a type that synth_has_type knows");
+        CHECK(!"a type of synth_has_type");
     }
 }
 

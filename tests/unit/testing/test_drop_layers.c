@@ -85,10 +85,10 @@ static void invalid_layer_lists_are_reported(void)
 
     begin_test();
     EXPECT_EQ(drop_layers_write(source_model, beyond, 2, thin, &e), -1);
-    EXPECT_STR(e.msg, "there is no layer 5: they count from 0 to 4");
+    EXPECT_STR(e.msg, "layer 5 does not exist, the layers are 0 to 4");
     EXPECT_EQ(drop_layers_write(source_model, twice, 2, thin, &e), -1);
     EXPECT_EQ(drop_layers_write(source_model, back, 2, thin, &e), -1);
-    EXPECT_STR(e.msg, "layers to keep are named in ascending order");
+    EXPECT_STR(e.msg, "the layers to keep must be in ascending order");
     EXPECT_EQ(drop_layers_write(source_model, back, 0, thin, &e), -1);
     EXPECT_EQ((int)e.code, (int)ERR_INVALID);
     EXPECT_EQ(drop_layers_write(source_model, beyond, 1, "/nowhere/at/all", &e), -1);

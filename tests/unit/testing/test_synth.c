@@ -239,9 +239,9 @@ static void impossible_shapes_are_refused(void)
     REFUSED(s.n_heads = 3, "3 heads");
     REFUSED(s.n_layers = 0, "every size");
     REFUSED(s.head_dim = 33, "odd");
-    REFUSED(s.n_vocab = 100, "made-up vocabulary");
+    REFUSED(s.n_vocab = 100, "generated vocabulary");
     REFUSED(s.arch = "gpt9", "'gpt9'");
-    REFUSED(s.type = Q_Q2_K, "cannot be made");
+    REFUSED(s.type = Q_Q2_K, "cannot be generated");
 #undef REFUSED
     EXPECT(!synth_preset(&s, "nothing"));
     end_test();
