@@ -75,7 +75,7 @@ static void every_allocation_may_fail(void)
 
     make_model();
     uint64_t n = fail_each_allocation(model_path);
-    printf("made-up BPE model: %llu allocations\n", (unsigned long long)n);
+    printf("synthetic BPE model: %llu allocations\n", (unsigned long long)n);
 #ifdef TESTING
     EXPECT(n > 15);
 #endif

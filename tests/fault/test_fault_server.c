@@ -254,7 +254,7 @@ static bool check_exchange(struct exchange *t)
     else if (is_error(&s) && (s.status >= 400 || s.status == 200))
         fault_walk.n_errors++;
     else {
-        print_exchange(t, "neither what was asked for nor an error");
+        print_exchange(t, "neither the expected response nor an error");
         return false;
     }
     return true;
@@ -357,8 +357,8 @@ static void fail_calls_of_each_site(void (*clients)(void), const char *name)
         for (uint64_t nth = 1 + n % step; nth <= n; nth += step, n_failed++)
             run_with_fault(clients, sites[i].site, nth);
         expect_reference_response();
-        printf("%s: %" PRIu64 " of %" PRIu64 " %s failed: %d answers, %d errors, %d closed\n", name,
-            n_failed, n, sites[i].name, fault_walk.n_whole, fault_walk.n_errors,
+        printf("%s: %" PRIu64 " of %" PRIu64 " %s failed: %d responses, %d errors, %d closed\n",
+            name, n_failed, n, sites[i].name, fault_walk.n_whole, fault_walk.n_errors,
             fault_walk.n_closed);
     }
 }
@@ -374,32 +374,32 @@ static void run_scenario(void (*clients)(void), const char *name)
 
 static void chats_get_a_response_or_an_error(void)
 {
-    run_scenario(chat_scenario, "talk");
+    run_scenario(chat_scenario, "chat");
 }
 
 static void tool_calls_get_a_response_or_an_error(void)
 {
-    run_scenario(tools_scenario, "call_tools");
+    run_scenario(tools_scenario, "tools");
 }
 
 static void other_routes_get_a_response_or_an_error(void)
 {
-    run_scenario(routes_scenario, "ask_around");
+    run_scenario(routes_scenario, "routes");
 }
 
 static void large_bodies_get_a_response_or_an_error(void)
 {
-    run_scenario(large_body_scenario, "send_much");
+    run_scenario(large_body_scenario, "large_body");
 }
 
 static void background_responses_reach_an_end(void)
 {
-    run_scenario(background_scenario, "let_it_be_made");
+    run_scenario(background_scenario, "background");
 }
 
 static void cancelled_requests_leak_nothing(void)
 {
-    run_scenario(cancel_scenario, "change_ones_mind");
+    run_scenario(cancel_scenario, "cancel");
 }
 
 /* ---- start of the server */
@@ -446,8 +446,8 @@ static void failed_start_is_an_error(void)
         n_started = 0;
         for (uint64_t nth = 1 + n % step; nth <= n; nth += step, n_failed++)
             start_with_fault(sites[i].site, nth, &n_started);
-        printf("%" PRIu64 " of %" PRIu64 " %s failed: %d servers all the same\n", n_failed, n,
-            sites[i].name, n_started);
+        printf("%" PRIu64 " of %" PRIu64 " %s failed: %d servers started nevertheless\n", n_failed,
+            n, sites[i].name, n_started);
     }
 }
 

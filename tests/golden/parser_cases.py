@@ -433,5 +433,5 @@ case("kimi_k2", "kimi_k2", "thinking and a call", "<think>Hm." + ROWS["kimi_k2"]
 case("gemma4", "gemma4", "thinking and a call", "<|channel>thought\nHm.\n<channel|>" +
     ROWS["gemma4"].text([PARIS]), reasoning="Hm.", calls=[PARIS])
 
-print("# Written by tests/golden/parser_cases.py, which says what a case is.\n")
+print("# Written by tests/golden/parser_cases.py, which describes the format of a case.\n")
 print("\n".join(out))

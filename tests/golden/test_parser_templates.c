@@ -168,7 +168,7 @@ static void rendered_calls_are_parsed_back(void)
         }
         free(source);
     }
-    printf("%d answers%s\n", n, n ? "" : ": no test data, skipped");
+    printf("%d messages%s\n", n, n ? "" : ": no test data, skipped");
 }
 
 TESTS(TEST(rendered_calls_are_parsed_back))

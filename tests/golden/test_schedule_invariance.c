@@ -361,7 +361,7 @@ static uint64_t run_together(const struct subject *s, const struct run_config *w
     EXPECT(audit.ok && audit.pages_owned == 0);
     const struct engine_stats *st = engine_stats(en);
     printf("%s: batch %d rows %d chunk %d threads %d pages %d: %d steps, %d preempted, "
-           "%d of %d guesses right, %d prompt tokens found, %d pages read from disk\n",
+           "%d of %d draft tokens accepted, %d prompt tokens cached, %d pages loaded from disk\n",
         s->name, w->batch, w->rows, w->chunk, w->threads, w->pages, (int)st->steps,
         (int)st->preemptions, (int)draft_sum(st).accepted, (int)draft_sum(st).drafted,
         (int)st->prefix.matched_tokens, (int)st->prefix.disk_pages_read);

@@ -219,7 +219,7 @@ static void print_counts(const char *who, const struct model *m)
     const struct engine_stats *st = engine_stats(m->engine);
 
     for (int i = 0; i < N_DRAFT_KINDS; i++)
-        printf("%s: %d of %d guesses by %s right\n", who,
+        printf("%s: %d of %d draft tokens by %s accepted\n", who,
             (int)st->drafts_by_source[i].accepted_tokens,
             (int)st->drafts_by_source[i].drafted_tokens, kinds[i]);
 }

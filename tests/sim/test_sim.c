@@ -630,7 +630,8 @@ static void print_shape(const struct shape *shape)
         const struct tracked_request *f = &s->requests[i];
         if (shape->dropped >> i & 1)
             continue;
-        printf("  request %d comes at step %d: %d tokens, at most %d to come, %d choices, "
+        printf("  request %d arrives at step %d: %d prompt tokens, at most %d output tokens, %d "
+               "choices, "
                "priority %d, tenant %d",
             i, f->arrives, f->request.in.n_prompt, f->request.in.max_tokens,
             f->request.in.n_choices, f->request.in.priority, (int)f->request.in.tenant);
@@ -679,10 +680,12 @@ static void every_seed_keeps_all_invariants(void)
     for (running_seed = first; running_seed <= last; running_seed++)
         run_seed(running_seed);
     running_seed = 0;
-    printf("%lu steps, %lu whole answers, %lu preempted, %lu copies, %lu cut passes\n"
-           "%lu cancelled, %lu timed out, %lu overloaded, %lu too long, %lu of %lu guesses right\n"
-           "%lu prompt tokens found, all that could be in %lu requests\n"
-           "%lu pauses between layers, %lu lost, %lu cancelled in one\n",
+    printf(
+        "%lu steps, %lu complete outputs, %lu preemptions, %lu page copies, %lu interrupted steps\n"
+        "%lu cancelled, %lu timed out, %lu overloaded, %lu too long, %lu of %lu draft tokens "
+        "accepted\n"
+        "%lu prompt tokens found, all that could be in %lu requests\n"
+        "%lu partial chunks, %lu lost, %lu cancelled in one\n",
         coverage.steps, coverage.completed, coverage.preemptions, coverage.copies, coverage.stopped,
         coverage.cancelled, coverage.timed_out, coverage.overloaded, coverage.too_long,
         coverage.accepted, coverage.drafted, coverage.cached, coverage.cached_whole,

@@ -222,7 +222,7 @@ static void long_prompt_extends_token_gaps_by_at_most_half(void)
 {
     for (size_t i = 0; i < ARRAY_LEN(laws); i++) {
         struct stall r = stall_of(&laws[i], 140, 16, false);
-        printf("law %zu: steady %.2f, longest %.2f, prompt %.1f s\n", i, r.steady, r.longest,
+        printf("cost model %zu: steady %.2f, longest %.2f, prompt %.1f s\n", i, r.steady, r.longest,
             r.prefill_ms * 1e-3);
         EXPECT(r.longest <= 1.5 * r.steady);
     }
@@ -234,8 +234,8 @@ static void row_above_the_budget_passes_layer_by_layer(void)
 {
     struct stall r = stall_of(&steep, 140, 16, true), whole = stall_of(&steep, 140, 1, true);
 
-    printf("steady %.2f, longest %.2f, prompt %.1f s; without pauses %.2f, %.1f s\n", r.steady,
-        r.longest, r.prefill_ms * 1e-3, whole.longest, whole.prefill_ms * 1e-3);
+    printf("steady %.2f, longest %.2f, prompt %.1f s; without layered prefill %.2f, %.1f s\n",
+        r.steady, r.longest, r.prefill_ms * 1e-3, whole.longest, whole.prefill_ms * 1e-3);
     EXPECT(r.longest <= 1.5 * r.steady);
     EXPECT(whole.longest > 2 * whole.steady);
 }

@@ -112,7 +112,7 @@ static void read_stream_twice(struct client *c, const char *id)
     c->n_followed++;
     status = read_stream(id, from, c->again);
     if (status != 404 && count_events(c->again, from + 1) != n)
-        report_wrong(c, "a stream that is told again", status, c->again);
+        report_wrong(c, "a stream that is read again", status, c->again);
 }
 
 static void retrieve(struct client *c, const char *id)
@@ -192,8 +192,8 @@ static void all_readers_of_a_response_receive_the_same_bytes(void)
     EXPECT_EQ(a.pages_free + a.pages_cached, a.pages_total);
     response_store_check(shared.w.response_store);
     response_store_stats(shared.w.response_store, &kept);
-    printf("%d streams followed, %d answers ended by others, %zu kept\n", n_followed, n_ended,
-        kept.entries);
+    printf("%d streams read, %d responses ended by other clients, %zu stored\n", n_followed,
+        n_ended, kept.entries);
     EXPECT(n_followed > CLIENTS && n_ended > 0);
     test_server_close(&shared.w);
 }

@@ -120,7 +120,7 @@ def check(server, line, what, begin, is_there, step=0.0):
     for way in WAYS:
         times = [measure_disconnect(server, line, begin, is_there, way, what) for _ in range(TRIES)]
         noticed, gone = zip(*times)
-        print(f"     {what}, {way.__name__}: noticed after {statistics.median(noticed) * 1e3:.1f} ms,"
+        print(f"     {what}, {way.__name__}: detected after {statistics.median(noticed) * 1e3:.1f} ms,"
             f" gone {statistics.median(gone) * 1e3:.1f} ms later")
         for t, limit in ((noticed, NOTICED), (gone, step + NOTICED)):
             assert min(t) <= limit, (what, way.__name__, times)
@@ -166,7 +166,7 @@ def test_a_disconnect_is_detected_before_and_in_the_stream():
                 others.pop().close()
                 line.until(lambda m: m["requests_running"] == 0, "the first is gone")
                 c.close()
-                print(f"     queued, {way.__name__}: noticed after {noticed * 1e3:.1f} ms")
+                print(f"     queued, {way.__name__}: detected after {noticed * 1e3:.1f} ms")
                 if noticed <= NOTICED:
                     at_once.add(way)
             equal(at_once, set(WAYS))
@@ -252,7 +252,7 @@ def expect_no_delay(server, line, path, data, want):
         if is_good:
             break
     is_bad, worst, n, taken = min(tries)
-    print(f"     {path}: {taken:.2f} s; {n} others answered, the slowest in"
+    print(f"     {path}: {taken:.2f} s; {n} other requests completed, the slowest in"
         f" {worst * 1e3:.1f} ms")
     assert not is_bad, (path, tries)
 
@@ -325,7 +325,7 @@ def test_invariants_do_not_wait_for_a_step():
             asked.start()
             worst, n = pings(third, lambda: not asked.is_alive())
             asked.join()
-            print(f"     {n} others answered meanwhile, the slowest in {worst * 1e3:.1f} ms")
+            print(f"     {n} other requests completed meanwhile, the slowest in {worst * 1e3:.1f} ms")
             c.close()
             assert line.invariants()["ok"]
 

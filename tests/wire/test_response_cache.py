@@ -91,7 +91,7 @@ def test_cached_responses_equal_computed_ones():
             if was_remembered and cached is not None:
                 equal(cached, int(re.search(r'"prompt_tokens":(\d+)', got).group(1)))
         equal(line.metrics()["response_cache_hits_total"], float(n_remembered))
-        print(f"     {n_remembered} of {len(requests)} were remembered")
+        print(f"     {n_remembered} of {len(requests)} were cached")
         assert n_remembered > 40, n_remembered
         sums = line.invariants()
         assert sums["ok"] and sums["sequences"] == 0, sums

@@ -275,7 +275,7 @@ def test_a_slow_reader_is_bounded_and_blocks_no_other():
             time.sleep(0.2)
         equal(metric(s, "requests_running"), 1.0)  # parked, not finished
         c.close()
-        until(lambda: metric(s, "requests_running") == 0, "it left")
+        until(lambda: metric(s, "requests_running") == 0, "the client has disconnected")
 
 
 def test_an_idle_stream_gets_comments():
