@@ -14,7 +14,7 @@ test:
 	@tools/deps build test
 	@tests/all
 
-# What takes too long for every change: long fuzzing, the soak test, a million cancelled requests.
+# Tests that take too long for every change: long fuzzing, soak test, a million cancelled requests.
 .PHONY: test-long
 test-long:
 	@tools/deps build test
