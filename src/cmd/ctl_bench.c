@@ -291,14 +291,14 @@ static int measure(const struct bench_plan *p)
     return EXIT_OK;
 }
 
-struct plan_run {
+struct bench_run {
     const struct bench_plan *bench_plan;
     int rc;
 };
 
 static void *run_plan(void *arg)
 {
-    struct plan_run *r = arg;
+    struct bench_run *r = arg;
 
     r->rc = r->bench_plan->work.name ? workload_run(&r->bench_plan->work) : measure(r->bench_plan);
     return NULL;
@@ -313,7 +313,7 @@ int ctl_bench(struct ctl *c, int argc, char **argv)
         .n_contexts = 2,
         .batches = { 1, 4, 16 },
         .n_batches = 3 };
-    struct plan_run plan_run = { .bench_plan = &p };
+    struct bench_run run = { .bench_plan = &p };
     pthread_t thread;
     struct err e;
 
@@ -327,8 +327,8 @@ int ctl_bench(struct ctl *c, int argc, char **argv)
         p.work.as_json = c->as_json;
     }
     /* a new thread has enough stack for the kernels */
-    if (thread_start(&thread, "bench", run_plan, &plan_run, &e))
+    if (thread_start(&thread, "bench", run_plan, &run, &e))
         return ctl_fail("%s", e.msg);
     pthread_join(thread, NULL);
-    return plan_run.rc;
+    return run.rc;
 }

@@ -4,10 +4,29 @@
 
 #include <stdio.h>
 
-static void put_default(struct buf *out, const struct option *t)
+enum { HELP_INDENT = 28, HELP_COLUMNS = 110 };
+
+/* Prints a flag and its help text, which starts in column HELP_INDENT and is wrapped. */
+static void put_flag_help(struct buf *out, const char *flag, struct str text)
 {
-    if (t->def && *t->def && strcmp(t->def, "0") && strcmp(t->def, "false"))
-        buf_printf(out, " [%s]", t->def);
+    if (strlen(flag) > HELP_INDENT - 3)
+        buf_printf(out, "  %s\n%*s", flag, HELP_INDENT, "");
+    else
+        buf_printf(out, "  %-25s ", flag);
+    while (text.n) {
+        size_t n = MIN(text.n, (size_t)(HELP_COLUMNS - HELP_INDENT));
+        while (n < text.n && n > 0 && text.p[n] != ' ')
+            n--;
+        if (n == 0) /* a word longer than a line */
+            n = text.n;
+        buf_put(out, text.p, n);
+        text = str_skip(text, n);
+        if (text.n) {
+            text = str_skip(text, 1);
+            buf_printf(out, "\n%*s", HELP_INDENT, "");
+        }
+    }
+    buf_putc(out, '\n');
 }
 
 void options_help(struct buf *out)
@@ -21,15 +40,15 @@ void options_help(struct buf *out)
     const char *section = "";
     for (size_t i = 0; i < n_option_table; i++) {
         const struct option *t = &option_table[i];
-        char left[64];
+        bool has_default = t->def && *t->def && strcmp(t->def, "0") && strcmp(t->def, "false");
+        char left[64], text[512];
         if (strcmp(section, t->section))
             buf_printf(out, "\n%s:\n", section = t->section);
         snprintf(left, sizeof(left), "--%s%s", t->flag, t->kind == BOOL ? "" : " VALUE");
-        buf_printf(out, "  %-25s %s", left, t->help);
-        if (t->choices)
-            buf_printf(out, " (%s)", t->choices);
-        put_default(out, t);
-        buf_putc(out, '\n');
+        snprintf(text, sizeof(text), "%s%s%s%s%s%s%s", t->help, t->choices ? " (" : "",
+            t->choices ? t->choices : "", t->choices ? ")" : "", has_default ? " [" : "",
+            has_default ? t->def : "", has_default ? "]" : "");
+        put_flag_help(out, left, str_of(text));
     }
 }
 

@@ -131,7 +131,7 @@ struct token {
     struct val value; /* INT, FLOAT */
 };
 
-struct token_list {
+struct lexer_tokens {
     struct token *v;
     size_t n, cap;
 };
@@ -141,7 +141,7 @@ struct compiler {
     struct arena *a;       /* arena of the template */
     struct arena *scratch; /* temporary arena for the token list */
     struct err *e;
-    struct token_list tokens;
+    struct lexer_tokens tokens;
     size_t at; /* index of the current token */
     struct str_map *name_ids;
     struct str *names;

@@ -5,7 +5,7 @@
 
 #include <utf8proc.h>
 
-static const struct special {
+static const struct special_case {
     uint32_t cp;
     const char *upper, *title;
 } specials[] = {
@@ -14,7 +14,7 @@ static const struct special {
 #undef SPECIAL
 };
 
-static const struct special *special_find(uint32_t cp)
+static const struct special_case *special_find(uint32_t cp)
 {
     size_t lo = 0, hi = ARRAY_LEN(specials);
 
@@ -56,7 +56,7 @@ static size_t put_cp(uint32_t cp, char *out)
 
 static size_t to_upper(uint32_t cp, bool title, char out[16])
 {
-    const struct special *s = cp < 0x80 ? NULL : special_find(cp);
+    const struct special_case *s = cp < 0x80 ? NULL : special_find(cp);
 
     if (s) {
         const char *z = title ? s->title : s->upper;

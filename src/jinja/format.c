@@ -11,7 +11,7 @@
 
 enum { WIDTH_MAX = 1000 };
 
-struct spec {
+struct format_spec {
     char fill, align, sign, type;
     bool alternate, comma, has_precision;
     int width, precision;
@@ -26,7 +26,7 @@ static size_t take_number(struct str s, size_t at, int *out)
 }
 
 static int pad(
-    struct rt *rt, struct blob *b, const struct text *t, const struct spec *s, bool trusted)
+    struct rt *rt, struct blob *b, const struct text *t, const struct format_spec *s, bool trusted)
 {
     struct text part = *t;
     size_t n;
@@ -69,7 +69,7 @@ static size_t group_digits(const char *in, char *out)
     return n + rest;
 }
 
-static void print_integer(struct val v, const struct spec *s, char out[1200])
+static void print_integer(struct val v, const struct format_spec *s, char out[1200])
 {
     int64_t i = v.type == T_FLOAT ? (int64_t)v.u.f : val_int(v);
     unsigned long long u = i < 0 ? -(unsigned long long)i : (unsigned long long)i;
@@ -89,7 +89,7 @@ static void print_integer(struct val v, const struct spec *s, char out[1200])
 }
 
 /* Formats the number with a sign only if negative, without padding and commas. */
-static void print_number(struct val v, const struct spec *s, char out[1200])
+static void print_number(struct val v, const struct format_spec *s, char out[1200])
 {
     int precision = s->has_precision ? s->precision : 6;
     char form[16];
@@ -108,7 +108,8 @@ static void print_number(struct val v, const struct spec *s, char out[1200])
     }
 }
 
-static int number_text(struct rt *rt, struct val v, const struct spec *s, char out[1600], size_t *n)
+static int number_text(
+    struct rt *rt, struct val v, const struct format_spec *s, char out[1600], size_t *n)
 {
     char plain[1200];
     size_t at = 0;
@@ -131,7 +132,7 @@ static int number_text(struct rt *rt, struct val v, const struct spec *s, char o
     return 0;
 }
 
-static int put_number(struct rt *rt, struct blob *b, struct val v, const struct spec *s)
+static int put_number(struct rt *rt, struct blob *b, struct val v, const struct format_spec *s)
 {
     char digits[1600];
     size_t n = 0;
@@ -145,7 +146,8 @@ static int put_number(struct rt *rt, struct blob *b, struct val v, const struct 
     return pad(rt, b, &t, s, v.trusted);
 }
 
-static int put_string(struct rt *rt, struct blob *b, struct val v, bool repr, const struct spec *s)
+static int put_string(
+    struct rt *rt, struct blob *b, struct val v, bool repr, const struct format_spec *s)
 {
     struct text *t;
     struct blob *r;
@@ -203,7 +205,7 @@ static int named_value(struct rt *rt, struct percent *p, struct str name, struct
     return 0;
 }
 
-static int put_conversion(struct rt *rt, struct blob *b, struct val v, struct spec *s)
+static int put_conversion(struct rt *rt, struct blob *b, struct val v, struct format_spec *s)
 {
     if (!s->align)
         s->align = '>';
@@ -225,7 +227,7 @@ static ptrdiff_t percent_one(
     struct rt *rt, struct blob *b, const struct text *fmt, size_t at, struct percent *p)
 {
     struct str s = text_str(fmt);
-    struct spec spec = { .fill = ' ' };
+    struct format_spec spec = { .fill = ' ' };
     struct str name = STR_NONE;
     struct val v;
 
@@ -300,11 +302,11 @@ int str_percent(struct rt *rt, struct text *fmt, struct val arg, struct val *out
 
 /* ---- format() */
 
-static int parse_spec(struct rt *rt, struct str s, struct spec *out)
+static int parse_spec(struct rt *rt, struct str s, struct format_spec *out)
 {
     size_t at = 0;
 
-    *out = (struct spec){ .fill = ' ' };
+    *out = (struct format_spec){ .fill = ' ' };
     if (s.n > 1 && strchr("<>^=", s.p[1]) && s.p[1]) {
         out->fill = s.p[0];
         out->align = s.p[1];
@@ -339,7 +341,7 @@ static int parse_spec(struct rt *rt, struct str s, struct spec *out)
 static int put_field(
     struct rt *rt, struct blob *b, struct val v, char conversion, struct str format)
 {
-    struct spec s;
+    struct format_spec s;
 
     if (parse_spec(rt, format, &s))
         return -1;

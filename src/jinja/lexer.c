@@ -40,7 +40,7 @@ void *compile_alloc(struct compiler *c, size_t n)
 
 static int push_token(struct lexer *l, struct token t)
 {
-    struct token_list *list = &l->c->tokens;
+    struct lexer_tokens *list = &l->c->tokens;
 
     if (list->n == list->cap) {
         size_t cap = MAX(list->cap * 2, (size_t)256);

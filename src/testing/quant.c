@@ -58,15 +58,15 @@ static void quant_q4_0(const float *x, uint8_t *out)
 }
 
 /* Quantisation to the codes 0 .. `levels` between the smallest and the largest element. */
-struct range {
+struct value_range {
     uint16_t d, m;
     uint8_t q[32];
 };
 
-static struct range quant_range(const float *x, int levels)
+static struct value_range quant_range(const float *x, int levels)
 {
     float low = x[0], high = x[0];
-    struct range a;
+    struct value_range a;
 
     for (int i = 1; i < 32; i++) {
         low = fminf(low, x[i]);
@@ -97,7 +97,7 @@ static void put_fifth_bits(uint8_t out[4], const uint8_t q[32])
 
 static void quant_q4_1(const float *x, uint8_t *out)
 {
-    struct range a = quant_range(x, 15);
+    struct value_range a = quant_range(x, 15);
     struct file_q4_1 b = { .d = a.d, .m = a.m };
 
     put_low_nibbles(b.q, a.q);
@@ -106,7 +106,7 @@ static void quant_q4_1(const float *x, uint8_t *out)
 
 static void quant_q5_1(const float *x, uint8_t *out)
 {
-    struct range a = quant_range(x, 31);
+    struct value_range a = quant_range(x, 31);
     struct file_q5_1 b = { .d = a.d, .m = a.m };
 
     put_low_nibbles(b.q, a.q);

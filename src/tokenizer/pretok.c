@@ -220,12 +220,12 @@ static size_t blanks_at_end(const char *p, const char *end, bool *is_match)
     return (size_t)(at > p ? at - p : len);
 }
 
-struct range {
+struct code_range {
     uint32_t from, to;
 };
 
 struct ranges {
-    const struct range *r; /* sorted, followed by a sentinel */
+    const struct code_range *r; /* sorted, followed by a sentinel */
     size_t n;
     uint64_t ascii[2]; /* bitmap of the ranges below 128 */
 };
@@ -277,7 +277,7 @@ static size_t ranged(
     }
 
 /* Cased letters as listed in tokenizer.json of the DeepSeek models. */
-static const struct range cased[] = {
+static const struct code_range cased[] = {
     { 0x41, 0x5A },
     { 0x61, 0x7A },
     { 0xB5, 0xB5 },
@@ -375,7 +375,7 @@ static size_t cased_word(const char *p, const char *end, bool *is_match)
 /* \s?[!-/:-~<fullwidth !-/ and :-~><quotes><ideographic space, comma, stop>]+ */
 static size_t cased_punctuation(const char *p, const char *end, bool *is_match)
 {
-    static const struct range r[] = { { 0x21, 0x2F }, { 0x3A, 0x7E }, { 0x2018, 0x201F },
+    static const struct code_range r[] = { { 0x21, 0x2F }, { 0x3A, 0x7E }, { 0x2018, 0x201F },
         { 0x3000, 0x3002 }, { 0xFF01, 0xFF0F }, { 0xFF1A, 0xFF5E }, SENTINEL };
     static const struct ranges s = { r, ARRAY_LEN(r) - 1,
         { 0xFC00FFFE00000000, 0x7FFFFFFFFFFFFFFF } };
@@ -385,7 +385,7 @@ static size_t cased_punctuation(const char *p, const char *end, bool *is_match)
 
 static size_t cjk(const char *p, const char *end, bool *is_match)
 {
-    static const struct range r[] = { { 0x800, 0x9FA5 }, { 0xAC00, 0xD7FF }, SENTINEL };
+    static const struct code_range r[] = { { 0x800, 0x9FA5 }, { 0xAC00, 0xD7FF }, SENTINEL };
     static const struct ranges s = { r, ARRAY_LEN(r) - 1, { 0, 0 } };
 
     return ranged(p, end, &s, false, is_match);

@@ -210,7 +210,34 @@ static void options_have_aliases(void)
     options_clear(&o);
 }
 
-TESTS(TEST(defaults_are_those_of_the_table),
+static void help_has_at_most_two_lines_per_flag_and_each_group_once(void)
+{
+    static const char indent[] = "                            ";
+    struct buf b;
+    struct str rest;
+    int n_lines = 0, n_flags = 0, n_model_groups = 0;
+
+    buf_init(&b, MB);
+    options_help(&b);
+    for (rest = buf_str(&b); rest.n;) {
+        ptrdiff_t end = str_find(rest, STR("\n"));
+        struct str line = { rest.p, end < 0 ? rest.n : (size_t)end };
+        rest = str_skip(rest, MIN(line.n + 1, rest.n));
+        EXPECT(line.n <= 110);
+        EXPECT(!line.n || line.p[line.n - 1] != ' ');
+        bool has_text = line.n > sizeof(indent) - 1 && line.p[sizeof(indent) - 2] == ' ';
+        n_lines = str_starts(line, str_of(indent)) ? n_lines + 1 : has_text;
+        n_flags += str_starts(line, STR("  --"));
+        n_model_groups += str_is(line, "model:");
+        EXPECT(n_lines <= 2);
+    }
+    EXPECT(n_flags > 50);
+    EXPECT_EQ(n_model_groups, 1);
+    buf_clear(&b);
+}
+
+TESTS(TEST(help_has_at_most_two_lines_per_flag_and_each_group_once),
+    TEST(defaults_are_those_of_the_table),
     TEST(a_flag_wins_over_the_environment_and_that_over_the_file),
     TEST(flags_may_be_written_in_every_usual_way), TEST(bad_flags_are_named),
     TEST(a_bad_file_is_an_error_with_its_line), TEST(hostile_files_are_rejected_early),
