@@ -36,10 +36,10 @@ static int prepare_inflight_prompts(struct inflight *r, const struct prompt_ctx 
 static int prepare_prompts(struct inflight *r, struct err *e)
 {
     struct request *request = &r->request;
-    struct model *m = ready_model(r->io, request->model, e);
-    if (!m)
+    struct model *m = r->model;
+
+    if (model_check_ready(m, e))
         return -1;
-    r->model = m;
     if (request->load_only)
         return 0;
     struct prompt_ctx ctx = { m, r->arena, &r->job.is_stopped };
@@ -72,11 +72,11 @@ static int prepare(struct inflight *r, struct err *e)
         return -1;
     if (r->io->o->strip_billing)
         convo_drop_billing(&request->convo);
-    struct model *m = registry_find(r->io->o->registry, request->model, e);
-    if (!m)
+    r->model = registry_find(r->io->o->registry, request->model, e);
+    if (!r->model)
         return -1;
-    if (model_state(m) == MODEL_LOADING && r->io->o->load_wait_ms) {
-        r->awaited_model = m;
+    if (model_state(r->model) == MODEL_LOADING && r->io->o->load_wait_ms) {
+        r->awaited_model = r->model;
         return 0;
     }
     return prepare_prompts(r, e);
@@ -303,7 +303,7 @@ static void continue_loaded(struct inflight *r)
     after_prepare(r);
 }
 
-static void generate(struct io *io, struct http_exchange *x, struct route_call *c)
+void generate_response(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct err e;
 
@@ -317,9 +317,8 @@ static void generate(struct io *io, struct http_exchange *x, struct route_call *
         return;
     bool is_large = x->req->body.n >= WORKER_MIN_BODY_BYTES;
     int rc = is_large ? 0 : read_body(r, x->req->body, &r->prepare_err);
-    if (is_large ||
-        (!rc &&
-            r->request.needs_response_store)) { /* the chain of previous responses may be long */
+    /* The chain of previous responses may be long. */
+    if (is_large || (!rc && r->request.needs_response_store)) {
         http_body_take(x, &r->body);
         post_to_worker(r, is_large ? prepare_body_on_worker : prepare_on_worker);
         return;
@@ -327,9 +326,4 @@ static void generate(struct io *io, struct http_exchange *x, struct route_call *
     if (!rc)
         prepare(r, &r->prepare_err);
     after_prepare(r);
-}
-
-void generate_response(struct io *io, struct http_exchange *x, struct route_call *c)
-{
-    generate(io, x, c);
 }

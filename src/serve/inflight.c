@@ -111,7 +111,7 @@ static void fill_error_extra(const struct inflight *r, struct error_extra *extra
             extra->is_lower_bound |= r->prompts[i].is_lower_bound;
         }
     }
-    if (r->err.code == ERR_OVERLOADED && r->model)
+    if (r->err.code == ERR_OVERLOADED && r->prompts)
         extra->retry_after_s =
             (uint32_t)MIN(engine_wait_ns(r->model->engine) / 1000000000 + 1, 600u);
 }

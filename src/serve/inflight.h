@@ -51,7 +51,7 @@ struct inflight {
     struct http_body body;
     struct err prepare_err; /* result of PREPARING */
     struct request request;
-    struct model *model;
+    struct model *model;         /* set in PREPARING; it is loaded when `prompts` is set */
     struct model *awaited_model; /* LOADING: the model that the request waits for */
     void (*on_model_loaded)(
         struct inflight *r); /* LOADING: called when the model was loaded or failed */

@@ -169,6 +169,7 @@ void reply_error(struct http_exchange *x, const struct route_call *c, const stru
     const struct error_extra *extra);
 /* The model that a request names, if it is ready; else NULL. Any thread. */
 struct model *ready_model(const struct io *io, struct str name, struct err *e);
+int model_check_ready(const struct model *m, struct err *e); /* ERR_NOT_READY; any thread */
 
 /* service.c */
 void route_call_add_request_id(

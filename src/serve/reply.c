@@ -53,22 +53,23 @@ int query_get(const struct http_exchange *x, const char *name, struct str *out, 
     return 0;
 }
 
+int model_check_ready(const struct model *m, struct err *e)
+{
+    switch (model_state(m)) {
+    case MODEL_READY:
+        return 0;
+    case MODEL_LOADING:
+        return err_set(e, ERR_NOT_READY, "The model '%s' is still loading.", m->spec->id);
+    case MODEL_FAILED:
+        return err_set(
+            e, ERR_NOT_READY, "The model '%s' could not be loaded: %s", m->spec->id, m->why.msg);
+    }
+    return -1;
+}
+
 struct model *ready_model(const struct io *io, struct str name, struct err *e)
 {
     struct model *m = registry_find(io->o->registry, name, e);
 
-    if (!m)
-        return NULL;
-    switch (model_state(m)) {
-    case MODEL_READY:
-        return m;
-    case MODEL_LOADING:
-        err_set(e, ERR_NOT_READY, "The model '%s' is still loading.", m->spec->id);
-        return NULL;
-    case MODEL_FAILED:
-        err_set(
-            e, ERR_NOT_READY, "The model '%s' could not be loaded: %s", m->spec->id, m->why.msg);
-        return NULL;
-    }
-    return NULL;
+    return m && !model_check_ready(m, e) ? m : NULL;
 }
