@@ -24,6 +24,8 @@
 #define KB           ((size_t)1024)
 #define MB           (1024 * KB)
 #define GB           (1024 * MB)
+#define NS_PER_MS    ((uint64_t)1000000)
+#define NS_PER_S     ((uint64_t)1000000000)
 
 NORETURN void check_failed(const char *file, int line, const char *what);
 

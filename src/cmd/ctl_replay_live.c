@@ -284,7 +284,7 @@ static void run_trace(struct live *l)
         if (l->n_arrived < l->n && l->free) {
             uint64_t due = due_ns(l, l->n_arrived);
             now = clock_ns();
-            wait_ms = due > now ? (int)MIN((due - now) / 1000000, 1000u) : 0;
+            wait_ms = due > now ? (int)MIN((due - now) / NS_PER_MS, 1000u) : 0;
         }
         if (wait_ms > 0)
             curl_multi_poll(l->multi, NULL, 0, wait_ms, NULL);

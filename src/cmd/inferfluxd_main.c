@@ -191,7 +191,7 @@ static void wait_for_signal(void)
 static int open_response_cache(struct response_cache **out, const struct options *o, struct err *e)
 {
     struct response_cache_options eo = { (size_t)o->response_cache_bytes,
-        (uint64_t)o->response_cache_ttl_s * 1000000000 };
+        o->response_cache_ttl_s * NS_PER_S };
 
     return eo.max_bytes ? response_cache_open(out, &eo, e) : 0;
 }
@@ -200,7 +200,7 @@ static int open_response_store(struct response_store **out, const struct options
 {
     size_t bytes = (size_t)o->responses_bytes;
     struct response_store_options so = { bytes, bytes / 100 * (size_t)o->responses_share,
-        (uint64_t)o->responses_ttl_s * 1000000000 };
+        o->responses_ttl_s * NS_PER_S };
 
     return bytes ? response_store_open(out, &so, e) : 0;
 }

@@ -139,7 +139,7 @@ static void emit_script(struct core *c, struct gen_choice *ch, struct seq *seq, 
 
     if (s->delay_ms && !ch->has_waited && ch->n_script < s->n_tokens && g->max_out > 0) {
         ch->has_waited = true;
-        sched_delay(c->sched, ch->seq, now, now + s->delay_ms * (uint64_t)1000000);
+        sched_delay(c->sched, ch->seq, now, now + s->delay_ms * NS_PER_MS);
         return;
     }
     while (ch->n_script < end && ch->n_out < g->max_out && ch->credits > 0) {

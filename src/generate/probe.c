@@ -402,7 +402,7 @@ int model_probe(
         "ms=%d",
         out->model_id, out->model_type, out->model_family, out->tool_parser_id,
         *out->tool_format ? out->tool_format : "none", out->thinking_parser_id,
-        (long long)out->practical_max_tokens, (int)((clock_ns() - began) / 1000000));
+        (long long)out->practical_max_tokens, (int)((clock_ns() - began) / NS_PER_MS));
     return 0;
 }
 

@@ -280,7 +280,7 @@ static int check_packfile_model(struct bind *b, struct err *e)
     }
     digest_all_tensors(b);
     log_info("model", "packfile_compared", "path=\"%s\" reason=source_changed ms=%d",
-        b->o->packfile, (int)((clock_ns() - began) / 1000000));
+        b->o->packfile, (int)((clock_ns() - began) / NS_PER_MS));
     if (memcmp(w->key.content, w->file.key.content, sizeof(w->key.content)) != 0)
         return err_set(e, ERR_UNSUPPORTED, "%s: packed from another model", b->o->packfile);
     if (gguf_is_unchanged(b->g))

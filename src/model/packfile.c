@@ -63,7 +63,7 @@ static uint32_t head_crc(const struct pack_header *h)
 
 static bool is_settled(const struct file_id *id)
 {
-    return clock_wall_s() - id->ctime_ns / 1000000000 > SETTLED_S;
+    return clock_wall_s() - id->ctime_ns / (int64_t)NS_PER_S > SETTLED_S;
 }
 
 void packfile_source_of(struct packfile_key *out, const struct gguf *g)

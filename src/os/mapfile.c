@@ -9,7 +9,7 @@
 
 static int64_t timespec_ns(struct timespec t)
 {
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    return (int64_t)t.tv_sec * (int64_t)NS_PER_S + t.tv_nsec;
 }
 
 static struct file_id file_id_of(const struct stat *st)

@@ -94,6 +94,6 @@ int draft_open(struct drafter **out, const struct model *m, const struct kernels
     if (rc)
         return err_wrap(e, "draft model %s", path);
     log_info("registry", "draft_loaded", "model=%s draft=\"%s\" ms=%d", m->spec->id, path,
-        (int)((clock_ns() - began) / 1000000));
+        (int)((clock_ns() - began) / NS_PER_MS));
     return 0;
 }

@@ -291,7 +291,7 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     m->load = ++last_load;
     log_info("registry", "loaded", "model=%s arch=%s quant=%s ctx=%d kv_pages=%u kernels=%s ms=%d",
         spec->id, m->arch, m->quant, m->n_ctx, m->lm->n_pages, m->kernels,
-        (int)((clock_ns() - began) / 1000000));
+        (int)((clock_ns() - began) / NS_PER_MS));
     model_capabilities_log(m);
     return 0;
 }

@@ -197,5 +197,5 @@ void pack_write(const struct model *m, const _Atomic bool *stop)
         return;
     }
     log_info("registry", "packfile_written", "model=%s path=\"%s\" mb=%zu ms=%d", m->spec->id, path,
-        m->lm->weight_bytes / MB, (int)((clock_ns() - began) / 1000000));
+        m->lm->weight_bytes / MB, (int)((clock_ns() - began) / NS_PER_MS));
 }

@@ -54,8 +54,8 @@ static void inflight_free(struct inflight *r)
         write_audit(r, finish, r->err.code ? status_of(r->err.code).http : 200);
     log_info("serve", "done", "req=%s finish=%s prompt=%d cached=%d tokens=%d ttft_ms=%d ms=%d",
         r->request_id, finish, r->n_prompt, r->n_cached, r->n_completion,
-        r->first_token_ns ? (int)((r->first_token_ns - r->began_ns) / 1000000) : -1,
-        (int)((clock_ns() - r->began_ns) / 1000000));
+        r->first_token_ns ? (int)((r->first_token_ns - r->began_ns) / NS_PER_MS) : -1,
+        (int)((clock_ns() - r->began_ns) / NS_PER_MS));
     *r->prev = r->next;
     if (r->next)
         r->next->prev = r->prev;
@@ -112,8 +112,7 @@ static void fill_error_extra(const struct inflight *r, struct error_extra *extra
         }
     }
     if (r->err.code == ERR_OVERLOADED && r->prompts)
-        extra->retry_after_s =
-            (uint32_t)MIN(engine_wait_ns(r->model->engine) / 1000000000 + 1, 600u);
+        extra->retry_after_s = (uint32_t)MIN(engine_wait_ns(r->model->engine) / NS_PER_S + 1, 600u);
 }
 
 static void finish_response(struct inflight *r)
@@ -231,7 +230,7 @@ void inflight_set_deadline(struct inflight *r, uint64_t when_ns)
 static void on_ping(struct loop_timer *t)
 {
     struct inflight *r = container_of(t, struct inflight, ping);
-    uint64_t silence = (uint64_t)r->io->o->ping_ms * 1000000, now = clock_ns();
+    uint64_t silence = r->io->o->ping_ms * NS_PER_MS, now = clock_ns();
 
     if (now - r->last_write_ns >= silence) {
         response_keepalive(r->response);
@@ -244,7 +243,7 @@ static void on_ping(struct loop_timer *t)
 void inflight_start_keepalive(struct inflight *r)
 {
     r->ping.fn = on_ping;
-    loop_timer_set(r->io->loop, &r->ping, clock_ns() + (uint64_t)r->io->o->ping_ms * 1000000);
+    loop_timer_set(r->io->loop, &r->ping, clock_ns() + r->io->o->ping_ms * NS_PER_MS);
 }
 
 /* ---- back-pressure */

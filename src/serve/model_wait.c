@@ -36,8 +36,7 @@ void model_wait_start(struct inflight *r, void (*continue_fn)(struct inflight *r
     CHECK(r->awaited_model && !r->on_model_loaded);
     r->on_model_loaded = continue_fn;
     r->load_limit.fn = on_limit;
-    loop_timer_set(
-        r->io->loop, &r->load_limit, clock_ns() + (uint64_t)r->io->o->load_wait_ms * 1000000);
+    loop_timer_set(r->io->loop, &r->load_limit, clock_ns() + r->io->o->load_wait_ms * NS_PER_MS);
     metric_add(&r->io->metrics, METRIC_requests_loading, 1);
     /* the model may be ready by now, and its message handled already */
     continue_if_loaded(r);

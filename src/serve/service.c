@@ -115,7 +115,7 @@ static int read_deadline(
             "x-request-timeout-ms must be a whole number of milliseconds, 1 to %d.",
             TIMEOUT_MAX_MS);
     ms = limit ? MIN(ms, limit) : ms;
-    c->deadline_ns = ms == UINT64_MAX ? ms : x->started_ns + ms * 1000000;
+    c->deadline_ns = ms == UINT64_MAX ? ms : x->started_ns + ms * NS_PER_MS;
     return 0;
 }
 

@@ -144,7 +144,7 @@ static void put_entry(struct buf *b, const struct audit *a, const struct audit_e
     jw_key(&w, "prompt_tokens"), jw_i64(&w, en->n_prompt);
     jw_key(&w, "completion_tokens"), jw_i64(&w, en->n_completion);
     jw_key(&w, "cached_tokens"), jw_i64(&w, en->n_cached);
-    jw_key(&w, "total_ms"), jw_i64(&w, (int64_t)(en->total_ns / 1000000));
+    jw_key(&w, "total_ms"), jw_i64(&w, (int64_t)(en->total_ns / NS_PER_MS));
     jw_end_object(&w);
 }
 

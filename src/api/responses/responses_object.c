@@ -136,7 +136,7 @@ static int64_t duration_s(const struct response *a)
 {
     const struct response_times *t = &a->times;
 
-    return t->ended_ns > t->queued_ns ? (int64_t)((t->ended_ns - t->queued_ns) / 1000000000) : 0;
+    return t->ended_ns > t->queued_ns ? (int64_t)((t->ended_ns - t->queued_ns) / NS_PER_S) : 0;
 }
 
 void responses_put_object(struct jw *w, const struct response *a, const struct responses_output *t)

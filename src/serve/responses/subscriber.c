@@ -94,7 +94,7 @@ static void on_drained(struct async_handler *p)
 static void on_ping(struct loop_timer *t)
 {
     struct subscriber *w = container_of(t, struct subscriber, ping);
-    uint64_t silence = (uint64_t)w->io->o->ping_ms * 1000000, now = clock_ns();
+    uint64_t silence = w->io->o->ping_ms * NS_PER_MS, now = clock_ns();
 
     if (now - w->last_ns >= silence) {
         if (send_events(w))
@@ -127,7 +127,7 @@ static void begin_stream(struct subscriber *w)
     sink_begin(&w->x->sink, 200, dialect_responses.stream_type, -1, all, n);
     w->ping.fn = on_ping;
     w->last_ns = clock_ns();
-    loop_timer_set(w->io->loop, &w->ping, w->last_ns + (uint64_t)w->io->o->ping_ms * 1000000);
+    loop_timer_set(w->io->loop, &w->ping, w->last_ns + w->io->o->ping_ms * NS_PER_MS);
 }
 
 /* The subscription precedes the first read, so that no event is missed. */
