@@ -1,4 +1,4 @@
-/* attention.c: attention of one layer, from the residual stream to the input of Wo.
+/* attention.c: grouped-query attention (GQA) of one layer: residual stream -> input of Wo.
  *
  * The unit of work is a range of rows and KV heads or, for rows with split KV, a range of KV splits
  * (attn_groups.c). The thread that computes the output of a unit, or finishes the last split of a

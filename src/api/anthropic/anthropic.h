@@ -33,7 +33,7 @@ struct signature_text {
     char z[48];
 };
 struct signature_text anthropic_sign(struct str escaped);
-bool anthropic_signature_is_valid(struct str thought, struct str signature);
+bool anthropic_signature_is_valid(struct str reasoning, struct str signature);
 
 /* anthropic_blocks.c: implements the content block callbacks of the dialect. */
 void anthropic_text(struct response *a, struct response_choice *c, struct str text);
