@@ -1,7 +1,7 @@
 /* family.h: model families as table rows, and the tensor names of GGUF files.
  *
  * A family is an architecture in GGUF terms (general.architecture, also the prefix of its keys).
- * Its row lists which of the tensors below it has and how RoPE pairs the elements of queries and
+ * The row lists which of the tensors below it has and how RoPE pairs the elements of queries and
  * keys. All families use the same forward pass. A family of the same structure needs only a row and
  * a test.
  *
