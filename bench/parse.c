@@ -32,27 +32,27 @@ static int compare_doubles(const void *a, const void *b)
 
 static size_t n_output_bytes;
 
-static void on_text(void *arg, struct str text)
+static void on_text(void *ctx, int choice, struct str text)
 {
     n_output_bytes += text.n;
 }
 
-static void on_begin(void *arg, int index, struct str name)
+static void on_begin(void *ctx, int choice, int call, struct str name)
 {
     n_output_bytes += name.n;
 }
 
-static void on_args(void *arg, int index, struct str json)
+static void on_args(void *ctx, int choice, int call, struct str json)
 {
     n_output_bytes += json.n;
 }
 
-static void on_call(void *arg, int index)
+static void on_call(void *ctx, int choice, int call)
 {
     n_output_bytes++;
 }
 
-static const struct parser_ops ops = { on_text, on_text, on_begin, on_args, on_call, on_call };
+static const struct output_ops ops = { on_text, on_text, on_begin, on_args, on_call, on_call };
 
 static double parse_ms(const struct parser_format *f, struct str text, size_t piece)
 {

@@ -54,20 +54,20 @@ static void delta_text(struct parse_output *t, const char *key, struct str text)
     jw_end_object(t->w);
 }
 
-static void on_content(void *arg, struct str text)
+static void on_content(void *ctx, int choice, struct str text)
 {
-    struct parse_output *t = arg;
+    struct parse_output *t = ctx;
 
     delta_text(t, "content", text);
-    parsed_ops.content(&t->whole, text);
+    parsed_ops.content(&t->whole, choice, text);
 }
 
-static void on_reasoning(void *arg, struct str text)
+static void on_reasoning(void *ctx, int choice, struct str text)
 {
-    struct parse_output *t = arg;
+    struct parse_output *t = ctx;
 
     delta_text(t, "reasoning", text);
-    parsed_ops.reasoning(&t->whole, text);
+    parsed_ops.reasoning(&t->whole, choice, text);
 }
 
 static void put_id(struct jw *w, int index)
@@ -115,41 +115,41 @@ static void delta_call(struct parse_output *t, int index, struct str name, struc
     jw_end_object(w);
 }
 
-static void on_call_begin(void *arg, int index, struct str name)
+static void on_call_begin(void *ctx, int choice, int call, struct str name)
 {
-    struct parse_output *t = arg;
+    struct parse_output *t = ctx;
 
-    delta_call(t, index, name, STR(""));
-    parsed_ops.call_begin(&t->whole, index, name);
+    delta_call(t, call, name, STR(""));
+    parsed_ops.call_begin(&t->whole, choice, call, name);
 }
 
-static void on_call_args(void *arg, int index, struct str json)
+static void on_call_args(void *ctx, int choice, int call, struct str json)
 {
-    struct parse_output *t = arg;
+    struct parse_output *t = ctx;
 
-    delta_call(t, index, STR_NONE, json);
-    parsed_ops.call_args(&t->whole, index, json);
+    delta_call(t, call, STR_NONE, json);
+    parsed_ops.call_args(&t->whole, choice, call, json);
 }
 
-static void on_call_end(void *arg, int index)
+static void on_call_end(void *ctx, int choice, int call)
 {
-    struct parse_output *t = arg;
+    struct parse_output *t = ctx;
 
-    parsed_ops.call_end(&t->whole, index);
+    parsed_ops.call_end(&t->whole, choice, call);
 }
 
-static void on_call_broken(void *arg, int index)
+static void on_call_broken(void *ctx, int choice, int call)
 {
-    struct parse_output *t = arg;
+    struct parse_output *t = ctx;
 
     jw_object(t->w);
     jw_key(t->w, "broken_call");
-    jw_i64(t->w, index);
+    jw_i64(t->w, call);
     jw_end_object(t->w);
-    parsed_ops.call_broken(&t->whole, index);
+    parsed_ops.call_broken(&t->whole, choice, call);
 }
 
-static const struct parser_ops parse_output_ops = { on_content, on_reasoning, on_call_begin,
+static const struct output_ops parse_output_ops = { on_content, on_reasoning, on_call_begin,
     on_call_args, on_call_end, on_call_broken };
 
 static int feed_parser(struct parser *p, const struct parse_request *request, struct err *e)

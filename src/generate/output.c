@@ -1,67 +1,15 @@
 #include "generate/output.h"
 
-static void on_content(void *arg, struct str text)
-{
-    struct output *t = arg;
-
-    if (!t->is_full)
-        t->ops->text(t->ctx, t->choice, text);
-}
-
-static void on_reasoning(void *arg, struct str text)
-{
-    struct output *t = arg;
-
-    if (!t->is_full && t->ops->reasoning)
-        t->ops->reasoning(t->ctx, t->choice, text);
-}
-
-static void on_call_begin(void *arg, int call, struct str name)
-{
-    struct output *t = arg;
-
-    if (!t->is_full && t->ops->call_begin)
-        t->ops->call_begin(t->ctx, t->choice, call, name);
-}
-
-static void on_call_args(void *arg, int call, struct str json)
-{
-    struct output *t = arg;
-
-    if (!t->is_full && t->ops->call_args)
-        t->ops->call_args(t->ctx, t->choice, call, json);
-}
-
-static void on_call_end(void *arg, int call)
-{
-    struct output *t = arg;
-
-    if (t->is_full)
-        return;
-    if (t->ops->call_end)
-        t->ops->call_end(t->ctx, t->choice, call);
-    t->n_calls++;
-    t->is_full = t->p->max_calls > 0 && t->n_calls >= t->p->max_calls;
-}
-
-static void on_call_broken(void *arg, int call)
-{
-    struct output *t = arg;
-
-    if (!t->is_full && t->ops->call_broken)
-        t->ops->call_broken(t->ctx, t->choice, call);
-}
-
-static const struct parser_ops ops = { on_content, on_reasoning, on_call_begin, on_call_args,
-    on_call_end, on_call_broken };
-
 int output_init(struct output *t, const struct output_params *p, int choice,
-    const struct output_ops *to, void *ctx, struct err *e)
+    const struct output_ops *ops, void *ctx, struct err *e)
 {
-    *t = (struct output){ .ops = to, .ctx = ctx, .choice = choice, .p = p };
+    struct parser_options options = p->parse;
+
+    *t = (struct output){ .ops = ops, .ctx = ctx, .choice = choice, .p = p };
     if (!p->output_mode || !p->output_mode->format)
         return 0;
-    t->parser = parser_new(p->output_mode->format, &p->parse, &ops, t);
+    options.choice = choice;
+    t->parser = parser_new(p->output_mode->format, &options, ops, ctx);
     return t->parser ? 0 : err_set(e, ERR_MEMORY, "no memory for a parser");
 }
 
@@ -83,7 +31,7 @@ int output_put(struct output *t, struct str text, struct err *e)
 {
     if (!t->parser) {
         if (text.n)
-            t->ops->text(t->ctx, t->choice, text);
+            t->ops->content(t->ctx, t->choice, text);
         return 0;
     }
     if (read_opening(t, e))

@@ -34,7 +34,7 @@ struct probe {
 
 /* ---- one generation */
 
-static void on_text(void *ctx, int choice, struct str text)
+static void on_content(void *ctx, int choice, struct str text)
 {
     struct probe *p = ctx;
 
@@ -56,9 +56,8 @@ static void on_end(void *ctx, const struct session_end *s)
     p->why = *s->err;
 }
 
-static const struct session_ops ops = {
-    .output = { .text = on_text }, .choice_end = on_choice_end, .end = on_end
-};
+static const struct session_ops ops = { .choice_end = on_choice_end, .end = on_end };
+static const struct output_ops output_ops = { .content = on_content };
 
 static bool is_stopped(const struct probe *p)
 {
@@ -129,7 +128,7 @@ static int generate(
             .deadline_ns = UINT64_MAX,
             .script = p->m->spec->backend == BACKEND_SCRIPT ? &script : NULL },
     };
-    struct session_ctx at = { p->m, a, p->box, &ops, p };
+    struct session_ctx at = { p->m, a, p->box, &ops, p, &output_ops, p };
     buf_reset(&p->text);
     p->is_over = false;
     return session_open(&s, &params, &at, p->e) || wait_for_end(p, s) ? -1 : 0;

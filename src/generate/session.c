@@ -57,8 +57,8 @@ static int choice_init(struct session *s, struct session_choice *c, struct err *
 
     buf_init(&c->raw, TEXT_MAX);
     buf_init(&c->out, TEXT_MAX);
-    if (output_init(
-            &c->output, &p->output, (int)(c - s->choices), &s->ctx.ops->output, s->ctx.ctx, e))
+    if (output_init(&c->output, &p->output, p->first_choice + (int)(c - s->choices),
+            s->ctx.output_ops, s->ctx.output_ctx, e))
         return -1;
     if (!p->n_stops)
         return 0;
@@ -164,6 +164,8 @@ static void emit_text(struct session *s, struct session_choice *c, bool is_last)
 {
     struct err e;
 
+    if (s->is_cancelled)
+        return;
     if (!buf_ok(&c->raw) || !buf_ok(&c->out)) {
         set_error(s, "the text of the response");
     } else if (output_put(&c->output, buf_str(&c->out), &e) ||
@@ -173,6 +175,8 @@ static void emit_text(struct session *s, struct session_choice *c, bool is_last)
         set_error(s, "");
     }
     buf_reset(&c->out);
+    if (s->ctx.ops->after_output)
+        s->ctx.ops->after_output(s->ctx.ctx);
 }
 
 static void end_choice(struct session *s, struct session_choice *c, const struct choice_end *how)
@@ -185,7 +189,7 @@ static void end_choice(struct session *s, struct session_choice *c, const struct
     end.choice = (int)(c - s->choices);
     end.n_tokens = c->n_tokens;
     end.n_reasoning = c->output.n_reasoning;
-    end.n_calls = c->output.n_calls;
+    end.n_calls = output_n_calls(&c->output);
     end.stop_string = c->stop_string;
     s->n_completion += c->n_tokens;
     s->ctx.ops->choice_end(s->ctx.ctx, &end);
@@ -242,7 +246,7 @@ static void on_token(struct session *s, const struct gen_event *ev)
         stop_by_string(s, c, hit);
     else if (!s->p.gen.script || ev->is_group_end)
         emit_text(s, c, false);
-    if (c->output.is_full && !c->has_ended)
+    if (output_is_full(&c->output) && !c->has_ended)
         stop_choice(s, c);
 }
 
@@ -280,6 +284,10 @@ static void on_end(struct session *s)
         .n_predicted = s->n_predicted,
     };
 
+    for (int i = 0; i < s->p.gen.n_choices; i++) {
+        end.n_calls += output_n_calls(&s->choices[i].output);
+        end.n_broken_calls += output_n_broken_calls(&s->choices[i].output);
+    }
     s->ctx.ops->end(s->ctx.ctx, &end); /* may free the arena, including s */
     gen_free(gen);
 }

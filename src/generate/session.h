@@ -36,6 +36,7 @@ struct session_end {
     const struct gen_result *result; /* times, cached tokens */
     int n_prompt, n_completion;      /* n_completion: sum over all choices */
     int n_predicted;                 /* completion tokens that equal the client's prediction */
+    int n_calls, n_broken_calls;     /* tool calls, complete and broken, over all choices */
 };
 
 struct session_ops { /* ctx is the caller's; a callback must not close the session */
@@ -43,7 +44,8 @@ struct session_ops { /* ctx is the caller's; a callback must not close the sessi
     void (*prompt_token)(void *ctx, int position, const struct sampled *t);
     /* each generated token, before its text; may be NULL */
     void (*token)(void *ctx, int choice, const struct sampled *t);
-    struct output_ops output; /* output events, after stop matching */
+    /* Called after the output events of one engine event; may be NULL. */
+    void (*after_output)(void *ctx);
     void (*choice_end)(void *ctx, const struct choice_end *c);
     /* last callback; frees the arena if the callback owns it */
     void (*end)(void *ctx, const struct session_end *s);
@@ -61,6 +63,7 @@ struct session_params {
     bool skip_special_tokens; /* control tokens do not appear in the text */
     bool ignore_eos;          /* the model's end tokens do not end a choice */
     struct output_params output;
+    int first_choice; /* number of the session's first choice in the output events */
     /* Cached response that is replayed (one choice); borrowed. NULL: generate. */
     const struct cached_response *replay;
 };
@@ -71,6 +74,9 @@ struct session_ctx { /* borrowed objects of a session */
     struct mailbox *reply;
     const struct session_ops *ops;
     void *ctx;
+    /* Receives the output events of the choices; not called after the session is cancelled. */
+    const struct output_ops *output_ops;
+    void *output_ctx;
 };
 
 /* Allocates in the arena, which must live until `end`. Errors: ERR_INVALID (stop strings),

@@ -89,7 +89,7 @@ int tool_choice_output(struct output_params *out, struct rendered *prompt,
     if (!calls)
         return 0;
     if (!request->parallel_tool_calls || request->tool_choice == TOOL_CHOICE_NAMED)
-        out->max_calls = 1;
+        out->parse.max_calls = 1;
     if (list_allowed_names(&out->parse, request, ctx->arena, e))
         return -1;
     return is_forced(request) ? force_call(out, prompt, request, ctx, e) : 0;

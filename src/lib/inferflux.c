@@ -87,7 +87,7 @@ static void send_event(struct inferflux_request *r, int kind, struct str text, c
         session_cancel(r->session);
 }
 
-static void on_text(void *ctx, int choice, struct str text)
+static void on_content(void *ctx, int choice, struct str text)
 {
     send_event(ctx, INFERFLUX_TEXT, text, NULL);
 }
@@ -146,13 +146,9 @@ static void on_end(void *ctx, const struct session_end *s)
     finish_request(r, &end);
 }
 
-static const struct session_ops ops = { .output = { .text = on_text,
-                                            .reasoning = on_reasoning,
-                                            .call_begin = on_call_begin,
-                                            .call_args = on_call_args,
-                                            .call_end = on_call_end },
-    .choice_end = on_choice_end,
-    .end = on_end };
+static const struct session_ops ops = { .choice_end = on_choice_end, .end = on_end };
+static const struct output_ops output_ops = { on_content, on_reasoning, on_call_begin, on_call_args,
+    on_call_end, NULL };
 
 /* Builds the prompt as the server does, and fills in the session parameters that depend on it. */
 static int build_prompt(struct inferflux_request *r, struct err *e)
@@ -182,7 +178,7 @@ static int build_prompt(struct inferflux_request *r, struct err *e)
 static void start_request(struct inferflux_request *r)
 {
     struct inferflux *m = r->owner;
-    struct session_ctx at = { &m->model, r->arena, m->mail, &ops, r };
+    struct session_ctx at = { &m->model, r->arena, m->mail, &ops, r, &output_ops, r };
     struct err e = { 0 };
 
     r->next_open = m->open;

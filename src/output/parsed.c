@@ -9,15 +9,15 @@ static void append_text(struct parsed *r, struct buf *to, struct str text)
     r->failed |= !buf_ok(to);
 }
 
-static void on_content(void *arg, struct str text)
+static void on_content(void *ctx, int choice, struct str text)
 {
-    struct parsed *r = arg;
+    struct parsed *r = ctx;
     append_text(r, &r->content, text);
 }
 
-static void on_reasoning(void *arg, struct str text)
+static void on_reasoning(void *ctx, int choice, struct str text)
 {
-    struct parsed *r = arg;
+    struct parsed *r = ctx;
     append_text(r, &r->reasoning, text);
 }
 
@@ -34,9 +34,9 @@ static bool make_room(struct parsed *r)
     return true;
 }
 
-static void on_call_begin(void *arg, int index, struct str name)
+static void on_call_begin(void *ctx, int choice, int call, struct str name)
 {
-    struct parsed *r = arg;
+    struct parsed *r = ctx;
     char *copy = try_malloc(name.n);
 
     buf_reset(&r->arguments);
@@ -49,9 +49,9 @@ static void on_call_begin(void *arg, int index, struct str name)
     r->calls[r->n_calls++] = (struct parsed_call){ .name = { copy, name.n } };
 }
 
-static void on_call_args(void *arg, int index, struct str json)
+static void on_call_args(void *ctx, int choice, int call, struct str json)
 {
-    struct parsed *r = arg;
+    struct parsed *r = ctx;
     append_text(r, &r->arguments, json);
 }
 
@@ -60,9 +60,9 @@ static struct parsed_call *open_call(struct parsed *r)
     return r->n_calls && !r->calls[r->n_calls - 1].is_complete ? &r->calls[r->n_calls - 1] : NULL;
 }
 
-static void on_call_end(void *arg, int index)
+static void on_call_end(void *ctx, int choice, int call)
 {
-    struct parsed *r = arg;
+    struct parsed *r = ctx;
     struct parsed_call *c = open_call(r);
 
     if (!c)
@@ -73,9 +73,9 @@ static void on_call_end(void *arg, int index)
     c->is_complete = true;
 }
 
-static void on_call_broken(void *arg, int index)
+static void on_call_broken(void *ctx, int choice, int call)
 {
-    struct parsed *r = arg;
+    struct parsed *r = ctx;
     struct parsed_call *c = open_call(r);
 
     if (!c)
@@ -84,7 +84,7 @@ static void on_call_broken(void *arg, int index)
     r->n_calls--;
 }
 
-const struct parser_ops parsed_ops = { on_content, on_reasoning, on_call_begin, on_call_args,
+const struct output_ops parsed_ops = { on_content, on_reasoning, on_call_begin, on_call_args,
     on_call_end, on_call_broken };
 
 void parsed_init(struct parsed *r, size_t max_bytes)

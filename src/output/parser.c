@@ -46,12 +46,17 @@ static size_t strip_formed_markers(struct parser *p, enum output_stream_id id, c
     return to;
 }
 
+bool parser_is_full(const struct parser *p)
+{
+    return p->max_calls > 0 && p->n_complete >= p->max_calls;
+}
+
 static void emit(struct parser *p, enum output_stream_id id, struct str text)
 {
-    if (id == CONTENT)
-        p->ops->content(p->arg, text);
-    else
-        p->ops->reasoning(p->arg, text);
+    void (*report)(void *, int, struct str) = id == CONTENT ? p->ops->content : p->ops->reasoning;
+
+    if (report && !parser_is_full(p))
+        report(p->ctx, p->choice, text);
 }
 
 static void emit_text(struct parser *p)
@@ -195,10 +200,16 @@ struct str parser_call_argument_name(struct parser *p, const struct json *schema
     return schema && may_look_up_schema(p) ? tool_argument_name(schema, i) : STR_NONE;
 }
 
+static void report_args(struct parser *p, struct str json)
+{
+    if (p->ops->call_args)
+        p->ops->call_args(p->ctx, p->choice, p->call.index, json);
+}
+
 static void emit_args(struct parser *p)
 {
     if (p->call.is_reported && p->args.n && buf_ok(&p->args)) {
-        p->ops->call_args(p->arg, p->call.index, buf_str(&p->args));
+        report_args(p, buf_str(&p->args));
         buf_reset(&p->args);
     }
 }
@@ -209,12 +220,13 @@ static void call_emit_begin(struct parser *p)
     struct parser_call *c = &p->call;
 
     c->has_args |= p->args.n > 0;
-    if (c->is_reported || !c->has_name || !c->has_args)
+    if (c->is_reported || !c->has_name || !c->has_args || parser_is_full(p))
         return;
     emit_text(p);
     c->is_reported = true;
     c->index = p->n_begun++;
-    p->ops->call_begin(p->arg, c->index, (struct str){ c->name, c->n_name });
+    if (p->ops->call_begin)
+        p->ops->call_begin(p->ctx, p->choice, c->index, (struct str){ c->name, c->n_name });
 }
 
 static void call_clear(struct parser *p)
@@ -233,8 +245,11 @@ static void call_end(struct parser *p)
         buf_putz(&p->args, "{}");
     call_emit_begin(p);
     emit_args(p);
-    p->ops->call_end(p->arg, p->call.index);
-    p->n_complete++;
+    if (p->call.is_reported) {
+        if (p->ops->call_end)
+            p->ops->call_end(p->ctx, p->choice, p->call.index);
+        p->n_complete++;
+    }
     call_clear(p);
     p->is_between = true;
     streams_after_marker(p);
@@ -409,8 +424,11 @@ static void call_break(struct parser *p)
 
     call_emit_begin(p);
     emit_args(p);
-    if (p->call.is_reported)
-        p->ops->call_broken(p->arg, p->call.index);
+    if (p->call.is_reported) {
+        if (p->ops->call_broken)
+            p->ops->call_broken(p->ctx, p->choice, p->call.index);
+        p->n_broken++;
+    }
     buf_init(&p->raw, PARSER_CALL_MAX);
     call_clear(p);
     p->in_call = false;
@@ -455,7 +473,7 @@ static size_t call_run(struct parser *p, struct str in)
 /* ---- lifecycle ---- */
 
 struct parser *parser_new(const struct parser_format *f, const struct parser_options *o,
-    const struct parser_ops *ops, void *arg)
+    const struct output_ops *ops, void *ctx)
 {
     struct parser *p = try_calloc(1, sizeof(*p));
 
@@ -463,7 +481,9 @@ struct parser *parser_new(const struct parser_format *f, const struct parser_opt
         return NULL;
     p->f = f;
     p->ops = ops;
-    p->arg = arg;
+    p->ctx = ctx;
+    p->choice = o ? o->choice : 0;
+    p->max_calls = o ? o->max_calls : 0;
     p->tools = o ? o->tools : NULL;
     p->names = o ? o->names : NULL;
     p->n_names = o ? o->n_names : 0;
@@ -642,7 +662,7 @@ static bool put_plain_args(struct parser *p, struct str text)
         return false;
     p->work += text.n;
     buf_puts(&p->raw, text);
-    p->ops->call_args(p->arg, p->call.index, text);
+    report_args(p, text);
     return true;
 }
 
@@ -692,6 +712,11 @@ bool parser_in_reasoning(const struct parser *p)
 int parser_n_calls(const struct parser *p)
 {
     return p->n_complete;
+}
+
+int parser_n_broken_calls(const struct parser *p)
+{
+    return p->n_broken;
 }
 
 uint64_t parser_work(const struct parser *p)

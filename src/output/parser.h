@@ -33,6 +33,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "output/output_ops.h"
 
 enum {
     PARSER_CALL_MAX = 16 * 1024 * 1024,
@@ -70,16 +71,6 @@ bool parser_can_toggle_reasoning(const struct parser_format *f); /* reasoning ca
 
 /* ---- parsing one output */
 
-struct parser_ops { /* callbacks; text is valid UTF-8, never empty, and borrowed for the call */
-    void (*content)(void *arg, struct str text);
-    void (*reasoning)(void *arg, struct str text);
-    /* index counts from 0 over all calls that began, including broken ones */
-    void (*call_begin)(void *arg, int index, struct str name);
-    void (*call_args)(void *arg, int index, struct str json);
-    void (*call_end)(void *arg, int index);
-    void (*call_broken)(void *arg, int index);
-};
-
 enum parser_start {
     PARSER_START_DEFAULT, /* specified by the reasoning format */
     PARSER_START_CONTENT,
@@ -93,13 +84,16 @@ struct parser_options {
      * parser */
     const struct str *names;
     int n_names;
+    int max_calls; /* no events after this many complete calls; 0: no limit */
+    int choice;    /* number of the choice in the output events */
 };
 
 struct parser;
 
-/* The format and the tools of the options outlive the parser. NULL if there is no memory. */
+/* The format and the tools of the options outlive the parser; `o` may be NULL. Returns NULL if
+ * there is no memory. */
 struct parser *parser_new(const struct parser_format *f, const struct parser_options *o,
-    const struct parser_ops *ops, void *arg) MUST_CHECK;
+    const struct output_ops *ops, void *ctx) MUST_CHECK;
 void parser_free(struct parser *p);
 
 /* Invalid UTF-8 becomes U+FFFD; a character may be cut. After ERR_MEMORY or ERR_TOO_LARGE the
@@ -109,7 +103,10 @@ int parser_put(struct parser *p, struct str text, struct err *e);
 int parser_end(struct parser *p, struct err *e);
 
 bool parser_in_reasoning(const struct parser *p);
-int parser_n_calls(const struct parser *p); /* complete calls so far */
+/* calls so far that are complete; calls that broke */
+int parser_n_calls(const struct parser *p);
+int parser_n_broken_calls(const struct parser *p);
+bool parser_is_full(const struct parser *p); /* max_calls reached: further events are dropped */
 /* Bytes examined or moved, for tests of linearity: a small multiple of the input. */
 uint64_t parser_work(const struct parser *p);
 
@@ -128,7 +125,7 @@ struct parsed {
     bool failed;
 };
 
-extern const struct parser_ops parsed_ops; /* with `arg` = struct parsed * */
+extern const struct output_ops parsed_ops; /* ctx: struct parsed *, of one choice */
 void parsed_init(struct parsed *r, size_t max_bytes);
 void parsed_clear(struct parsed *r);
 

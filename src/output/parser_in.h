@@ -104,8 +104,9 @@ struct channel_reader {
 
 struct parser {
     const struct parser_format *f;
-    const struct parser_ops *ops;
-    void *arg;
+    const struct output_ops *ops;
+    void *ctx;
+    int choice, max_calls; /* see struct parser_options */
     const struct json *tools;
     const struct str *names;
     int n_names;
@@ -125,11 +126,11 @@ struct parser {
     enum output_stream_id out_stream;
 
     struct parser_call call;
-    struct str opener;    /* the marker that began the call; empty: none */
-    struct buf raw, args; /* bytes of the call so far; arguments not yet reported */
-    bool drop_raw;        /* the consumed bytes are not part of a call */
-    bool is_between;      /* the reader is between two calls of a list */
-    int n_begun, n_complete;
+    struct str opener;                 /* the marker that began the call; empty: none */
+    struct buf raw, args;              /* bytes of the call so far; arguments not yet reported */
+    bool drop_raw;                     /* the consumed bytes are not part of a call */
+    bool is_between;                   /* the reader is between two calls of a list */
+    int n_begun, n_complete, n_broken; /* calls */
     struct json_walk walk;
     struct json_reader json;
     struct tag_reader tag;

@@ -178,10 +178,11 @@ static int open_session(struct inflight *r, int i, struct err *e)
         .skip_special_tokens = request->skip_special_tokens,
         .ignore_eos = request->ignore_eos,
         .output = r->prompts[i].output,
+        .first_choice = i * request->best_of,
         .replay = r->cached_response,
     };
     struct session_ctx ctx = { r->model, r->arena, loop_mailbox(r->io->loop), &inflight_events_ops,
-        &r->inflight_prompts[i] };
+        &r->inflight_prompts[i], &response_output_ops, r->response };
 
     p.gen.sample.min_tokens = request->min_tokens;
     prompt_scope(&p.gen.scope, request, scope_tenant(r->io->o, &r->caller));

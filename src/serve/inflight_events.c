@@ -1,5 +1,6 @@
-/* inflight_events.c: callbacks of a session: forward output events to the response, update metrics
- * and measure times. Owner: the io thread. */
+/* inflight_events.c: callbacks of a session: tokens and ends of choices for the response, metrics
+ * and times. The response receives the output events itself (response_output_ops). Owner: the io
+ * thread. */
 #include "serve/inflight.h"
 
 #include "os/clock.h"
@@ -152,79 +153,13 @@ static void check_response(struct inflight *r)
     inflight_fail(r, &e);
 }
 
-/* The response that receives the events; NULL after it has ended. */
-static struct response *response_of(void *ctx)
-{
-    struct inflight_prompt *p = ctx;
-
-    return p->inflight->response;
-}
-
-static void after_event(void *ctx)
+/* The response has received the output events (response_output_ops). */
+static void after_output(void *ctx)
 {
     struct inflight_prompt *p = ctx;
 
     inflight_flush(p->inflight);
     check_response(p->inflight);
-}
-
-static void on_text(void *ctx, int choice, struct str text)
-{
-    if (!response_of(ctx))
-        return;
-    response_add_text(response_of(ctx), choice_of(ctx, choice), text);
-    after_event(ctx);
-}
-
-static void on_reasoning(void *ctx, int choice, struct str text)
-{
-    struct inflight_prompt *p = ctx;
-
-    if (!response_of(ctx) || p->inflight->request.is_reasoning_hidden)
-        return;
-    response_add_reasoning(response_of(ctx), choice_of(ctx, choice), text);
-    after_event(ctx);
-}
-
-static void on_call_begin(void *ctx, int choice, int call, struct str name)
-{
-    if (!response_of(ctx))
-        return;
-    response_call_begin(response_of(ctx), choice_of(ctx, choice), call, name);
-    after_event(ctx);
-}
-
-static void on_call_args(void *ctx, int choice, int call, struct str json)
-{
-    if (!response_of(ctx))
-        return;
-    response_call_args(response_of(ctx), choice_of(ctx, choice), call, json);
-    after_event(ctx);
-}
-
-static void count_metric(void *ctx, enum metric metric, int n)
-{
-    struct inflight_prompt *p = ctx;
-
-    metric_add(&p->inflight->io->metrics, metric, n);
-}
-
-static void on_call_end(void *ctx, int choice, int call)
-{
-    count_metric(ctx, METRIC_tool_calls_total, 1);
-    if (!response_of(ctx))
-        return;
-    response_call_end(response_of(ctx), choice_of(ctx, choice), call);
-    after_event(ctx);
-}
-
-static void on_call_broken(void *ctx, int choice, int call)
-{
-    count_metric(ctx, METRIC_tool_call_parse_errors_total, 1);
-    if (!response_of(ctx))
-        return;
-    response_call_broken(response_of(ctx), choice_of(ctx, choice), call);
-    after_event(ctx);
 }
 
 static void on_choice_end(void *ctx, const struct choice_end *c)
@@ -238,9 +173,9 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
     if (!r->response || c->finish == FINISH_CANCELLED || c->finish == FINISH_ERROR)
         return;
     echo_rest(p);
-    count_metric(p, METRIC_reasoning_tokens_total, c->n_reasoning);
+    metric_add(&r->io->metrics, METRIC_reasoning_tokens_total, c->n_reasoning);
     if (tool_choice_check(&r->request, c, &e)) {
-        count_metric(p, METRIC_tool_choice_failures_total, 1);
+        metric_add(&r->io->metrics, METRIC_tool_choice_failures_total, 1);
         inflight_fail(r, &e);
         return;
     }
@@ -281,6 +216,7 @@ static void on_end(void *ctx, const struct session_end *s)
     struct inflight_prompt *p = ctx;
     struct inflight *r = p->inflight;
     const struct gen_result *t = s->result;
+    struct metrics *m = &r->io->metrics;
 
     p->session = NULL;
     if (p->index == 0 && r->response) /* the request may have waited for a slot */
@@ -290,8 +226,10 @@ static void on_end(void *ctx, const struct session_end *s)
     r->n_cached += t->n_cached;
     merge_times(r, t);
     r->n_accepted += s->n_predicted;
+    metric_add(m, METRIC_tool_calls_total, s->n_calls);
+    metric_add(m, METRIC_tool_call_parse_errors_total, s->n_broken_calls);
     if (t->started_ns > t->submitted_ns)
-        metric_observe_ns(&r->io->metrics, METRIC_queue_seconds, t->started_ns - t->submitted_ns);
+        metric_observe_ns(m, METRIC_queue_seconds, t->started_ns - t->submitted_ns);
     if (s->err->code && s->err->code != ERR_CANCELLED && !r->err.code) {
         r->n_refs++;
         inflight_fail(r, s->err);
@@ -300,6 +238,9 @@ static void on_end(void *ctx, const struct session_end *s)
     inflight_release(r);
 }
 
-const struct session_ops inflight_events_ops = { on_prompt_token, on_token,
-    { on_text, on_reasoning, on_call_begin, on_call_args, on_call_end, on_call_broken },
-    on_choice_end, on_end, on_begun };
+const struct session_ops inflight_events_ops = { .begun = on_begun,
+    .prompt_token = on_prompt_token,
+    .token = on_token,
+    .after_output = after_output,
+    .choice_end = on_choice_end,
+    .end = on_end };

@@ -85,17 +85,17 @@ static void emit_output_events(struct response *a, const struct request *request
                name = request->tool_name.n ? request->tool_name : STR("f");
     size_t half = args.n / 2;
 
-    response_add_reasoning(a, i, request->n_stops ? request->stops[0] : STR("hm"));
+    response_output_ops.reasoning(a, i, request->n_stops ? request->stops[0] : STR("hm"));
     response_set_reasoning_tokens(a, i, 1);
-    response_call_begin(a, i, 0, name);
-    response_call_args(a, i, 0, args);
-    response_call_end(a, i, 0);
+    response_output_ops.call_begin(a, i, 0, name);
+    response_output_ops.call_args(a, i, 0, args);
+    response_output_ops.call_end(a, i, 0);
     if (request->has_functions)
         return; /* the request may have one call only */
-    response_call_begin(a, i, 1, name);
-    response_call_args(a, i, 1, (struct str){ args.p, half });
+    response_output_ops.call_begin(a, i, 1, name);
+    response_output_ops.call_args(a, i, 1, (struct str){ args.p, half });
     if (half % 2)
-        response_call_broken(a, i, 1);
+        response_output_ops.call_broken(a, i, 1);
 }
 
 static void emit_response(struct response *a, const struct request *request)
@@ -111,7 +111,7 @@ static void emit_response(struct response *a, const struct request *request)
     }
     for (int i = 0; i < MIN(request_n_choices(request), 4); i++) {
         response_add_token(a, i, &t);
-        response_add_text(a, i, request->n_stops ? request->stops[0] : request->raw->raw);
+        response_output_ops.content(a, i, request->n_stops ? request->stops[0] : request->raw->raw);
         if (request->kind == REQUEST_CHAT)
             emit_output_events(a, request, i);
         response_choice_end(a, i, FINISH_STOP, request->n_stops ? request->stops[0] : STR_NONE, -1);

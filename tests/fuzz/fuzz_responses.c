@@ -62,16 +62,16 @@ static void emit_response(struct response *a, const struct request *request)
     response_set_usage(a, 3, 1);
     response_set_running(a);
     response_add_token(a, 0, &t);
-    response_add_reasoning(a, 0, request->user);
-    response_add_text(a, 0, request->raw->raw);
-    response_call_begin(a, 0, 0, request->tool_name.n ? request->tool_name : STR("f"));
-    response_call_args(a, 0, 0, STR("{\"a\": \""));
-    response_call_args(a, 0, 0, STR("\"}"));
+    response_output_ops.reasoning(a, 0, request->user);
+    response_output_ops.content(a, 0, request->raw->raw);
+    response_output_ops.call_begin(a, 0, 0, request->tool_name.n ? request->tool_name : STR("f"));
+    response_output_ops.call_args(a, 0, 0, STR("{\"a\": \""));
+    response_output_ops.call_args(a, 0, 0, STR("\"}"));
     if (request->parallel_tool_calls)
-        response_call_end(a, 0, 0);
+        response_output_ops.call_end(a, 0, 0);
     else
-        response_call_broken(a, 0, 0);
-    response_add_text(a, 0, request->n_stops ? request->stops[0] : STR("."));
+        response_output_ops.call_broken(a, 0, 0);
+    response_output_ops.content(a, 0, request->n_stops ? request->stops[0] : STR("."));
     response_choice_end(a, 0, request->has_seed ? FINISH_LENGTH : FINISH_STOP, STR_NONE, -1);
     response_end(a);
 }

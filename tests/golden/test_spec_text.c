@@ -38,7 +38,7 @@ static void on_token(void *ctx, int choice, const struct sampled *t)
     memcpy(&s->logprobs[choice][n], &t->logprob, sizeof(uint32_t));
 }
 
-static void on_text(void *ctx, int choice, struct str text)
+static void on_content(void *ctx, int choice, struct str text)
 {
     struct generated *s = ctx;
 
@@ -67,8 +67,9 @@ static void on_end(void *ctx, const struct session_end *e)
 }
 
 static const struct session_ops ops = {
-    .token = on_token, .output = { .text = on_text }, .choice_end = on_choice_end, .end = on_end
+    .token = on_token, .choice_end = on_choice_end, .end = on_end
 };
+static const struct output_ops output_ops = { .content = on_content };
 
 static void open_demo(struct model *m, struct model_spec *spec, int draft, const char *drafter)
 {
@@ -88,7 +89,7 @@ static void open_demo(struct model *m, struct model_spec *spec, int draft, const
 static void generate_all(
     struct model *m, const struct session_params *p, struct generated *out, int n)
 {
-    struct session_ctx at = { .model = m, .ops = &ops };
+    struct session_ctx at = { .model = m, .ops = &ops, .output_ops = &output_ops };
     struct session *s;
     struct err e = { 0 };
     int n_over = 0;
@@ -98,7 +99,7 @@ static void generate_all(
     EXPECT_EQ(mailbox_open(&at.reply, &e), 0);
     for (int i = 0; i < n; i++) {
         memset(&out[i], 0, sizeof(out[i]));
-        at.ctx = &out[i];
+        at.ctx = at.output_ctx = &out[i];
         EXPECT_EQ(session_open(&s, &p[i], &at, &e), 0);
     }
     while (n_over < n) {

@@ -133,7 +133,7 @@ static inline void kit_emit_token(int choice, int32_t id)
     struct sampled t = { .id = id, .logprob = -0.5f, .n_top = 1, .top = { { id, -0.5f } } };
 
     response_add_token(kit.response, choice, &t);
-    response_add_text(kit.response, choice, str_of(kit_token_texts[id]));
+    response_output_ops.content(kit.response, choice, str_of(kit_token_texts[id]));
 }
 
 static inline void kit_expect_body(const char *want)

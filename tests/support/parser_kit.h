@@ -47,64 +47,64 @@ static inline void parser_log_text(struct parser_log *t, char kind, struct str t
     buf_puts(&t->log, text);
 }
 
-static inline void parser_log_content(void *arg, struct str text)
+static inline void parser_log_content(void *ctx, int choice, struct str text)
 {
-    struct parser_log *t = arg;
+    struct parser_log *t = ctx;
     parser_log_text(t, 'c', text);
-    parsed_ops.content(&t->whole, text);
+    parsed_ops.content(&t->whole, choice, text);
 }
 
-static inline void parser_log_reasoning(void *arg, struct str text)
+static inline void parser_log_reasoning(void *ctx, int choice, struct str text)
 {
-    struct parser_log *t = arg;
+    struct parser_log *t = ctx;
     parser_log_text(t, 'r', text);
-    parsed_ops.reasoning(&t->whole, text);
+    parsed_ops.reasoning(&t->whole, choice, text);
 }
 
-static inline void parser_log_call_begin(void *arg, int index, struct str name)
+static inline void parser_log_call_begin(void *ctx, int choice, int call, struct str name)
 {
-    struct parser_log *t = arg;
+    struct parser_log *t = ctx;
     EXPECT(!t->is_open && name.n > 0);
-    EXPECT_EQ(index, t->n_begun);
+    EXPECT_EQ(call, t->n_begun);
     t->is_open = true;
     t->n_begun++;
     t->last = 'b';
-    buf_printf(&t->log, "\nb %d " STR_FMT, index, STR_ARG(name));
-    parsed_ops.call_begin(&t->whole, index, name);
+    buf_printf(&t->log, "\nb %d " STR_FMT, call, STR_ARG(name));
+    parsed_ops.call_begin(&t->whole, choice, call, name);
 }
 
-static inline void parser_log_call_args(void *arg, int index, struct str json)
+static inline void parser_log_call_args(void *ctx, int choice, int call, struct str json)
 {
-    struct parser_log *t = arg;
-    EXPECT_EQ(index, t->n_begun - 1);
+    struct parser_log *t = ctx;
+    EXPECT_EQ(call, t->n_begun - 1);
     parser_log_text(t, 'a', json);
-    parsed_ops.call_args(&t->whole, index, json);
+    parsed_ops.call_args(&t->whole, choice, call, json);
 }
 
-static inline void parser_log_call_end(void *arg, int index)
+static inline void parser_log_call_end(void *ctx, int choice, int call)
 {
-    struct parser_log *t = arg;
+    struct parser_log *t = ctx;
     EXPECT(t->is_open && t->last == 'a'); /* arguments are never empty */
-    EXPECT_EQ(index, t->n_begun - 1);
+    EXPECT_EQ(call, t->n_begun - 1);
     t->is_open = false;
     t->last = 'e';
     buf_printf(&t->log, "\ne");
-    parsed_ops.call_end(&t->whole, index);
+    parsed_ops.call_end(&t->whole, choice, call);
 }
 
-static inline void parser_log_call_broken(void *arg, int index)
+static inline void parser_log_call_broken(void *ctx, int choice, int call)
 {
-    struct parser_log *t = arg;
+    struct parser_log *t = ctx;
     EXPECT(t->is_open);
-    EXPECT_EQ(index, t->n_begun - 1);
+    EXPECT_EQ(call, t->n_begun - 1);
     t->is_open = false;
     t->n_broken++;
     t->last = 'x';
     buf_printf(&t->log, "\nx");
-    parsed_ops.call_broken(&t->whole, index);
+    parsed_ops.call_broken(&t->whole, choice, call);
 }
 
-static const struct parser_ops parser_log_ops = { parser_log_content, parser_log_reasoning,
+static const struct output_ops parser_log_ops = { parser_log_content, parser_log_reasoning,
     parser_log_call_begin, parser_log_call_args, parser_log_call_end, parser_log_call_broken };
 
 static inline void parser_log_clear(struct parser_log *t)

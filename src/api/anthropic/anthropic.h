@@ -35,14 +35,8 @@ struct signature_text {
 struct signature_text anthropic_sign(struct str escaped);
 bool anthropic_signature_is_valid(struct str reasoning, struct str signature);
 
-/* anthropic_blocks.c: implements the content block callbacks of the dialect. */
-void anthropic_text(struct response *a, struct response_choice *c, struct str text);
-void anthropic_reasoning(struct response *a, struct response_choice *c, struct str text);
-void anthropic_call_begin(struct response *a, struct response_choice *c, struct response_call *k);
-void anthropic_call_args(
-    struct response *a, struct response_choice *c, struct response_call *k, struct str json);
-void anthropic_call_end(struct response *a, struct response_choice *c, struct response_call *k);
-void anthropic_call_broken(struct response *a, struct response_choice *c, struct response_call *k);
+/* anthropic_blocks.c: content blocks of a message; ctx is the response. */
+extern const struct output_ops anthropic_output_ops;
 void anthropic_close_block(struct response *a, struct response_choice *c);
 
 /* anthropic_models.c: GET /v1/models in Anthropic's format: a page of the list, one entry. `after`

@@ -125,15 +125,21 @@ static void put_fragment(struct response *a, struct response_choice *c, const ch
         buf_putz(&a->out, "\"}}\n\n");
 }
 
-void anthropic_text(struct response *a, struct response_choice *c, struct str text)
+static void put_text(void *ctx, int choice, struct str text)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+
     if (c->block != TEXT)
         open_block(a, c, TEXT, STR("{\"type\":\"text\",\"text\":\""), "\"");
     put_fragment(a, c, "text_delta", "text", text);
 }
 
-void anthropic_reasoning(struct response *a, struct response_choice *c, struct str text)
+static void put_reasoning(void *ctx, int choice, struct str text)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+
     if (c->block != THINKING)
         open_block(
             a, c, THINKING, STR("{\"type\":\"thinking\",\"thinking\":\""), "\",\"signature\":\"\"");
@@ -148,22 +154,33 @@ static bool is_eager(const struct response *a, const struct response_call *k)
     return is_stream(a) && anthropic_is_eager(a->setup.request, k->name);
 }
 
-void anthropic_call_begin(struct response *a, struct response_choice *c, struct response_call *k)
+static void begin_call(void *ctx, int choice, int call, struct str name)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+    struct response_call *k = response_last_call(c);
+
     k->block = is_eager(a, k);
     if (k->block)
         open_call(a, c, k);
 }
 
-void anthropic_call_args(
-    struct response *a, struct response_choice *c, struct response_call *k, struct str json)
+static void put_call_args(void *ctx, int choice, int call, struct str json)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+    struct response_call *k = response_last_call(c);
+
     if (k->block)
         put_fragment(a, c, "input_json_delta", "partial_json", json);
 }
 
-void anthropic_call_end(struct response *a, struct response_choice *c, struct response_call *k)
+static void end_call(void *ctx, int choice, int call)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+    struct response_call *k = response_last_call(c);
+
     if (!k->block)
         open_call(a, c, k);
     if (!is_stream(a))
@@ -174,8 +191,15 @@ void anthropic_call_end(struct response *a, struct response_choice *c, struct re
 }
 
 /* A block is open only if the client accepts incomplete calls. */
-void anthropic_call_broken(struct response *a, struct response_choice *c, struct response_call *k)
+static void break_call(void *ctx, int choice, int call)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+    struct response_call *k = response_last_call(c);
+
     if (k->block)
         anthropic_close_block(a, c);
 }
+
+const struct output_ops anthropic_output_ops = { put_text, put_reasoning, begin_call, put_call_args,
+    end_call, break_call };

@@ -36,19 +36,11 @@ struct dialect {
     void (*set_running)(struct response *a);
     /* Appends the logprobs of one token to the choice's lists. */
     void (*token)(struct response *a, struct response_choice *c, const struct response_token *t);
-    /* Stream: one frame with text and the logprobs since the last frame. */
-    void (*text)(struct response *a, struct response_choice *c, struct str text);
-    /* Stream: reasoning, in the form of text. NULL: the dialect does not send it. */
-    void (*reasoning)(struct response *a, struct response_choice *c, struct str text);
-    /* Stream: a tool call. call_begin has its id and name; call_args its arguments, JSON in
-     * fragments of whole characters (call->args contains all so far, with this one); call_end
-     * follows a complete call. call_broken: the text is not a call after all and follows as
-     * content. NULL: the dialect does not send calls. */
-    void (*call_begin)(struct response *a, struct response_choice *c, struct response_call *call);
-    void (*call_args)(
-        struct response *a, struct response_choice *c, struct response_call *call, struct str json);
-    void (*call_end)(struct response *a, struct response_choice *c, struct response_call *call);
-    void (*call_broken)(struct response *a, struct response_choice *c, struct response_call *call);
+    /* Stream: the output events (output_ops.h) of an open choice, after the response has added them
+     * to response_state.h; ctx is the response. Text and reasoning: one frame with the logprobs
+     * since the last frame. call_begin has the id in response_last_call(), which also has all
+     * arguments so far. A callback that is NULL: the dialect does not send this event. */
+    const struct output_ops *output;
     /* Stream: the last frame of a choice. */
     void (*choice_end)(struct response *a, struct response_choice *c);
     /* Stream: the frames after the last choice. */

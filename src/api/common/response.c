@@ -295,12 +295,12 @@ static void put_text(
         json_escape(is_reasoning ? &c->reasoning : &c->text, text);
         response_account_bytes(a, c, before);
     }
-    void (*emit)(struct response *, struct response_choice *, struct str) =
-        is_reasoning ? w->reasoning : w->text;
+    void (*emit)(void *, int, struct str) =
+        is_reasoning ? w->output->reasoning : w->output->content;
     if (is_incremental && !emit)
         return;
     if (is_incremental)
-        emit(a, c, text);
+        emit(a, response_choice_index(a, c), text);
     response_commit_lists(a, c);
 }
 
@@ -345,21 +345,26 @@ void response_add_token(struct response *a, int choice, const struct sampled *t)
     put_token(a, c, t->id, t);
 }
 
-void response_add_text(struct response *a, int choice, struct str text)
+static void on_content(void *ctx, int choice, struct str text)
 {
+    struct response *a = ctx;
     struct response_choice *c = response_open_choice(a, choice);
 
     if (c)
         put_text(a, c, text, false);
 }
 
-void response_add_reasoning(struct response *a, int choice, struct str text)
+static void on_reasoning(void *ctx, int choice, struct str text)
 {
+    struct response *a = ctx;
     struct response_choice *c = response_open_choice(a, choice);
 
-    if (c)
+    if (c && !a->setup.request->is_reasoning_hidden)
         put_text(a, c, text, true);
 }
+
+const struct output_ops response_output_ops = { on_content, on_reasoning, response_call_begin,
+    response_call_args, response_call_end, response_call_broken };
 
 void response_set_reasoning_tokens(struct response *a, int choice, int n)
 {

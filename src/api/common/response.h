@@ -9,9 +9,8 @@
  *     response_add_prompt_token*       with echo and logprobs: each token of the prompt
  *     response_add_prompt_text         with echo: the text of the prompt
  *     response_add_token               each generated token, before the text that it completes
- *     response_add_text                whole characters that no stop string can take back,
- *     response_add_reasoning           as content, as reasoning,
- *     response_call_*                  or as a tool call: begin, args*, end or broken
+ *     response_output_ops              whole characters that no stop string can take back, as
+ *                                      content, as reasoning or as a tool call (output_ops.h)
  *     response_choice_end              once per choice, after its last text
  *     response_flush                   stream: writes the frames formatted since the last flush
  *   response_end                       usage and [DONE], or the whole body; ends the sink
@@ -93,19 +92,11 @@ void response_add_prompt_token(struct response *a, int prompt, int32_t id, const
 void response_add_prompt_text(struct response *a, int prompt, struct str text);
 
 void response_add_token(struct response *a, int choice, const struct sampled *t);
-void response_add_text(struct response *a, int choice, struct str text); /* empty text: no effect */
 
-void response_add_reasoning(struct response *a, int choice, struct str text);
-
-/* Tool calls are numbered from 0 within a choice, including broken ones, and are reported one after
- * the other; the response generates their ids. A call that is still open when its choice ends
- * counts as broken. */
-void response_call_begin(struct response *a, int choice, int call, struct str name);
-/* called once per fragment */
-void response_call_args(struct response *a, int choice, int call, struct str json);
-void response_call_end(struct response *a, int choice, int call);
-/* The call has begun but is not a call. Its text follows as content. */
-void response_call_broken(struct response *a, int choice, int call);
+/* Output events; ctx is the response, `choice` is numbered over all prompts. Reasoning is ignored
+ * if the request hides it; empty text has no effect. The response generates the ids of tool calls;
+ * a call that is still open when its choice ends counts as broken. */
+extern const struct output_ops response_output_ops;
 
 /* Sets the number of reasoning tokens of the choice so far. */
 void response_set_reasoning_tokens(struct response *a, int choice, int n);

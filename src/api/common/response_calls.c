@@ -101,8 +101,9 @@ static void account_args(struct response *a, const struct response_call *k, size
         a->has_failed = true;
 }
 
-void response_call_begin(struct response *a, int choice, int call, struct str name)
+void response_call_begin(void *ctx, int choice, int call, struct str name)
 {
+    struct response *a = ctx;
     struct response_choice *c = response_open_choice(a, choice);
 
     if (!c)
@@ -124,15 +125,16 @@ void response_call_begin(struct response *a, int choice, int call, struct str na
         a->has_failed = true;
         return;
     }
-    if (response_is_incremental(a) && !a->dialect->call_begin)
+    if (response_is_incremental(a) && !a->dialect->output->call_begin)
         return;
     if (response_is_incremental(a))
-        a->dialect->call_begin(a, c, k);
+        a->dialect->output->call_begin(a, choice, call, k->name);
     response_commit_lists(a, c);
 }
 
-void response_call_args(struct response *a, int choice, int call, struct str json)
+void response_call_args(void *ctx, int choice, int call, struct str json)
 {
+    struct response *a = ctx;
     struct response_choice *c = response_open_choice(a, choice);
     struct response_call *k = open_call(c, call);
 
@@ -141,15 +143,16 @@ void response_call_args(struct response *a, int choice, int call, struct str jso
     size_t before = k->args.n;
     buf_puts(&k->args, json);
     account_args(a, k, before);
-    if (response_is_incremental(a) && !a->dialect->call_args)
+    if (response_is_incremental(a) && !a->dialect->output->call_args)
         return;
     if (response_is_incremental(a))
-        a->dialect->call_args(a, c, k, json);
+        a->dialect->output->call_args(a, choice, call, json);
     response_commit_lists(a, c);
 }
 
-void response_call_end(struct response *a, int choice, int call)
+void response_call_end(void *ctx, int choice, int call)
 {
+    struct response *a = ctx;
     struct response_choice *c = response_open_choice(a, choice);
     struct response_call *k = open_call(c, call);
 
@@ -157,24 +160,25 @@ void response_call_end(struct response *a, int choice, int call)
         return;
     k->has_ended = true;
     c->has_open_call = false;
-    if (!response_is_incremental(a) || !a->dialect->call_end)
+    if (!response_is_incremental(a) || !a->dialect->output->call_end)
         return;
-    a->dialect->call_end(a, c, k);
+    a->dialect->output->call_end(a, choice, call);
     response_commit_lists(a, c);
 }
 
 static void break_call(struct response *a, struct response_choice *c, struct response_call *k)
 {
-    if (response_is_incremental(a) && a->dialect->call_broken)
-        a->dialect->call_broken(a, c, k);
+    if (response_is_incremental(a) && a->dialect->output->call_broken)
+        a->dialect->output->call_broken(a, response_choice_index(a, c), k->number);
     a->held_bytes -= k->args.n + k->id.n + k->name.n;
     call_clear(k);
     c->n_calls--;
     c->has_open_call = false;
 }
 
-void response_call_broken(struct response *a, int choice, int call)
+void response_call_broken(void *ctx, int choice, int call)
 {
+    struct response *a = ctx;
     struct response_choice *c = response_open_choice(a, choice);
     struct response_call *k = open_call(c, call);
 

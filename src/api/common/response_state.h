@@ -82,7 +82,18 @@ static inline bool response_is_incremental(const struct response *a)
     return a->setup.request->stream || a->dialect->is_incremental;
 }
 
+static inline int response_choice_index(const struct response *a, const struct response_choice *c)
+{
+    return (int)(c - a->choices);
+}
+
 /* ---- shared by response.c and response_calls.c */
+
+/* tool calls of response_output_ops; ctx is the response */
+void response_call_begin(void *ctx, int choice, int call, struct str name);
+void response_call_args(void *ctx, int choice, int call, struct str json);
+void response_call_end(void *ctx, int choice, int call);
+void response_call_broken(void *ctx, int choice, int call);
 
 /* Returns the choice, or NULL if it accepts no more output. */
 struct response_choice *response_open_choice(struct response *a, int i);
@@ -92,12 +103,18 @@ void response_account_bytes(struct response *a, const struct response_choice *c,
 /* Called after text was emitted: the logprobs of its tokens are final. A stream drops them, since
  * its frame contains them. */
 void response_commit_lists(struct response *a, struct response_choice *c);
-void response_calls_end(
-    /* Called at the end of a choice; breaks a call that is still open. */
-    struct response *a, struct response_choice *c);
+/* Called at the end of a choice; breaks a call that is still open. */
+void response_calls_end(struct response *a, struct response_choice *c);
 void response_calls_clear(struct response_choice *c);
 
 /* ---- for dialects */
+
+/* Returns the call that an output event is about: the last one of the choice. */
+static inline struct response_call *response_last_call(const struct response_choice *c)
+{
+    CHECK(c->n_calls > 0);
+    return &c->calls[c->n_calls - 1];
+}
 
 /* Returns the list's buffer, with a comma appended if it has items. */
 struct buf *response_list_item(struct response_choice *c, enum response_list list);

@@ -63,8 +63,11 @@ static void begin_response(struct response *a)
     buf_putz(&a->head, "data: {\"index\":");
 }
 
-static void put_text_frame(struct response *a, struct response_choice *c, struct str text)
+static void put_text_frame(void *ctx, int choice, struct str text)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+
     buf_puts(&a->out, buf_str(&a->head));
     buf_printf(&a->out, "%d,\"content\":\"", c->number);
     json_escape(&a->out, text);
@@ -78,7 +81,7 @@ static void put_text_frame(struct response *a, struct response_choice *c, struct
 static void end_choice(struct response *a, struct response_choice *c)
 {
     if (c->lists[LIST_TOKENS].n || c->lists[LIST_IDS].n)
-        put_text_frame(a, c, STR(""));
+        put_text_frame(a, response_choice_index(a, c), STR(""));
 }
 
 /* ---- the last frame */
@@ -239,6 +242,10 @@ static void put_error_frame(struct buf *out, const struct err *e, const struct e
     buf_putz(out, "\n\n");
 }
 
+static const struct output_ops output_ops = {
+    .content = put_text_frame,
+};
+
 const struct dialect dialect_llama = {
     .name = "llama",
     .id_prefix = "cmpl-",
@@ -248,7 +255,7 @@ const struct dialect dialect_llama = {
     .parse = llama_parse,
     .begin = begin_response,
     .token = append_token,
-    .text = put_text_frame,
+    .output = &output_ops,
     .choice_end = end_choice,
     .end = end_stream,
     .body = put_body,
@@ -264,7 +271,7 @@ const struct dialect dialect_llama_infill = {
     .parse = llama_parse_infill,
     .begin = begin_response,
     .token = append_token,
-    .text = put_text_frame,
+    .output = &output_ops,
     .choice_end = end_choice,
     .end = end_stream,
     .body = put_body,

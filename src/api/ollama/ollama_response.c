@@ -59,16 +59,22 @@ static void line_end(struct response *a, const struct response_choice *c)
     buf_putz(&a->out, ",\"done\":false}\n");
 }
 
-static void put_text_line(struct response *a, struct response_choice *c, struct str text)
+static void put_text_line(void *ctx, int choice, struct str text)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+
     line_begin(a);
     json_escape(&a->out, text);
     buf_putc(&a->out, '"');
     line_end(a, c);
 }
 
-static void put_reasoning_line(struct response *a, struct response_choice *c, struct str text)
+static void put_reasoning_line(void *ctx, int choice, struct str text)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+
     line_begin(a);
     buf_putz(&a->out, "\",\"thinking\":\"");
     json_escape(&a->out, text);
@@ -116,8 +122,12 @@ static void put_calls(struct response *a, const struct response_choice *c, int i
     jw_end_array(&w);
 }
 
-static void put_call_line(struct response *a, struct response_choice *c, struct response_call *k)
+static void put_call_line(void *ctx, int choice, int call)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+    struct response_call *k = response_last_call(c);
+
     line_begin(a);
     buf_putc(&a->out, '"');
     put_calls(a, c, (int)(k - c->calls), 1);
@@ -128,7 +138,7 @@ static void put_call_line(struct response *a, struct response_choice *c, struct 
 static void end_choice(struct response *a, struct response_choice *c)
 {
     if (c->lists[LIST_TOKENS].n)
-        put_text_line(a, c, STR(""));
+        put_text_line(a, response_choice_index(a, c), STR(""));
 }
 
 static const char *done_reason(const struct response *a)
@@ -205,6 +215,12 @@ static void put_error_line(struct buf *out, const struct err *e, const struct er
 
 /* ---- dialects */
 
+static const struct output_ops chat_output_ops = {
+    .content = put_text_line,
+    .reasoning = put_reasoning_line,
+    .call_end = put_call_line,
+};
+
 const struct dialect dialect_ollama_chat = {
     .name = "ollama.chat",
     .id_prefix = "",
@@ -214,13 +230,16 @@ const struct dialect dialect_ollama_chat = {
     .parse = ollama_parse_chat,
     .begin = begin_chat,
     .token = openai_chat_token,
-    .text = put_text_line,
-    .reasoning = put_reasoning_line,
-    .call_end = put_call_line,
+    .output = &chat_output_ops,
     .choice_end = end_choice,
     .end = end_stream,
     .body = put_last_line,
     .error_frame = put_error_line,
+};
+
+static const struct output_ops generate_output_ops = {
+    .content = put_text_line,
+    .reasoning = put_reasoning_line,
 };
 
 const struct dialect dialect_ollama_generate = {
@@ -232,8 +251,7 @@ const struct dialect dialect_ollama_generate = {
     .parse = ollama_parse_generate,
     .begin = begin_generate,
     .token = openai_chat_token,
-    .text = put_text_line,
-    .reasoning = put_reasoning_line,
+    .output = &generate_output_ops,
     .choice_end = end_choice,
     .end = end_stream,
     .body = put_last_line,

@@ -85,8 +85,11 @@ static void chat_string_end(struct response *a, struct response_choice *c, const
     openai_frame_end(a);
 }
 
-static void chat_text(struct response *a, struct response_choice *c, struct str text)
+static void chat_text(void *ctx, int choice, struct str text)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+
     chat_start(a, c);
     openai_frame_begin(a, c);
     buf_putz(&a->out, ",\"delta\":{\"content\":\"");
@@ -105,8 +108,11 @@ static bool uses_reasoning_key(const struct response *a, size_t i)
     return !a->setup.reasoning_names || a->setup.reasoning_names & reasoning_keys[i].bit;
 }
 
-static void chat_reasoning(struct response *a, struct response_choice *c, struct str text)
+static void chat_reasoning(void *ctx, int choice, struct str text)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+
     const char *before = "";
 
     chat_start(a, c);
@@ -126,8 +132,12 @@ static void chat_reasoning(struct response *a, struct response_choice *c, struct
 
 /* The first frame of a call has its id and name; a client joins the fragments of the arguments by
  * index. */
-static void chat_call_begin(struct response *a, struct response_choice *c, struct response_call *k)
+static void chat_call_begin(void *ctx, int choice, int call, struct str name)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+    struct response_call *k = response_last_call(c);
+
     chat_start(a, c);
     openai_frame_begin(a, c);
     if (a->setup.request->has_functions) {
@@ -145,9 +155,12 @@ static void chat_call_begin(struct response *a, struct response_choice *c, struc
     chat_string_end(a, c, "}]}");
 }
 
-static void chat_call_args(
-    struct response *a, struct response_choice *c, struct response_call *k, struct str json)
+static void chat_call_args(void *ctx, int choice, int call, struct str json)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+    struct response_call *k = response_last_call(c);
+
     bool is_function_call = a->setup.request->has_functions;
 
     openai_frame_begin(a, c);
@@ -242,6 +255,13 @@ static void chat_body(struct response *a)
 
 /* ---- dialects ---- */
 
+static const struct output_ops chat_output_ops = {
+    .content = chat_text,
+    .reasoning = chat_reasoning,
+    .call_begin = chat_call_begin,
+    .call_args = chat_call_args,
+};
+
 const struct dialect dialect_openai_chat = {
     .name = "openai.chat",
     .id_prefix = "chatcmpl-",
@@ -251,10 +271,7 @@ const struct dialect dialect_openai_chat = {
     .parse = openai_parse_chat,
     .begin = chat_begin,
     .token = openai_chat_token,
-    .text = chat_text,
-    .reasoning = chat_reasoning,
-    .call_begin = chat_call_begin,
-    .call_args = chat_call_args,
+    .output = &chat_output_ops,
     .choice_end = chat_choice_end,
     .end = openai_stream_end,
     .body = chat_body,

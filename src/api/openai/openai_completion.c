@@ -85,8 +85,11 @@ static void completion_begin(struct response *a)
     openai_begin_frames(a, "text_completion", "\"");
 }
 
-static void completion_text(struct response *a, struct response_choice *c, struct str text)
+static void completion_text(void *ctx, int choice, struct str text)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+
     openai_frame_begin(a, c);
     buf_putz(&a->out, ",\"text\":\"");
     json_escape(&a->out, text);
@@ -129,6 +132,10 @@ static void completion_body(struct response *a)
     openai_put_body(a, "text_completion", completion_put_choice);
 }
 
+static const struct output_ops completion_output_ops = {
+    .content = completion_text,
+};
+
 const struct dialect dialect_openai_completion = {
     .name = "openai.completion",
     .id_prefix = "cmpl-",
@@ -138,7 +145,7 @@ const struct dialect dialect_openai_completion = {
     .parse = openai_parse_completion,
     .begin = completion_begin,
     .token = completion_token,
-    .text = completion_text,
+    .output = &completion_output_ops,
     .choice_end = completion_choice_end,
     .end = openai_stream_end,
     .body = completion_body,

@@ -376,13 +376,19 @@ static void add_text(
     check_buffers(a);
 }
 
-static void send_text(struct response *a, struct response_choice *c, struct str text)
+static void send_text(void *ctx, int choice, struct str text)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+
     add_text(a, c, KIND_MESSAGE, text);
 }
 
-static void send_reasoning(struct response *a, struct response_choice *c, struct str text)
+static void send_reasoning(void *ctx, int choice, struct str text)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
+
     const struct item_output *t = a->state;
 
     add_text(a, c, t->is_summary ? KIND_SUMMARY : KIND_REASONING, text);
@@ -390,42 +396,46 @@ static void send_reasoning(struct response *a, struct response_choice *c, struct
 
 /* ---- calls */
 
-static void begin_call(struct response *a, struct response_choice *c, struct response_call *call)
+static void begin_call(void *ctx, int choice, int call, struct str name)
 {
+    struct response *a = ctx;
     struct item_output *t = a->state;
 
     mark_in_progress(a);
     close_item(a, "completed");
-    t->call = call;
+    t->call = response_last_call(&a->choices[choice]);
     open_item(a, KIND_CALL);
     check_buffers(a);
 }
 
-static void append_call_args(
-    struct response *a, struct response_choice *c, struct response_call *call, struct str json)
+static void append_call_args(void *ctx, int choice, int call, struct str json)
 {
+    struct response *a = ctx;
+    struct response_choice *c = &a->choices[choice];
     struct item_output *t = a->state;
 
-    t->call = call; /* the array of calls can have been reallocated */
+    t->call = response_last_call(c); /* the array of calls can have been reallocated */
     add_text(a, c, KIND_CALL, json);
 }
 
-static void end_call(struct response *a, struct response_choice *c, struct response_call *call)
+static void end_call(void *ctx, int choice, int call)
 {
+    struct response *a = ctx;
     struct item_output *t = a->state;
 
-    t->call = call;
+    t->call = response_last_call(&a->choices[choice]);
     close_item(a, "completed");
     check_buffers(a);
 }
 
 /* A stream that has sent the start of the call ends it as incomplete, since clients expect an end
  * of each item. The item is not part of the output, so the client does not execute it. */
-static void withdraw_call(struct response *a, struct response_choice *c, struct response_call *call)
+static void withdraw_call(void *ctx, int choice, int call)
 {
+    struct response *a = ctx;
     struct item_output *t = a->state;
 
-    t->call = call;
+    t->call = response_last_call(&a->choices[choice]);
     send_item_end(a, "incomplete");
     t->index++; /* the id is not reused */
     t->open = KIND_NONE;
@@ -587,6 +597,15 @@ static void append_token(
     openai_chat_token(a, c, t);
 }
 
+static const struct output_ops output_ops = {
+    .content = send_text,
+    .reasoning = send_reasoning,
+    .call_begin = begin_call,
+    .call_args = append_call_args,
+    .call_end = end_call,
+    .call_broken = withdraw_call,
+};
+
 const struct dialect dialect_responses = {
     .name = "openai.responses",
     .id_prefix = "resp_",
@@ -600,12 +619,7 @@ const struct dialect dialect_responses = {
     .start = start_stream,
     .set_running = mark_in_progress,
     .token = append_token,
-    .text = send_text,
-    .reasoning = send_reasoning,
-    .call_begin = begin_call,
-    .call_args = append_call_args,
-    .call_end = end_call,
-    .call_broken = withdraw_call,
+    .output = &output_ops,
     .choice_end = end_choice,
     .end = end_stream,
     .body = put_body,

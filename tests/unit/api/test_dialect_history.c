@@ -124,16 +124,16 @@ static struct str take_piece(struct str *rest)
 static void write_response(void)
 {
     for (struct str rest = turn.reasoning; rest.n;)
-        response_add_reasoning(kit.response, 0, take_piece(&rest));
+        response_output_ops.reasoning(kit.response, 0, take_piece(&rest));
     for (int i = 0; i <= turn.n_calls; i++) {
         for (struct str rest = turn.text[i]; rest.n;)
-            response_add_text(kit.response, 0, take_piece(&rest));
+            response_output_ops.content(kit.response, 0, take_piece(&rest));
         if (i == turn.n_calls)
             break;
-        response_call_begin(kit.response, 0, i, turn.names[i]);
+        response_output_ops.call_begin(kit.response, 0, i, turn.names[i]);
         for (struct str rest = turn.args[i]; rest.n;)
-            response_call_args(kit.response, 0, i, take_piece(&rest));
-        response_call_end(kit.response, 0, i);
+            response_output_ops.call_args(kit.response, 0, i, take_piece(&rest));
+        response_output_ops.call_end(kit.response, 0, i);
     }
     response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
     response_end(kit.response);

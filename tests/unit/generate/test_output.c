@@ -12,7 +12,7 @@ static void log_event(const char *kind, struct str s)
     buf_putc(&events, '|');
 }
 
-static void on_text(void *ctx, int choice, struct str text)
+static void on_content(void *ctx, int choice, struct str text)
 {
     EXPECT_EQ(choice, 3);
     log_event("t:", text);
@@ -43,9 +43,9 @@ static void on_broken(void *ctx, int choice, int call)
     log_event("!", STR(""));
 }
 
-static const struct output_ops all_ops = { on_text, on_reasoning, on_begin, on_args, on_end,
+static const struct output_ops all_ops = { on_content, on_reasoning, on_begin, on_args, on_end,
     on_broken };
-static const struct output_ops text_ops = { .text = on_text };
+static const struct output_ops content_ops = { .content = on_content };
 
 static struct output_mode open_output_mode(void)
 {
@@ -65,7 +65,12 @@ static struct output_mode open_output_mode(void)
 }
 
 /* Feeds pieces of one token each; stops when the choice is full. */
-static struct output feed(
+struct fed {
+    int n_reasoning, n_calls, n_broken;
+    bool is_full;
+};
+
+static struct fed feed(
     const struct output_params *p, const struct output_ops *ops, const char *const *pieces)
 {
     struct output t;
@@ -74,14 +79,16 @@ static struct output feed(
     buf_clear(&events);
     buf_init(&events, MB);
     EXPECT_EQ(output_init(&t, p, 3, ops, NULL, &e), 0);
-    for (; *pieces && !t.is_full; pieces++) {
+    for (; *pieces && !output_is_full(&t); pieces++) {
         output_count_token(&t);
         EXPECT_EQ(output_put(&t, str_of(*pieces), &e), 0);
     }
-    if (!t.is_full)
+    if (!output_is_full(&t))
         EXPECT_EQ(output_end(&t, &e), 0);
+    struct fed result = { t.n_reasoning, output_n_calls(&t), output_n_broken_calls(&t),
+        output_is_full(&t) };
     output_clear(&t);
-    return t;
+    return result;
 }
 
 static void expect_log(const char *want)
@@ -112,11 +119,11 @@ static void output_events_are_separated_and_counted(void)
     static const char *const said[] = { "<think>", "a", "b", "</think>", "c", CALL("f"), CALL("g"),
         NULL };
 
-    struct output t = feed(&p, &all_ops, said);
+    struct fed t = feed(&p, &all_ops, said);
     expect_log("r:a|r:b|t:c|<f|a:{}|>|<g|a:{}|>|");
     EXPECT_EQ(t.n_reasoning, 4);
     EXPECT_EQ(t.n_calls, 2);
-    feed(&p, &text_ops, said); /* without a request for reasoning no event is sent */
+    feed(&p, &content_ops, said); /* without a request for reasoning no event is sent */
     expect_log("t:c|");
     output_mode_close(&r);
 }
@@ -129,22 +136,23 @@ static void forced_prefix_is_parsed_and_not_counted(void)
         .parse = { .start = PARSER_START_REASONING } };
     static const char *const said[] = { "{\"a\":", "1}}", NULL }, *const nothing[] = { NULL };
 
-    struct output t = feed(&p, &all_ops, said);
+    struct fed t = feed(&p, &all_ops, said);
     expect_log("<f|a:{\"a\":|a:1}|>|");
     EXPECT_EQ(t.n_reasoning, 0);
     t = feed(&p, &all_ops, nothing); /* the call has no arguments */
     expect_log("t:{\"name\": \"f\", \"arguments\": |");
     EXPECT_EQ(t.n_calls, 0);
+    EXPECT_EQ(t.n_broken, 0); /* no event of the call was reported */
     output_mode_close(&r);
 }
 
 static void full_choice_emits_no_more_events(void)
 {
     struct output_mode r = open_output_mode();
-    struct output_params p = { .output_mode = &r, .max_calls = 1 };
+    struct output_params p = { .output_mode = &r, .parse = { .max_calls = 1 } };
     static const char *const said[] = { "a" CALL("f") "b" CALL("g"), "c", NULL };
 
-    struct output t = feed(&p, &all_ops, said);
+    struct fed t = feed(&p, &all_ops, said);
     expect_log("t:a|<f|a:{}|>|");
     EXPECT(t.is_full && t.n_calls == 1);
     output_mode_close(&r);
@@ -162,7 +170,7 @@ static void call_of_an_unforced_function_is_text(void)
         memcpy(front, text, cut);
         front[cut] = '\0';
         const char *const said[] = { front, text + cut, NULL };
-        struct output t = feed(&p, &all_ops, said);
+        struct fed t = feed(&p, &all_ops, said);
         EXPECT_EQ(t.n_calls, 2);
         EXPECT(str_find(buf_str(&events), STR("<x|")) < 0);
         EXPECT(str_find(buf_str(&events), STR("<g|")) > 0);

@@ -489,23 +489,23 @@ static void emit_all_block_kinds(void)
     struct response *a = kit.response;
 
     response_begin(a);
-    response_add_reasoning(a, 0, STR("Hm"));
-    response_add_reasoning(a, 0, STR("m\n"));
-    response_add_text(a, 0, STR("I "));
-    response_add_text(a, 0, STR("look"));
-    response_call_begin(a, 0, 0, STR("f"));
-    response_call_args(a, 0, 0, STR("{\"a\":"));
-    response_call_args(a, 0, 0, STR("1}"));
-    response_call_end(a, 0, 0);
-    response_add_text(a, 0, STR("and"));
-    response_call_begin(a, 0, 1, STR("f"));
-    response_call_args(a, 0, 1, STR("{\"b"));
-    response_call_broken(a, 0, 1);
-    response_add_text(a, 0, STR(" on"));
-    response_add_reasoning(a, 0, STR("again"));
-    response_call_begin(a, 0, 2, STR("g\""));
-    response_call_args(a, 0, 2, STR("{}"));
-    response_call_end(a, 0, 2);
+    response_output_ops.reasoning(a, 0, STR("Hm"));
+    response_output_ops.reasoning(a, 0, STR("m\n"));
+    response_output_ops.content(a, 0, STR("I "));
+    response_output_ops.content(a, 0, STR("look"));
+    response_output_ops.call_begin(a, 0, 0, STR("f"));
+    response_output_ops.call_args(a, 0, 0, STR("{\"a\":"));
+    response_output_ops.call_args(a, 0, 0, STR("1}"));
+    response_output_ops.call_end(a, 0, 0);
+    response_output_ops.content(a, 0, STR("and"));
+    response_output_ops.call_begin(a, 0, 1, STR("f"));
+    response_output_ops.call_args(a, 0, 1, STR("{\"b"));
+    response_output_ops.call_broken(a, 0, 1);
+    response_output_ops.content(a, 0, STR(" on"));
+    response_output_ops.reasoning(a, 0, STR("again"));
+    response_output_ops.call_begin(a, 0, 2, STR("g\""));
+    response_output_ops.call_args(a, 0, 2, STR("{}"));
+    response_output_ops.call_end(a, 0, 2);
     response_choice_end(a, 0, FINISH_STOP, STR_NONE, -1);
     response_end(a);
 }
@@ -592,8 +592,8 @@ static void reasoning_can_be_omitted(void)
 {
     kit_open_response(
         &dialect_anthropic, BODY(",'thinking':{'type':'adaptive','display':'omitted'}"));
-    response_add_reasoning(kit.response, 0, STR("secret"));
-    response_add_text(kit.response, 0, STR("a"));
+    response_output_ops.reasoning(kit.response, 0, STR("secret"));
+    response_output_ops.content(kit.response, 0, STR("a"));
     response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
     response_end(kit.response);
     normalise_ids(&kit.sink.body);

@@ -134,10 +134,10 @@ static void read_stream(struct client_view *t, struct str rest)
 /* Emits a complete tool call; no text may occur inside it. */
 static void emit_call(struct response *a, int i, int number, struct rng *r)
 {
-    response_call_begin(a, i, number, STR("get_\"weather\""));
+    response_output_ops.call_begin(a, i, number, STR("get_\"weather\""));
     for (uint64_t n = rng_below(r, 4); n; n--)
-        response_call_args(a, i, number, STR("{\"k\\n\xC3\xA9\":1}"));
-    response_call_end(a, i, number);
+        response_output_ops.call_args(a, i, number, STR("{\"k\\n\xC3\xA9\":1}"));
+    response_output_ops.call_end(a, i, number);
 }
 
 /* Emits random events that depend only on the seed. */
@@ -162,14 +162,14 @@ static void emit_random_events(struct response *a, const struct request *request
                 rng_below(&r, 2) ? STR("st\"op") : STR_NONE, (int32_t)rng_below(&r, 3) - 1);
             break;
         case 1:
-            response_add_text(a, i, STR("\xF0\x9F\x98\x80 text \\ \x01"));
+            response_output_ops.content(a, i, STR("\xF0\x9F\x98\x80 text \\ \x01"));
             break;
         case 2:
             response_flush(a);
             break;
         case 5:
             if (request->kind == REQUEST_CHAT)
-                response_add_reasoning(a, i, STR("hm \"\xC3\xA9"));
+                response_output_ops.reasoning(a, i, STR("hm \"\xC3\xA9"));
             break;
         case 6:
             if (request->kind == REQUEST_CHAT)
@@ -178,7 +178,7 @@ static void emit_random_events(struct response *a, const struct request *request
         case 3:
         case 4:
             response_add_token(a, i, &s);
-            response_add_text(a, i, str_of("x"));
+            response_output_ops.content(a, i, str_of("x"));
             break;
         default:
             response_add_token(a, i, &s);

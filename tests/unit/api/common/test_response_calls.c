@@ -5,15 +5,15 @@
 
 static void begin_call_f(int number)
 {
-    response_call_begin(kit.response, 0, number, STR("f"));
-    response_call_args(kit.response, 0, number, STR("{\"a\""));
-    response_call_args(kit.response, 0, number, STR(":1}"));
+    response_output_ops.call_begin(kit.response, 0, number, STR("f"));
+    response_output_ops.call_args(kit.response, 0, number, STR("{\"a\""));
+    response_output_ops.call_args(kit.response, 0, number, STR(":1}"));
 }
 
 static void emit_call_f(int number)
 {
     begin_call_f(number);
-    response_call_end(kit.response, 0, number);
+    response_output_ops.call_end(kit.response, 0, number);
 }
 
 static void end_by_stop(void)
@@ -46,7 +46,7 @@ static void tool_call_is_streamed_in_deltas(void)
 {
     kit_open_response(&dialect_openai_chat, "{" HI ",'stream':true}");
     response_begin(kit.response);
-    response_add_reasoning(kit.response, 0, STR("hm"));
+    response_output_ops.reasoning(kit.response, 0, STR("hm"));
     emit_call_f(0);
     end_by_stop();
     kit_expect_body(HEAD "'role':'assistant','content':''" MORE HEAD
@@ -61,7 +61,7 @@ static void tool_call_is_streamed_in_deltas(void)
 static void body_contains_the_whole_tool_call(void)
 {
     kit_open_response(&dialect_openai_chat, "{" HI "}");
-    response_add_reasoning(kit.response, 0, STR("\"hm\""));
+    response_output_ops.reasoning(kit.response, 0, STR("\"hm\""));
     response_set_reasoning_tokens(kit.response, 0, 2);
     emit_call_f(0);
     emit_call_f(1);
@@ -91,8 +91,8 @@ static void broken_call_does_not_set_finish_reason_tool_calls(void)
         kit_open_response(&dialect_openai_chat, stream ? "{" HI ",'stream':true}" : "{" HI "}");
         response_begin(kit.response);
         begin_call_f(0);
-        response_call_broken(kit.response, 0, 0);
-        response_add_text(kit.response, 0, STR("text"));
+        response_output_ops.call_broken(kit.response, 0, 0);
+        response_output_ops.content(kit.response, 0, STR("text"));
         begin_call_f(1); /* cut off by the token limit */
         end_by_stop();
         EXPECT(expect_body("'content':'text'"));
@@ -119,7 +119,7 @@ static void logprobs_are_sent_with_the_next_event(void)
     response_begin(kit.response);
     struct sampled t = { .id = 1, .logprob = -0.5f };
     response_add_token(kit.response, 0, &t);
-    response_add_reasoning(kit.response, 0, STR("hm"));
+    response_output_ops.reasoning(kit.response, 0, STR("hm"));
     EXPECT(!strstr(kit_cstr(buf_str(&kit.sink.body)), "Hello"));
     response_flush(kit.response);
     EXPECT(expect_body("'reasoning':'hm'},'logprobs':{'content':[{'token':'Hello'"));

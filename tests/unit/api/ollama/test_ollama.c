@@ -255,19 +255,19 @@ static void emit_all_parts(void)
     struct response *a = kit.response;
 
     response_begin(a);
-    response_add_reasoning(a, 0, STR("Hm\n"));
-    response_add_text(a, 0, STR("I look"));
-    response_call_begin(a, 0, 0, STR("f"));
-    response_call_args(a, 0, 0, STR("{\"a\":"));
-    response_call_args(a, 0, 0, STR("[1]}"));
-    response_call_end(a, 0, 0);
-    response_call_begin(a, 0, 1, STR("f"));
-    response_call_args(a, 0, 1, STR("{\"b"));
-    response_call_broken(a, 0, 1);
-    response_add_text(a, 0, STR("{"));
-    response_call_begin(a, 0, 2, STR("g"));
-    response_call_args(a, 0, 2, STR("{\r\n}"));
-    response_call_end(a, 0, 2);
+    response_output_ops.reasoning(a, 0, STR("Hm\n"));
+    response_output_ops.content(a, 0, STR("I look"));
+    response_output_ops.call_begin(a, 0, 0, STR("f"));
+    response_output_ops.call_args(a, 0, 0, STR("{\"a\":"));
+    response_output_ops.call_args(a, 0, 0, STR("[1]}"));
+    response_output_ops.call_end(a, 0, 0);
+    response_output_ops.call_begin(a, 0, 1, STR("f"));
+    response_output_ops.call_args(a, 0, 1, STR("{\"b"));
+    response_output_ops.call_broken(a, 0, 1);
+    response_output_ops.content(a, 0, STR("{"));
+    response_output_ops.call_begin(a, 0, 2, STR("g"));
+    response_output_ops.call_args(a, 0, 2, STR("{\r\n}"));
+    response_output_ops.call_end(a, 0, 2);
     response_choice_end(a, 0, FINISH_STOP, STR_NONE, -1);
     response_set_times(a, &times);
     response_end(a);
@@ -301,8 +301,8 @@ static void calls_and_reasoning_are_written(void)
                        1, "g", "{  }") "]") ",'done':true,'done_reason':'stop'," NO_TOKENS);
     kit_open_response(&dialect_ollama_generate, ASK(""));
     response_begin(kit.response);
-    response_add_reasoning(kit.response, 0, STR("Hm"));
-    response_add_text(kit.response, 0, STR("a"));
+    response_output_ops.reasoning(kit.response, 0, STR("Hm"));
+    response_output_ops.content(kit.response, 0, STR("a"));
     response_flush(kit.response);
     kit_expect_body(
         HEAD "'response':'','thinking':'Hm','done':false}\n" HEAD "'response':'a','done':false}\n");

@@ -71,7 +71,7 @@ static void emit_token(int choice, int32_t id)
     struct sampled t = make_token(id, -0.5f);
 
     response_add_token(response, choice, &t);
-    response_add_text(response, choice, str_of(token_texts[id]));
+    response_output_ops.content(response, choice, str_of(token_texts[id]));
 }
 
 static void end_choice(int choice, enum finish finish)
@@ -275,7 +275,7 @@ static void logprobs_wait_for_their_text(void)
     response_begin(response);
     emit_token_with_top(0, 7, -0.25f, 1, -2);
     emit_token_with_top(0, 8, -INFINITY, 1, -2);
-    response_add_text(response, 0, STR("\xC3\xA9"));
+    response_output_ops.content(response, 0, STR("\xC3\xA9"));
     end_choice(0, FINISH_STOP);
     response_end(response);
     expect_body(HEAD "0" ROLE HEAD "0,'delta':{'content':'\xC3\xA9'},'logprobs':{'content':["
@@ -293,7 +293,7 @@ static void logprobs_of_a_body(void)
 {
     open_answer(&dialect_openai_chat, CHAT("'logprobs':true,'top_logprobs':2"));
     emit_token_with_top(0, 1, -0.1f, 2, -2.5f);
-    response_add_text(response, 0, STR("Hello"));
+    response_output_ops.content(response, 0, STR("Hello"));
     end_choice(0, FINISH_STOP);
     response_end(response);
     expect_body("{'id':'chatcmpl-1','object':'chat.completion','created':1700000000,'model':'m',"
@@ -366,7 +366,7 @@ static void a_completion_with_echo_and_logprobs(void)
     response_add_prompt_token(response, 0, 2, &second);
     response_add_prompt_text(response, 0, STR("Hello wor"));
     emit_token_with_top(0, 7, -0.5f, 3, -2);
-    response_add_text(response, 0, STR("\xEF\xBF\xBD"));
+    response_output_ops.content(response, 0, STR("\xEF\xBF\xBD"));
     end_choice(0, FINISH_LENGTH);
     response_set_usage(response, 2, 0);
     response_end(response);
@@ -443,12 +443,12 @@ static void best_of_returns_the_likeliest_choices(void)
     open_answer(&dialect_openai_completion, "{'prompt':['a','b'],'best_of':3,'n':2}");
     for (int p = 0; p < 6; p += 3) {
         response_add_token(response, p, &poor);
-        response_add_text(response, p, STR("poor"));
+        response_output_ops.content(response, p, STR("poor"));
         response_add_token(response, p + 1, &fair);
-        response_add_text(response, p + 1, p ? STR("fair2") : STR("fair1"));
+        response_output_ops.content(response, p + 1, p ? STR("fair2") : STR("fair1"));
         for (int i = 0; i < 9; i++)
             response_add_token(response, p + 2, &good);
-        response_add_text(response, p + 2, p ? STR("good2") : STR("good1"));
+        response_output_ops.content(response, p + 2, p ? STR("good2") : STR("good1"));
     }
     response_end(response);
     struct json *j = NULL;
@@ -478,7 +478,7 @@ static void an_error_before_the_headers_is_an_error(void)
         "your request has 5000 tokens and exceeds the available context size. Please reduce "
         "the length of the messages.','type':'invalid_request_error','param':'messages',"
         "'code':'context_length_exceeded','n_prompt_tokens':5000,'n_ctx':4096}}");
-    response_add_text(response, 0, STR("late"));
+    response_output_ops.content(response, 0, STR("late"));
     response_end(response); /* has no effect any more */
     EXPECT_EQ(sink.n_ended, 1);
     close_answer();
@@ -512,7 +512,7 @@ static void response_above_the_size_limit_is_an_error(void)
 
     open_answer(&dialect_openai_chat, CHAT("'n':4"));
     while (response_ok(response) && n < 100)
-        response_add_text(response, n++ % 4, big); /* a NUL becomes six bytes, escaped */
+        response_output_ops.content(response, n++ % 4, big); /* a NUL becomes six bytes, escaped */
     EXPECT(n >= 10 && n < 13);
     response_end(response);
     EXPECT(sink.status == 503 && sink.n_ended == 1);
@@ -550,7 +550,7 @@ static void stream_and_body_have_the_same_text(void)
         buf_reset(&joined);
         for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
             buf_putz(&joined, texts[i]);
-            response_add_text(response, 0, str_of(texts[i]));
+            response_output_ops.content(response, 0, str_of(texts[i]));
             if (i % cut == 0)
                 response_flush(response);
         }
@@ -601,7 +601,8 @@ static int one_request(bool stream, struct err *err)
         response_begin(a);
         for (int i = 0; i < 40 && response_ok(a); i++) {
             response_add_token(a, i & 1, &t);
-            response_add_text(a, i & 1, STR("some text of a length that makes buffers grow"));
+            response_output_ops.content(
+                a, i & 1, STR("some text of a length that makes buffers grow"));
         }
         rc = response_ok(a) ? 0 : err_set(err, ERR_MEMORY, "no memory");
         if (rc)

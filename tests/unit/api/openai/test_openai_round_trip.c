@@ -355,9 +355,9 @@ static void put_pieces(struct buf *b, bool reasoning)
     put_text(&piece);
     buf_puts(b, buf_str(&piece));
     if (reasoning)
-        response_add_reasoning(kit.response, 0, buf_str(&piece));
+        response_output_ops.reasoning(kit.response, 0, buf_str(&piece));
     else
-        response_add_text(kit.response, 0, buf_str(&piece));
+        response_output_ops.content(kit.response, 0, buf_str(&piece));
     buf_clear(&piece);
 }
 
@@ -367,13 +367,13 @@ static void put_call(int number, struct buf *args)
 
     buf_init(&name, KB);
     put_text(&name);
-    response_call_begin(kit.response, 0, number, buf_str(&name));
+    response_output_ops.call_begin(kit.response, 0, number, buf_str(&name));
     for (int n = below(3) + 1; n; n--) {
         size_t from = args->n;
         put_text(args);
-        response_call_args(kit.response, 0, number, str_skip(buf_str(args), from));
+        response_output_ops.call_args(kit.response, 0, number, str_skip(buf_str(args), from));
     }
-    response_call_end(kit.response, 0, number);
+    response_output_ops.call_end(kit.response, 0, number);
     buf_putc(args, 0);
     buf_clear(&name);
 }

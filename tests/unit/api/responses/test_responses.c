@@ -370,9 +370,9 @@ static void end_response(enum finish finish)
 
 static void emit_call(int number, const char *name, const char *args)
 {
-    response_call_begin(kit.response, 0, number, str_of(name));
+    response_output_ops.call_begin(kit.response, 0, number, str_of(name));
     for (const char *c = args; *c; c++)
-        response_call_args(kit.response, 0, number, (struct str){ c, 1 });
+        response_output_ops.call_args(kit.response, 0, number, (struct str){ c, 1 });
 }
 
 static void text_is_a_message(void)
@@ -405,13 +405,13 @@ static void reasoning_and_calls_are_items(void)
 {
     for (int is_stream = 0; is_stream < 2; is_stream++) {
         begin_response("", is_stream);
-        response_add_reasoning(kit.response, 0, STR("h"));
-        response_add_reasoning(kit.response, 0, STR("m"));
+        response_output_ops.reasoning(kit.response, 0, STR("h"));
+        response_output_ops.reasoning(kit.response, 0, STR("m"));
         kit_emit_token(0, 1);
         emit_call(0, "f", "{}");
-        response_call_end(kit.response, 0, 0);
+        response_output_ops.call_end(kit.response, 0, 0);
         emit_call(1, "g", "[1]");
-        response_call_end(kit.response, 0, 1);
+        response_output_ops.call_end(kit.response, 0, 1);
         end_response(FINISH_STOP);
         if (is_stream)
             expect_events(
@@ -439,7 +439,7 @@ static void reasoning_may_be_a_summary_and_sealed(void)
 {
     begin_response(
         ",'reasoning':{'summary':'auto'},'include':['reasoning.encrypted_content']", true);
-    response_add_reasoning(kit.response, 0, STR("hi"));
+    response_output_ops.reasoning(kit.response, 0, STR("hi"));
     end_response(FINISH_STOP);
     expect_events("created in_progress output_item.added@0 reasoning_summary_part.added@0 "
                   "reasoning_summary_text.delta@0(hi) reasoning_summary_text.done@0 "
@@ -454,8 +454,8 @@ static void broken_call_is_not_in_the_response(void)
     for (int is_stream = 0; is_stream < 2; is_stream++) {
         begin_response("", is_stream);
         emit_call(0, "f", "{x");
-        response_call_broken(kit.response, 0, 0);
-        response_add_text(kit.response, 0, STR("<f>{x"));
+        response_output_ops.call_broken(kit.response, 0, 0);
+        response_output_ops.content(kit.response, 0, STR("<f>{x"));
         end_response(FINISH_STOP);
         if (is_stream)
             expect_events("created in_progress output_item.added@0 "

@@ -97,11 +97,11 @@ static void write_part(const struct output_part *p, int call)
         to = MIN(to, p->text.n);
         struct str piece = { p->text.p + from, to - from };
         if (p->kind == REASONING_PART)
-            response_add_reasoning(kit.response, 0, piece);
+            response_output_ops.reasoning(kit.response, 0, piece);
         else if (p->kind == TEXT)
-            response_add_text(kit.response, 0, piece);
+            response_output_ops.content(kit.response, 0, piece);
         else
-            response_call_args(kit.response, 0, call, piece);
+            response_output_ops.call_args(kit.response, 0, call, piece);
         from = to;
     }
 }
@@ -113,10 +113,10 @@ static void write_parts(void)
     response_begin(kit.response);
     for (int i = 0; i < n_parts; i++) {
         if (output_parts[i].kind == CALL)
-            response_call_begin(kit.response, 0, call, output_parts[i].name);
+            response_output_ops.call_begin(kit.response, 0, call, output_parts[i].name);
         write_part(&output_parts[i], call);
         if (output_parts[i].kind == CALL)
-            response_call_end(kit.response, 0, call++);
+            response_output_ops.call_end(kit.response, 0, call++);
     }
     response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
     response_end(kit.response);
