@@ -13,6 +13,7 @@
 #include "os/clock.h"
 #include "os/files.h"
 #include "registry/digest.h"
+#include "serve/async.h"
 #include "serve/io.h"
 #include "generate/prompt.h"
 #include "serve/slots.h"
@@ -116,29 +117,20 @@ void slots_show(struct io *io, struct http_exchange *x, struct route_call *c)
 
 enum slot_action { SAVE, RESTORE, ERASE };
 
-/* Separately allocated. While the job is at the worker thread, that thread owns all fields except
- * x. */
-struct slot_job {
-    struct async_handler async_handler;
-    struct worker_job job;
-    struct io *io;
-    struct http_exchange *x; /* NULL: the reply was sent, or the client left */
-    struct route_call *call;
+struct slot_job { /* while the job is at the worker thread, that thread owns all fields */
+    struct async async;
     struct model *model;
     enum slot_action slot_action;
     int id;
     uint64_t tenant;
     char name[256];
-    struct buf out;
-    struct err err;
-    int rc;
 };
 
 /* Opens the directory of the caller's files: the configured one, or the key's subdirectory. */
 static int open_dir(const struct slot_job *j, struct err *e)
 {
     char name[32];
-    int base = open(j->io->o->slot_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = base;
+    int base = open(j->async.io->o->slot_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC), fd = base;
 
     if (base < 0)
         return err_set(e, ERR_IO, "the directory of the slot files: %s", strerror(errno));
@@ -177,11 +169,12 @@ static int64_t bytes_in(int dir, const char *but)
 
 static int find_digest(struct slot_job *j, uint8_t digest[32], struct err *e)
 {
-    struct slots *s = j->io->o->slots;
+    struct slots *s = j->async.io->o->slots;
 
     if (slots_digest(s, j->model, digest))
         return 0;
-    if (digest_of_model(digest, j->model->spec->path, j->model->n_parts, j->io->o->slot_dir, e))
+    if (digest_of_model(
+            digest, j->model->spec->path, j->model->n_parts, j->async.io->o->slot_dir, e))
         return -1;
     if (!model_has_its_files(j->model)) /* the digest must belong to the files that were loaded */
         return err_set(e, ERR_IO, "the model files changed after the model was loaded");
@@ -191,7 +184,7 @@ static int find_digest(struct slot_job *j, uint8_t digest[32], struct err *e)
 
 static void begin_reply(struct slot_job *j, struct jw *w)
 {
-    jw_init(w, &j->out);
+    jw_init(w, &j->async.out);
     jw_object(w);
     jw_member_i64(w, "id_slot", j->id);
 }
@@ -220,7 +213,7 @@ static int write_file(struct slot_job *j, const struct kv_record *r, struct err 
     if (dir < 0)
         return -1;
     int64_t there = bytes_in(dir, j->name);
-    if (there > j->io->o->slot_bytes - (int64_t)MIN(r->n_bytes, (size_t)INT64_MAX))
+    if (there > j->async.io->o->slot_bytes - (int64_t)MIN(r->n_bytes, (size_t)INT64_MAX))
         failed =
             err_set(e, ERR_TOO_LARGE, "%zu bytes exceed the space for slot files.", r->n_bytes);
     else
@@ -236,7 +229,7 @@ static int save_slot(struct slot_job *j, struct err *e)
     struct slot_conversation talk;
     uint8_t digest[32];
 
-    if (slots_copy_conversation(j->io->o->slots, j->model, j->id, j->tenant, &talk, e))
+    if (slots_copy_conversation(j->async.io->o->slots, j->model, j->id, j->tenant, &talk, e))
         return -1;
     if (!talk.n)
         return err_set(e, ERR_INVALID, "Slot %d has no conversation.", j->id);
@@ -286,7 +279,7 @@ static int set_restored(struct slot_job *j, const struct kv_prefix *p, struct er
     if (!talk.tokens)
         return err_set(e, ERR_MEMORY, "no memory for a conversation of %d tokens", talk.n);
     memcpy(talk.tokens, p->list.tokens, n_bytes);
-    slots_set_conversation(j->io->o->slots, j->model, j->id, &talk);
+    slots_set_conversation(j->async.io->o->slots, j->model, j->id, &talk);
     return 0;
 }
 
@@ -317,71 +310,37 @@ static int erase_slot(struct slot_job *j, struct err *e)
     struct jw w;
     int n = 0;
 
-    if (slots_copy_conversation(j->io->o->slots, j->model, j->id, j->tenant, &talk, e))
+    if (slots_copy_conversation(j->async.io->o->slots, j->model, j->id, j->tenant, &talk, e))
         return -1;
     struct kv_prefix p = { NULL, talk.scope, { talk.tokens, talk.n } };
     int failed = talk.n > 0 && engine_kv_erase(j->model->engine, &p, &n, e);
     mem_free(talk.tokens);
     if (failed)
         return -1;
-    slots_set_conversation(j->io->o->slots, j->model, j->id, &none);
+    slots_set_conversation(j->async.io->o->slots, j->model, j->id, &none);
     begin_reply(j, &w);
     jw_member_i64(&w, "n_erased", n);
     jw_end_object(&w);
     return 0;
 }
 
-/* ---- life */
-
-static void job_free(struct slot_job *j)
-{
-    buf_clear(&j->out);
-    mem_free(j);
-}
-
-static void detach_exchange(struct slot_job *j)
-{
-    j->x->user = NULL;
-    j->x = NULL;
-}
-
-/* A running action is completed. */
-static void on_gone(struct async_handler *p)
-{
-    detach_exchange(container_of(p, struct slot_job, async_handler));
-}
-
-static void run_job(struct worker_job *job)
+static int run_action(struct async *a)
 {
     static int (*const actions[])(struct slot_job * j,
         struct err * e) = { [SAVE] = save_slot, [RESTORE] = restore_slot, [ERASE] = erase_slot };
-    struct slot_job *j = container_of(job, struct slot_job, job);
+    struct slot_job *j = container_of(a, struct slot_job, async);
 
-    j->rc = actions[j->slot_action](j, &j->err);
-}
-
-static void job_done(struct worker_job *job)
-{
-    struct slot_job *j = container_of(job, struct slot_job, job);
-
-    j->io->n_worker_jobs--;
-    if (j->x && j->rc)
-        reply_error(j->x, j->call, &j->err, NULL);
-    else if (j->x)
-        reply_json(j->x, j->call, 200, &j->out);
-    if (j->x)
-        detach_exchange(j);
-    job_free(j);
+    return actions[j->slot_action](j, &a->err);
 }
 
 /* ---- parsing the request */
 
 static int read_id(struct slot_job *j, struct err *e)
 {
-    struct str text = str_skip(j->x->req->path, strlen("/slots/"));
+    struct str text = str_skip(j->async.x->req->path, strlen("/slots/"));
     uint64_t id;
 
-    if (!str_to_u64(text, &id) || id >= (uint64_t)slots_count(j->io->o->slots, j->model))
+    if (!str_to_u64(text, &id) || id >= (uint64_t)slots_count(j->async.io->o->slots, j->model))
         return err_param(e, ERR_RANGE, "id_slot", "Invalid slot ID");
     j->id = (int)id;
     return 0;
@@ -394,7 +353,7 @@ static int read_action(struct slot_job *j, struct err *e)
     };
     struct str name = STR("");
 
-    if (query_get(j->x, "action", &name, e))
+    if (query_get(j->async.x, "action", &name, e))
         return -1;
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (str_is(name, names[i])) {
@@ -411,7 +370,7 @@ static int read_name(struct slot_job *j, struct err *e)
     struct json *body;
     int failed = a ? 0 : err_set(e, ERR_MEMORY, "no memory for the request");
 
-    failed = failed || body_object(&body, j->x->req->body, &json_limits_default, a, e) ||
+    failed = failed || body_object(&body, j->async.body, &json_limits_default, a, e) ||
              body_text(body, "filename", &name, e);
     if (!failed && !file_name_is_plain(name))
         failed = err_param(e, ERR_INVALID, "filename", "Invalid filename");
@@ -423,12 +382,12 @@ static int read_name(struct slot_job *j, struct err *e)
 
 static int read_request(struct slot_job *j, struct err *e)
 {
-    const struct serve_options *o = j->io->o;
+    const struct serve_options *o = j->async.io->o;
 
     if (!o->slots || !*o->slot_dir)
         return err_set(e, ERR_DISABLED,
             "This server does not support slots action. Start it with `--slot-save-path`");
-    j->model = model_of(j->io, j->x, e);
+    j->model = model_of(j->async.io, j->async.x, e);
     if (!j->model || read_id(j, e) || read_action(j, e))
         return -1;
     return j->slot_action == ERASE ? 0 : read_name(j, e);
@@ -436,29 +395,16 @@ static int read_request(struct slot_job *j, struct err *e)
 
 void slots_post_action(struct io *io, struct http_exchange *x, struct route_call *c)
 {
-    struct slot_job *j = try_calloc(1, sizeof(*j));
+    static const struct async_ops ops = { .run = run_action, .must_run = true };
+    struct slot_job *j = async_new(sizeof(*j), &ops, io, x, c);
     struct err e;
 
-    if (!j) {
-        err_set(&e, ERR_MEMORY, "no memory for the request");
-        reply_error(x, c, &e, NULL);
+    if (!j)
         return;
-    }
-    j->io = io;
-    j->x = x;
-    j->call = c;
     j->tenant = scope_tenant(io->o, &c->caller);
-    buf_init(&j->out, MB);
     if (io->is_draining ? err_set(&e, ERR_DRAINING, "The server is shutting down.")
-                        : read_request(j, &e)) {
-        reply_error(x, c, &e, NULL);
-        job_free(j);
-        return;
-    }
-    j->async_handler.gone = on_gone;
-    x->user = &j->async_handler;
-    j->job.run = run_job;
-    j->job.done = job_done;
-    io->n_worker_jobs++;
-    worker_post(io->worker, &j->job);
+                        : read_request(j, &e))
+        async_reply_error(&j->async, &e, NULL);
+    else
+        async_start(&j->async, true);
 }
