@@ -5,23 +5,20 @@
  * message visits all io threads in turn until one finds the request or the message is back at its
  * home thread.
  *
- * Owner of a struct cancel: the thread that holds its message; `x`, `call` and the links always
- * belong to the home thread.
+ * Owner of a struct cancel: the thread that holds its message; `async` and the links always belong
+ * to the home thread.
  *
  *     home: own requests -> next io thread -> ... -> home: 200 or 404 */
+#include "serve/async.h"
 #include "serve/inflight.h"
 
 #include "base/json.h"
 #include "base/log.h"
-#include "base/mem.h"
 
 struct cancel {
-    struct async_handler async_handler;
+    struct async async;
     struct msg msg;
-    struct cancel *next, **prev; /* in home->cancels while x is set */
-    struct io *home;
-    struct http_exchange *x; /* NULL: no client waits for the result */
-    struct route_call *call;
+    struct cancel *next, **prev; /* in async.io->cancels; prev is NULL outside */
     struct caller caller;
     char id[REQUEST_ID_MAX + 1];
     bool is_found;
@@ -42,42 +39,44 @@ static bool cancel_here(struct io *io, const struct cancel *k)
     return true;
 }
 
-static void reply_cancelled(struct http_exchange *x, struct route_call *call, const char *id)
+static void unlink_cancel(struct cancel *k)
 {
-    struct buf b;
+    if (!k->prev)
+        return;
+    *k->prev = k->next;
+    if (k->next)
+        k->next->prev = k->prev;
+    k->prev = NULL;
+}
+
+static void free_cancel(struct async *a)
+{
+    unlink_cancel(container_of(a, struct cancel, async));
+}
+
+static void put_cancelled(struct buf *out, const char *id)
+{
     struct jw w;
 
-    buf_init(&b, KB);
-    jw_init(&w, &b);
+    jw_init(&w, out);
     jw_object(&w);
     jw_key(&w, "id"), jw_z(&w, id);
     jw_key(&w, "object"), jw_z(&w, "request");
     jw_key(&w, "cancelled"), jw_bool(&w, true);
     jw_end_object(&w);
-    reply_json(x, call, 200, &b);
-    buf_clear(&b);
 }
 
-static void detach_exchange(struct cancel *k)
-{
-    k->x->user = NULL;
-    k->x = NULL;
-    *k->prev = k->next;
-    if (k->next)
-        k->next->prev = k->prev;
-}
-
+/* No effect if the client has left. */
 static void reply(struct cancel *k, enum errcode why)
 {
-    struct http_exchange *x = k->x;
     struct error_extra extra = { 0 };
     struct err e;
 
-    if (!x)
+    if (!k->async.is_open)
         return;
-    detach_exchange(k);
     if (why == ERR_NONE) {
-        reply_cancelled(x, k->call, k->id);
+        put_cancelled(&k->async.out, k->id);
+        async_reply(&k->async);
         return;
     }
     if (why == ERR_NOT_FOUND)
@@ -86,12 +85,7 @@ static void reply(struct cancel *k, enum errcode why)
         why == ERR_NOT_FOUND ? "No request '%s' is waiting or running."
                              : "The server is shutting down.",
         k->id);
-    reply_error(x, k->call, &e, &extra);
-}
-
-static void on_gone(struct async_handler *p)
-{
-    detach_exchange(container_of(p, struct cancel, async_handler));
+    async_reply_error(&k->async, &e, &extra);
 }
 
 static void pass_on(struct cancel *k, const struct io *from)
@@ -106,11 +100,12 @@ static void pass_on(struct cancel *k, const struct io *from)
 void cancel_message(struct io *io, struct msg *m)
 {
     struct cancel *k = container_of(m, struct cancel, msg);
+    bool is_home = io == k->async.io;
 
-    if (io == k->home || io->is_closing) { /* is_closing: the io threads have ended */
-        if (io == k->home)
-            reply(k, k->is_found ? ERR_NONE : ERR_NOT_FOUND);
-        mem_free(k);
+    if (is_home)
+        reply(k, k->is_found ? ERR_NONE : ERR_NOT_FOUND);
+    if (is_home || io->is_closing) { /* is_closing: the io threads have ended */
+        async_unref(&k->async);
         return;
     }
     k->is_found = k->is_found || cancel_here(io, k);
@@ -120,21 +115,20 @@ void cancel_message(struct io *io, struct msg *m)
 /* Other io threads may have ended already, so the messages may not return. */
 void cancel_drain(struct io *io)
 {
-    while (io->cancels)
-        reply(io->cancels, ERR_DRAINING);
+    for (struct cancel *k; (k = io->cancels);) {
+        unlink_cancel(k);
+        reply(k, ERR_DRAINING);
+    }
 }
 
 static struct cancel *cancel_new(
     struct io *io, struct http_exchange *x, struct route_call *c, struct str id)
 {
-    struct cancel *k = try_calloc(1, sizeof(*k));
+    static const struct async_ops ops = { .free = free_cancel };
+    struct cancel *k = async_new(sizeof(*k), &ops, io, x, c);
 
     if (!k)
         return NULL;
-    k->async_handler.gone = on_gone;
-    k->home = io;
-    k->x = x;
-    k->call = c;
     k->caller = c->caller;
     memcpy(k->id, id.p, MIN(id.n, sizeof(k->id) - 1));
     k->next = io->cancels;
@@ -142,7 +136,6 @@ static struct cancel *cancel_new(
     if (io->cancels)
         io->cancels->prev = &k->next;
     io->cancels = k;
-    x->user = &k->async_handler;
     return k;
 }
 
@@ -150,20 +143,16 @@ void cancel_by_id(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct str id = str_skip(x->req->path, strlen("/v1/requests/"));
     struct cancel *k = cancel_new(io, x, c, id);
-    struct err e;
 
-    if (!k) {
-        err_set(&e, ERR_MEMORY, "no memory for the request");
-        reply_error(x, c, &e, NULL);
+    if (!k)
         return;
-    }
     k->is_found = cancel_here(io, k);
     if (!k->is_found && service_io(io->service, 1) && !io->is_draining) {
+        async_ref(&k->async); /* the message holds it */
         pass_on(k, io);
         return;
     }
     reply(k, k->is_found ? ERR_NONE : ERR_NOT_FOUND);
-    mem_free(k);
 }
 
 /* ---- GET and DELETE /v1/admin/cache: the response cache */

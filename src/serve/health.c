@@ -1,7 +1,7 @@
 /* health.c: health probes, metrics, invariant checks. Orchestrators depend on the exact texts of
  * the probes. Owner: the io thread. */
 #include "base/json.h"
-#include "base/mem.h"
+#include "serve/async.h"
 #include "serve/io.h"
 
 static void put_field(struct jw *w, const char *key, const char *value)
@@ -102,24 +102,14 @@ void health_metrics(struct io *io, struct http_exchange *x, struct route_call *c
 /* ---- invariants: each engine checks itself between two steps and replies by message */
 
 struct invariants_round {
-    struct async_handler async_handler;
-    struct http_exchange *x; /* NULL: the client left; the engines still write to this memory */
-    struct route_call *call;
-    int n_out, n; /* n_out: engines that have not replied; n: all engines */
+    struct async async; /* one reference while engines write to this memory */
+    int n_out, n;       /* n_out: engines that have not replied; n: all engines */
     struct engine_check {
         struct invariants_round *round;
         struct audit_call call;
         struct engine_audit found;
     } checks[];
 };
-
-static void on_gone(struct async_handler *p)
-{
-    struct invariants_round *r = container_of(p, struct invariants_round, async_handler);
-
-    r->x->user = NULL;
-    r->x = NULL;
-}
 
 static void add_check(struct engine_audit *sum, const struct engine_audit *a)
 {
@@ -133,14 +123,11 @@ static void add_check(struct engine_audit *sum, const struct engine_audit *a)
     sum->requests_waiting += a->requests_waiting;
 }
 
-static void reply_invariants(
-    struct http_exchange *x, struct route_call *c, const struct engine_audit *sum)
+static void put_invariants(struct buf *out, const struct engine_audit *sum)
 {
-    struct buf b;
     struct jw w;
 
-    buf_init(&b, 4 * KB);
-    jw_init(&w, &b);
+    jw_init(&w, out);
     jw_object(&w);
     jw_key(&w, "ok"), jw_bool(&w, sum->ok);
     jw_key(&w, "pages"), jw_object(&w);
@@ -155,8 +142,6 @@ static void reply_invariants(
     jw_member_u64(&w, "waiting", sum->requests_waiting);
     jw_end_object(&w);
     jw_end_object(&w);
-    reply_json(x, c, 200, &b);
-    buf_clear(&b);
 }
 
 static void release_round(struct invariants_round *r)
@@ -167,11 +152,10 @@ static void release_round(struct invariants_round *r)
         return;
     for (int i = 0; i < r->n; i++)
         add_check(&sum, &r->checks[i].found);
-    if (r->x) {
-        r->x->user = NULL;
-        reply_invariants(r->x, r->call, &sum);
-    }
-    mem_free(r);
+    put_invariants(&r->async.out, &sum);
+    if (r->async.is_open)
+        async_reply(&r->async);
+    async_unref(&r->async);
 }
 
 void health_invariants_message(struct msg *m)
@@ -183,21 +167,16 @@ void health_invariants_message(struct msg *m)
 
 void health_invariants(struct io *io, struct http_exchange *x, struct route_call *c)
 {
+    static const struct async_ops ops = { 0 };
     struct registry *p = io->o->registry;
-    struct invariants_round *r =
-        try_calloc(1, sizeof(*r) + (size_t)registry_n_models(p) * sizeof(r->checks[0]));
-    struct err e;
+    size_t n_bytes = sizeof(struct invariants_round) +
+                     (size_t)registry_n_models(p) * sizeof(struct engine_check);
+    struct invariants_round *r = async_new(n_bytes, &ops, io, x, c);
 
-    if (!r) {
-        err_set(&e, ERR_MEMORY, "no memory for the audit");
-        reply_error(x, c, &e, NULL);
+    if (!r)
         return;
-    }
-    r->async_handler.gone = on_gone;
-    r->x = x;
-    r->call = c;
     r->n_out = 1; /* this function's reference, until all engines have been asked */
-    x->user = &r->async_handler;
+    async_ref(&r->async);
     for (int i = 0; i < registry_n_models(p); i++) {
         struct engine_check *a = &r->checks[r->n];
         if (model_state(registry_model(p, i)) != MODEL_READY)

@@ -1,15 +1,13 @@
 #include "serve/responses/subscriber.h"
 
 #include "os/clock.h"
+#include "serve/async.h"
 
 enum { PIECE = 64 * 1024 };
 
 struct subscriber { /* one exchange that follows a response; in the exchange's arena */
-    struct async_handler async_handler;
-    struct subscriber *next, **prev; /* in io->watches */
-    struct io *io;
-    struct http_exchange *x;
-    struct route_call *call;
+    struct async async;
+    struct subscriber *next, **prev;               /* in io->subscribers */
     const struct stored_response *stored_response; /* a reference */
     bool is_stream;
     uint64_t from;
@@ -21,16 +19,17 @@ struct subscriber { /* one exchange that follows a response; in the exchange's a
 
 static struct response_store *response_store_of(const struct subscriber *w)
 {
-    return w->io->o->response_store;
+    return w->async.io->o->response_store;
 }
 
-static void unsubscribe(struct subscriber *w)
+static void unsubscribe(struct async *a)
 {
-    loop_timer_stop(w->io->loop, &w->ping);
+    struct subscriber *w = container_of(a, struct subscriber, async);
+
+    loop_timer_stop(a->io->loop, &w->ping);
     *w->prev = w->next;
     if (w->next)
         w->next->prev = w->prev;
-    w->x->user = NULL;
     response_store_unref(response_store_of(w), w->stored_response);
 }
 
@@ -38,7 +37,7 @@ static void unsubscribe(struct subscriber *w)
  * log. */
 static bool send_events(struct subscriber *w)
 {
-    struct sink *s = &w->x->sink;
+    struct sink *s = &w->async.x->sink;
 
     if (!w->has_place)
         w->has_place =
@@ -60,8 +59,8 @@ static bool send_events(struct subscriber *w)
  * w may be freed afterwards. */
 static void advance(struct subscriber *w)
 {
-    struct http_exchange *x = w->x;
-    const struct route_call *c = w->call;
+    struct http_exchange *x = w->async.x;
+    const struct route_call *c = w->async.call;
     struct stored_response_view v;
 
     response_store_view(response_store_of(w), w->stored_response, &v);
@@ -74,17 +73,12 @@ static void advance(struct subscriber *w)
         sink_abort(&x->sink);
     else
         sink_end(&x->sink);
-    unsubscribe(w);
+    async_close(&w->async);
 }
 
-static void on_gone(struct async_handler *p)
+static void on_drained(struct async *a)
 {
-    unsubscribe(container_of(p, struct subscriber, async_handler));
-}
-
-static void on_drained(struct async_handler *p)
-{
-    struct subscriber *w = container_of(p, struct subscriber, async_handler);
+    struct subscriber *w = container_of(a, struct subscriber, async);
 
     if (w->is_stream)
         advance(w);
@@ -94,14 +88,14 @@ static void on_drained(struct async_handler *p)
 static void on_ping(struct loop_timer *t)
 {
     struct subscriber *w = container_of(t, struct subscriber, ping);
-    uint64_t silence = w->io->o->ping_ms * NS_PER_MS, now = clock_ns();
+    uint64_t silence = w->async.io->o->ping_ms * NS_PER_MS, now = clock_ns();
 
     if (now - w->last_ns >= silence) {
         if (send_events(w))
-            sink_write(&w->x->sink, dialect_responses.keepalive);
+            sink_write(&w->async.x->sink, dialect_responses.keepalive);
         w->last_ns = now;
     }
-    loop_timer_set(w->io->loop, t, w->last_ns + silence);
+    loop_timer_set(w->async.io->loop, t, w->last_ns + silence);
 }
 
 void subscriber_message(struct io *io)
@@ -118,21 +112,22 @@ void subscriber_message(struct io *io)
 static void begin_stream(struct subscriber *w)
 {
     struct http_field all[ROUTE_CALL_FIELDS_MAX + 2];
-    int n = w->call->n_fields;
+    int n = w->async.call->n_fields;
 
     if (n)
-        memcpy(all, w->call->fields, (size_t)n * sizeof(*all));
+        memcpy(all, w->async.call->fields, (size_t)n * sizeof(*all));
     all[n++] = (struct http_field){ STR("Cache-Control"), STR("no-cache") };
     all[n++] = (struct http_field){ STR("X-Accel-Buffering"), STR("no") };
-    sink_begin(&w->x->sink, 200, dialect_responses.stream_type, -1, all, n);
+    sink_begin(&w->async.x->sink, 200, dialect_responses.stream_type, -1, all, n);
     w->ping.fn = on_ping;
     w->last_ns = clock_ns();
-    loop_timer_set(w->io->loop, &w->ping, w->last_ns + w->io->o->ping_ms * NS_PER_MS);
+    loop_timer_set(w->async.io->loop, &w->ping, w->last_ns + w->async.io->o->ping_ms * NS_PER_MS);
 }
 
 /* The subscription precedes the first read, so that no event is missed. */
 static void start_subscriber(struct io *io, const struct subscriber_params *a, bool is_stream)
 {
+    static const struct async_ops ops = { .drained = on_drained, .free = unsubscribe };
     struct subscriber *w = arena_zalloc(a->x->arena, 1, sizeof(*w));
     struct err e;
 
@@ -141,10 +136,7 @@ static void start_subscriber(struct io *io, const struct subscriber_params *a, b
         reply_error(a->x, a->call, &e, NULL);
         return;
     }
-    w->async_handler = (struct async_handler){ on_gone, on_drained };
-    w->io = io;
-    w->x = a->x;
-    w->call = a->call;
+    async_init(&w->async, &ops, io, a->x, a->call);
     w->stored_response = response_store_ref(io->o->response_store, a->stored_response);
     w->is_stream = is_stream;
     w->from = a->from;
@@ -154,7 +146,6 @@ static void start_subscriber(struct io *io, const struct subscriber_params *a, b
     if (io->subscribers)
         io->subscribers->prev = &w->next;
     io->subscribers = w;
-    w->x->user = &w->async_handler;
     live_response_subscribe(io->o->response_store, w->stored_response, (unsigned)io->index);
     if (is_stream)
         begin_stream(w);
