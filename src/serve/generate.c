@@ -17,9 +17,9 @@ static int prepare_inflight_prompts(struct inflight *r, const struct prompt_ctx 
     const struct request *request = &r->request;
 
     r->inflight_prompts =
-        arena_zalloc(r->arena, (size_t)request->n_prompts, sizeof(*r->inflight_prompts));
+        arena_zalloc(r->async.arena, (size_t)request->n_prompts, sizeof(*r->inflight_prompts));
     r->last_token_ns =
-        arena_zalloc(r->arena, (size_t)request_n_choices(request), sizeof(*r->last_token_ns));
+        arena_zalloc(r->async.arena, (size_t)request_n_choices(request), sizeof(*r->last_token_ns));
     if (!r->inflight_prompts || !r->last_token_ns)
         return err_set(e, ERR_MEMORY, "no memory for the request");
     for (int i = 0; i < request->n_prompts; i++) {
@@ -42,7 +42,7 @@ static int prepare_prompts(struct inflight *r, struct err *e)
         return -1;
     if (request->load_only)
         return 0;
-    struct prompt_ctx ctx = { m, r->arena, &r->job.is_stopped };
+    struct prompt_ctx ctx = { m, r->async.arena, &r->async.job.is_stopped };
     if (tool_choice_check_constraint(request, e) ||
         request_check_vocab(request, vocab_n_tokens(m->vocab), e) || bias_build(request, &ctx, e) ||
         prompts_build_truncated(&r->prompts, request, &ctx, e) ||
@@ -57,17 +57,16 @@ static int prepare_prompts(struct inflight *r, struct err *e)
     return 0;
 }
 
-/* First step of PREPARING. All of PREPARING runs on the worker thread for a large body. */
-static int read_body(struct inflight *r, struct str body, struct err *e)
+static int read_body(struct inflight *r, struct err *e)
 {
-    return request_parse(&r->request, r->route->dialect, body, r->arena, e);
+    return request_parse(&r->request, r->route->dialect, r->async.body, r->async.arena, e);
 }
 
 static int prepare(struct inflight *r, struct err *e)
 {
     struct request *request = &r->request;
     struct stored_response_ctx ctx = { r->io->o->response_store, caller_tenant(&r->caller),
-        r->arena };
+        r->async.arena };
     if (stored_response_recall(&r->previous, request, &ctx, e))
         return -1;
     if (r->io->o->strip_billing)
@@ -82,6 +81,11 @@ static int prepare(struct inflight *r, struct err *e)
     return prepare_prompts(r, e);
 }
 
+static int prepare_body(struct inflight *r, struct err *e)
+{
+    return read_body(r, e) || prepare(r, e) ? -1 : 0;
+}
+
 static int max_tokens_of(const struct inflight *r, int i)
 {
     return prompt_max_tokens(&r->request, r->model, &r->prompts[i],
@@ -91,8 +95,8 @@ static int max_tokens_of(const struct inflight *r, int i)
 /* Looks up the response cache. The Cache-Control header of the client applies to it, too. */
 static void look_up_cache(struct inflight *r)
 {
-    struct str control = http_field_get(r->x->req, "cache-control");
-    struct route_call *c = r->call;
+    struct str control = http_field_get(r->async.x->req, "cache-control");
+    struct route_call *c = r->async.call;
 
     if (str_find(control, STR("no-store")) >= 0)
         r->cache_key.n = 0;
@@ -113,15 +117,15 @@ static int open_response(struct inflight *r, struct err *e)
 {
     struct response_setup setup = {
         .request = &r->request,
-        .sink = r->background ? background_sink(r) : &r->x->sink,
+        .sink = r->background ? background_sink(r) : &r->async.x->sink,
         .model = str_of(r->model->spec->id),
         .fingerprint = INFERFLUX_VERSION,
         .created = clock_wall_s(),
         .reasoning_names = r->io->o->reasoning_names,
         .call_ids = parser_format_ids(adapter_format(r->model->adapter)),
         .n_earlier_calls = tool_choice_n_earlier_calls(&r->request),
-        .fields = r->call->fields, /* valid as long as x */
-        .n_fields = r->background ? 0 : r->call->n_fields,
+        .fields = r->async.call->fields, /* valid as long as x */
+        .n_fields = r->background ? 0 : r->async.call->n_fields,
         .token_bytes = bytes_of_token,
         .vocab = r->model->vocab,
     };
@@ -170,7 +174,7 @@ static int open_session(struct inflight *r, int i, struct err *e)
             .tenant_weight = r->caller.weight,
             .cache_prompt = request->cache_prompt,
             .name = r->request_id,
-            .deadline_ns = r->deadline_ns == UINT64_MAX ? 0 : r->deadline_ns,
+            .deadline_ns = r->async.deadline_ns == UINT64_MAX ? 0 : r->async.deadline_ns,
             .script = r->inflight_prompts[i].script },
         .stops = request->stops,
         .n_stops = request->n_stops,
@@ -181,8 +185,8 @@ static int open_session(struct inflight *r, int i, struct err *e)
         .first_choice = i * request->best_of,
         .replay = r->cached_response,
     };
-    struct session_ctx ctx = { r->model, r->arena, loop_mailbox(r->io->loop), &inflight_events_ops,
-        &r->inflight_prompts[i], &response_output_ops, r->response };
+    struct session_ctx ctx = { r->model, r->async.arena, loop_mailbox(r->io->loop),
+        &inflight_events_ops, &r->inflight_prompts[i], &response_output_ops, r->response };
 
     p.gen.sample.min_tokens = request->min_tokens;
     prompt_scope(&p.gen.scope, request, scope_tenant(r->io->o, &r->caller));
@@ -213,7 +217,7 @@ static void count_start(struct inflight *r)
 static int start_sessions(struct inflight *r, struct err *e)
 {
     if (r->request.timeout_s > 0)
-        inflight_set_deadline(r, r->began_ns + (uint64_t)(r->request.timeout_s * 1e9));
+        async_set_deadline(&r->async, r->began_ns + (uint64_t)(r->request.timeout_s * 1e9));
     if (!r->request.load_only)
         look_up_cache(r);
     if ((r->request.background && background_new(r, e)) || open_response(r, e) ||
@@ -237,71 +241,35 @@ static int start_sessions(struct inflight *r, struct err *e)
     return 0;
 }
 
-static void continue_loaded(struct inflight *r);
-
-/* PREPARING has ended: starts the request, waits for its model, or reports an error. The client may
- * have left. */
-static void after_prepare(struct inflight *r)
+int generate_run_step(struct async *a)
 {
-    struct err e;
+    struct inflight *r = container_of(a, struct inflight, async);
 
-    if (r->prepare_err.code && !r->err.code) {
-        inflight_fail(r, &r->prepare_err);
-    } else if (r->x && r->awaited_model) {
-        model_wait_start(r, continue_loaded);
-        return;
-    } else if (r->x && start_sessions(r, &e)) {
-        inflight_fail(r, &e);
-    }
-    inflight_release(r);
-}
-
-static void worker_done_prepare(struct worker_job *j)
-{
-    struct inflight *r = container_of(j, struct inflight, job);
-
-    r->is_at_worker = false;
-    after_prepare(r);
-}
-
-static void post_to_worker(struct inflight *r, void (*run)(struct worker_job *j))
-{
-    r->is_at_worker = true;
-    r->job.run = run;
-    r->job.done = worker_done_prepare;
-    worker_post(r->io->worker, &r->job);
-}
-
-static void prepare_body_on_worker(struct worker_job *j)
-{
-    struct inflight *r = container_of(j, struct inflight, job);
-
-    if (!read_body(r, buf_str(&r->body.bytes), &r->prepare_err))
-        prepare(r, &r->prepare_err);
-}
-
-static void prepare_on_worker(struct worker_job *j)
-{
-    struct inflight *r = container_of(j, struct inflight, job);
-
-    prepare(r, &r->prepare_err);
-}
-
-static void prepare_prompts_on_worker(struct worker_job *j)
-{
-    struct inflight *r = container_of(j, struct inflight, job);
-
-    prepare_prompts(r, &r->prepare_err);
+    return r->prepare_step(r, &a->err);
 }
 
 static void continue_loaded(struct inflight *r)
 {
-    if (r->body.bytes.n) {
-        post_to_worker(r, prepare_prompts_on_worker);
+    r->prepare_step = prepare_prompts;
+    async_start(&r->async, r->async.was_at_worker);
+}
+
+/* A step of PREPARING has ended: starts the request, waits for its model, or reports an error. The
+ * client may have left. */
+void generate_step_done(struct async *a)
+{
+    struct inflight *r = container_of(a, struct inflight, async);
+    struct err e;
+
+    if (a->err.code && !r->err.code) {
+        inflight_fail(r, &a->err);
+    } else if (a->is_open && r->awaited_model) {
+        model_wait_start(r, continue_loaded);
         return;
+    } else if (a->is_open && start_sessions(r, &e)) {
+        inflight_fail(r, &e);
     }
-    prepare_prompts(r, &r->prepare_err);
-    after_prepare(r);
+    inflight_release(r);
 }
 
 void generate_response(struct io *io, struct http_exchange *x, struct route_call *c)
@@ -316,15 +284,13 @@ void generate_response(struct io *io, struct http_exchange *x, struct route_call
     struct inflight *r = inflight_new(io, x, c);
     if (!r)
         return;
-    bool is_large = x->req->body.n >= WORKER_MIN_BODY_BYTES;
-    int rc = is_large ? 0 : read_body(r, x->req->body, &r->prepare_err);
-    /* The chain of previous responses may be long. */
-    if (is_large || (!rc && r->request.needs_response_store)) {
-        http_body_take(x, &r->body);
-        post_to_worker(r, is_large ? prepare_body_on_worker : prepare_on_worker);
+    struct async *a = &r->async;
+    bool is_large = a->body.n >= WORKER_MIN_BODY_BYTES;
+    if (!is_large && read_body(r, &a->err)) {
+        generate_step_done(a);
         return;
     }
-    if (!rc)
-        prepare(r, &r->prepare_err);
-    after_prepare(r);
+    r->prepare_step = is_large ? prepare_body : prepare;
+    /* The chain of previous responses may be long. */
+    async_start(a, r->request.needs_response_store);
 }

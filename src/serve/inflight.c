@@ -4,8 +4,6 @@
 #include "os/clock.h"
 #include "serve/responses/background.h"
 
-static const size_t ARENA_MAX = 512 * 1024 * 1024;
-
 /* ---- end */
 
 static void write_audit(const struct inflight *r, const char *finish, int status)
@@ -37,18 +35,12 @@ static void count_end(struct inflight *r)
     metric_observe_ns(m, METRIC_request_duration_seconds, clock_ns() - r->began_ns);
 }
 
-static void free_arena(struct worker_job *j)
+static void on_free(struct async *a)
 {
-    arena_free(container_of(j, struct inflight, job)->arena);
-}
-
-static void inflight_free(struct inflight *r)
-{
-    bool is_large = (r->body.bytes.n >= WORKER_MIN_BODY_BYTES || r->request.needs_response_store) &&
-                    r->io->worker;
+    struct inflight *r = container_of(a, struct inflight, async);
     const char *finish = r->err.code ? errcode_name(r->err.code) : "done";
 
-    CHECK(!r->response && !r->x && !r->is_at_worker);
+    CHECK(!r->response);
     count_end(r);
     if (r->io->o->audit && r->is_accepted)
         write_audit(r, finish, r->err.code ? status_of(r->err.code).http : 200);
@@ -64,25 +56,15 @@ static void inflight_free(struct inflight *r)
     if (r->previous)
         response_store_unref(r->io->o->response_store, r->previous);
     response_cache_record_clear(&r->cache_record);
-    http_body_free(&r->body);
-    r->job.run = free_arena;
-    r->job.done = NULL;
-    if (is_large)
-        worker_post(r->io->worker, &r->job);
-    else
-        free_arena(&r->job);
 }
 
-/* Detaches the exchange, if there is one, when the response is complete or not needed. The caller
- * may use x until the running callback returns. */
-static void detach_exchange(struct inflight *r)
+/* The response is complete or not needed. The caller may use the exchange until the running
+ * callback returns. */
+static void close_response(struct inflight *r)
 {
     loop_timer_stop(r->io->loop, &r->ping);
-    loop_timer_stop(r->io->loop, &r->deadline);
     r->response = NULL;
-    if (r->x)
-        r->x->user = NULL;
-    r->x = NULL;
+    async_close(&r->async);
 }
 
 /* The prediction counts once per choice. */
@@ -117,17 +99,18 @@ static void fill_error_extra(const struct inflight *r, struct error_extra *extra
 
 static void finish_response(struct inflight *r)
 {
-    struct http_exchange *x = r->x;
+    struct http_exchange *x = r->async.x;
+    const struct route_call *c = r->async.call;
     struct response *response = r->response;
     struct error_extra extra = { 0 };
 
     if (!inflight_is_open(r))
         return;
-    detach_exchange(r);
+    close_response(r);
     fill_error_extra(r, &extra);
     if (!response || (r->background && x)) { /* rejected before the response started */
         CHECK(r->err.code);
-        reply_error(x, r->call, &r->err, &extra);
+        reply_error(x, c, &r->err, &extra);
         response_free(response);
         return;
     }
@@ -148,16 +131,15 @@ void inflight_release(struct inflight *r)
     if (--r->n_refs > 0)
         return;
     finish_response(r);
-    inflight_free(r);
+    async_unref(&r->async);
 }
 
-/* A worker job returns by itself; sessions are cancelled and end by message. */
+/* A worker job, which async_close has stopped, returns by itself; sessions are cancelled and end by
+ * message. */
 static void wind_down(struct inflight *r)
 {
-    if (r->is_at_worker) {
-        r->job.is_stopped = true;
+    if (r->async.is_at_worker)
         return;
-    }
     r->n_refs++; /* a session may end inside */
     for (int i = 0; r->inflight_prompts && i < r->request.n_prompts; i++)
         if (r->inflight_prompts[i].session)
@@ -177,15 +159,20 @@ void inflight_fail(struct inflight *r, const struct err *e)
     wind_down(r);
 }
 
-static void on_gone(struct async_handler *p)
+static void on_gone(struct async *a)
 {
-    struct inflight *r = container_of(p, struct inflight, async_handler);
+    struct inflight *r = container_of(a, struct inflight, async);
 
     if (!r->err.code)
         err_set(&r->err, ERR_CANCELLED, "the client disconnected");
     response_free(r->response);
-    detach_exchange(r);
+    close_response(r);
     wind_down(r);
+}
+
+static void on_expired(struct async *a, const struct err *e)
+{
+    inflight_fail(container_of(a, struct inflight, async), e);
 }
 
 void inflight_cancel_all(struct io *io, enum errcode why)
@@ -208,24 +195,7 @@ struct inflight *inflight_find(struct io *io, struct str id, const struct caller
     return NULL;
 }
 
-/* ---- time */
-
-static void on_deadline(struct loop_timer *t)
-{
-    struct err e;
-
-    err_set(&e, ERR_TIMEOUT, "the deadline of the request has passed");
-    inflight_fail(container_of(t, struct inflight, deadline), &e);
-}
-
-void inflight_set_deadline(struct inflight *r, uint64_t when_ns)
-{
-    if (when_ns >= r->deadline_ns || !inflight_is_open(r))
-        return;
-    r->deadline_ns = when_ns;
-    r->deadline.fn = on_deadline;
-    loop_timer_set(r->io->loop, &r->deadline, when_ns);
-}
+/* ---- keep-alive */
 
 static void on_ping(struct loop_timer *t)
 {
@@ -254,15 +224,15 @@ void inflight_flush(struct inflight *r)
         return;
     response_flush(r->response);
     r->last_write_ns = clock_ns();
-    if (r->x && r->request.stream && sink_queued(&r->x->sink) > SINK_HIGH_WATER)
+    if (r->async.x && r->request.stream && sink_queued(&r->async.x->sink) > SINK_HIGH_WATER)
         for (int i = 0; i < r->request.n_prompts; i++)
             if (r->inflight_prompts[i].session)
                 session_pause(r->inflight_prompts[i].session);
 }
 
-static void on_drained(struct async_handler *p)
+static void on_drained(struct async *a)
 {
-    struct inflight *r = container_of(p, struct inflight, async_handler);
+    struct inflight *r = container_of(a, struct inflight, async);
 
     if (!r->response)
         return;
@@ -277,34 +247,29 @@ static void on_drained(struct async_handler *p)
 
 struct inflight *inflight_new(struct io *io, struct http_exchange *x, struct route_call *c)
 {
-    struct arena *a = arena_new(ARENA_MAX);
-    struct inflight *r = a ? arena_zalloc(a, 1, sizeof(*r)) : NULL;
-    struct err e;
+    static const struct async_ops ops = { .run = generate_run_step,
+        .done = generate_step_done,
+        .gone = on_gone,
+        .expired = on_expired,
+        .drained = on_drained,
+        .free = on_free };
+    struct inflight *r = async_new(sizeof(*r), &ops, io, x, c);
 
-    if (!r) {
-        arena_free(a);
-        err_set(&e, ERR_MEMORY, "no memory for the request");
-        reply_error(x, c, &e, NULL);
+    if (!r)
         return NULL;
-    }
-    r->async_handler = (struct async_handler){ on_gone, on_drained };
+    async_ref(&r->async); /* dropped with the last of n_refs */
+    r->n_refs = 1;
     r->io = io;
-    r->x = x;
-    r->call = c;
     r->route = c->route;
     r->caller = c->caller;
-    r->arena = a;
-    r->n_refs = 1;
     r->began_ns = x->started_ns;
-    r->deadline_ns = UINT64_MAX;
     memcpy(r->request_id, c->request_id, sizeof(r->request_id));
     r->next = io->requests;
     r->prev = &io->requests;
     if (io->requests)
         io->requests->prev = &r->next;
     io->requests = r;
-    x->user = &r->async_handler;
     metric_add(&io->metrics, METRIC_requests_running, 1);
-    inflight_set_deadline(r, c->deadline_ns);
+    async_set_deadline(&r->async, c->deadline_ns);
     return r;
 }

@@ -11,14 +11,14 @@
  * until then. A background request detaches from its exchange when it starts to run (background.h).
  * The struct is in io->requests during its whole life.
  *
- * Owner: its io thread. While is_at_worker the worker thread owns the arena and the fields that
- * PREPARING sets: the parsed request, `previous`, `model`, `awaited_model`, `prompts`, `predicted`,
- * `inflight_prompts`, `cache_key`, `prepare_err`. */
+ * Owner: its io thread. While async.is_at_worker the worker thread owns the arena and the fields
+ * that PREPARING sets: the parsed request, `previous`, `model`, `awaited_model`, `prompts`,
+ * `predicted`, `inflight_prompts`, `cache_key`. */
 #pragma once
 
 #include "api/common/response.h"
 #include "generate/session.h"
-#include "serve/io.h"
+#include "serve/async.h"
 #include "serve/responses/stored_response.h"
 #include "generate/prompt.h"
 #include "serve/slots.h"
@@ -38,25 +38,22 @@ struct inflight_prompt { /* one prompt of a request and its session */
 };
 
 struct inflight {
-    struct async_handler async_handler; /* callbacks of the exchange; x->user points here */
-    struct inflight *next, **prev;      /* in io->requests */
-    struct io *io;
-    struct http_exchange *x; /* NULL after the response has ended or the client has left */
-    struct route_call *call; /* in the arena of x, valid as long as x */
+    /* Exchange, arena, deadline and job. OPEN: the response has not ended. One reference is held
+     * while n_refs > 0. The arena contains this struct, and `async.body` the parsed strings. */
+    struct async async;
+    struct inflight *next, **prev; /* in io->requests */
+    struct io *io;                 /* equals async.io */
     const struct route *route;
-    struct arena *arena; /* contains this struct */
-    struct worker_job job;
-    bool is_at_worker, is_accepted;
-    /* body that was taken from the exchange; the parsed request points into it */
-    struct http_body body;
-    struct err prepare_err; /* result of PREPARING */
+    bool is_accepted;
+    /* PREPARING: the step that async.ops->run executes */
+    int (*prepare_step)(struct inflight *r, struct err *e);
     struct request request;
     struct model *model;         /* set in PREPARING; it is loaded when `prompts` is set */
     struct model *awaited_model; /* LOADING: the model that the request waits for */
     void (*on_model_loaded)(
         struct inflight *r); /* LOADING: called when the model was loaded or failed */
     struct loop_timer load_limit;
-    /* Background request: set while RUNNING; x is NULL, the request continues without it. */
+    /* Background request: set while RUNNING; async.x is NULL, the request continues without it. */
     struct background *background;
     struct response
         *response; /* NULL before RUNNING, after the end, and after the client has left */
@@ -73,8 +70,8 @@ struct inflight {
     struct response_cache_end response_cache_end; /* finish NONE: not finished by itself */
     int n_refs;     /* running sessions, plus one per function that needs the struct */
     struct err err; /* first error */
-    struct loop_timer ping, deadline;
-    uint64_t began_ns, deadline_ns, first_token_ns, last_write_ns;
+    struct loop_timer ping;
+    uint64_t began_ns, first_token_ns, last_write_ns;
     uint64_t *last_token_ns;     /* per choice */
     struct response_times times; /* measured by the engine */
     int n_prompt, n_cached, n_completion;
@@ -92,7 +89,7 @@ void inflight_release(struct inflight *r);
 /* The response has not ended. */
 static inline bool inflight_is_open(const struct inflight *r)
 {
-    return r->x || r->response;
+    return r->async.is_open;
 }
 
 /* Ends the response with an error at once; sessions end asynchronously. No effect after the end. */
@@ -102,13 +99,14 @@ void inflight_cancel_all(struct io *io, enum errcode why);
  * NULL: not found. */
 struct inflight *inflight_find(struct io *io, struct str id, const struct caller *whose);
 
-/* Sets the deadline, if it is earlier than the current one. */
-void inflight_set_deadline(struct inflight *r, uint64_t when_ns);
-
 /* Flushes the response after data was added to it. Pauses the sessions if the client reads
  * slowly. */
 void inflight_flush(struct inflight *r);
 void inflight_start_keepalive(struct inflight *r);
+
+/* generate.c: callbacks of async for PREPARING. */
+int generate_run_step(struct async *a);
+void generate_step_done(struct async *a);
 
 /* inflight_events.c: callbacks of a session; ctx is its struct inflight_prompt. */
 extern const struct session_ops inflight_events_ops;

@@ -105,7 +105,7 @@ struct sink *background_sink(struct inflight *r)
 
 int background_new(struct inflight *r, struct err *e)
 {
-    r->background = arena_zalloc(r->arena, 1, sizeof(*r->background));
+    r->background = arena_zalloc(r->async.arena, 1, sizeof(*r->background));
     if (!r->background)
         return err_set(e, ERR_MEMORY, "no memory for the request");
     r->background->sink.ops = &sink_ops;
@@ -142,17 +142,14 @@ int background_store(struct inflight *r, struct err *e)
 int background_detach(struct inflight *r, struct err *e)
 {
     struct background *b = r->background;
-    struct http_exchange *x = r->x;
-    struct route_call *c = r->call;
+    struct http_exchange *x = r->async.x;
+    struct route_call *c = r->async.call;
 
     if (b->is_full)
         return err_param(
             e, ERR_OVERLOADED, "background", "The response store has no room for this response.");
-    if (!r->body.bytes.p) /* the body is kept, because the input items are stored from it later */
-        http_body_take(x, &r->body);
-    x->user = NULL;
-    r->x = NULL;
-    r->call = NULL;
+    async_keep_body(&r->async); /* the input items are stored from it later */
+    async_detach(&r->async);
     metric_add(&r->io->metrics, METRIC_responses_background_total, 1);
     metric_add(&r->io->metrics, METRIC_responses_background_running, 1);
     if (r->request.stream)
