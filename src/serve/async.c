@@ -51,10 +51,8 @@ void async_close(struct async *a)
     async_unref(a);
 }
 
-static void on_gone(struct async_handler *p)
+void async_client_left(struct async *a)
 {
-    struct async *a = container_of(p, struct async, handler);
-
     async_ref(a);
     async_close(a);
     if (a->ops->gone)
@@ -100,10 +98,8 @@ void async_reply(struct async *a)
     send_more(a);
 }
 
-static void on_drained(struct async_handler *p)
+void async_drained(struct async *a)
 {
-    struct async *a = container_of(p, struct async, handler);
-
     if (a->ops->drained)
         a->ops->drained(a);
     else if (a->n_sent)
@@ -201,8 +197,7 @@ void async_init(struct async *a, const struct async_ops *ops, struct io *io,
     a->n_refs = 1;
     a->is_open = true;
     buf_init(&a->out, ARENA_MAX);
-    a->handler = (struct async_handler){ on_gone, on_drained };
-    x->user = &a->handler;
+    x->user = a;
 }
 
 void *async_new(size_t size, const struct async_ops *ops, struct io *io, struct http_exchange *x,

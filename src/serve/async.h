@@ -25,6 +25,7 @@
 #pragma once
 
 #include "serve/io.h"
+#include "serve/worker.h"
 
 struct async;
 
@@ -40,8 +41,7 @@ struct async_ops { /* functions may be NULL; all but run are called on the io th
     bool must_run;                    /* the job runs to its end even if the client has left */
 };
 
-struct async {
-    struct async_handler handler; /* x->user points to it */
+struct async { /* x->user points to it */
     const struct async_ops *ops;
     struct io *io;
     struct http_exchange *x; /* NULL after async_detach and in CLOSED */
@@ -88,3 +88,7 @@ static inline void async_ref(struct async *a)
     a->n_refs++;
 }
 void async_unref(struct async *a);
+
+/* Events of http for the exchange of `a`. */
+void async_client_left(struct async *a);
+void async_drained(struct async *a);

@@ -6,20 +6,12 @@
 
 #include "api/models.h"
 #include "api/common/dialect.h"
-#include "serve/worker.h"
 #include "serve/serve.h"
 
 #include <pthread.h>
 
 struct inflight;
-
-/* Callbacks of a handler that replies after it has returned. x->user points to it meanwhile. */
-struct async_handler {
-    /* the client left, or the exchange was aborted; the exchange ends when this returns */
-    void (*gone)(struct async_handler *p);
-    /* all written bytes were sent, more may be written; or NULL */
-    void (*drained)(struct async_handler *p);
-};
+struct worker;
 
 struct wakeup { /* coalesced wake-up message to an io thread; any thread may post it */
     struct msg msg;
@@ -35,7 +27,7 @@ struct io {
     struct worker *worker;
     int index;                 /* index in the service */
     struct inflight *requests; /* requests in flight */
-    int n_worker_jobs;         /* running worker jobs of tokenize_routes.c and slot_files.c */
+    int n_worker_jobs;         /* jobs that wait or run at the worker thread; see async.h */
     /* cancellations that this thread received and that visit other io threads */
     struct cancel *cancels;
     struct subscriber *subscribers; /* exchanges that follow a background response */

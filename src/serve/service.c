@@ -196,24 +196,20 @@ static void on_request(void *ctx, struct http_exchange *x)
 {
     struct route_call *c = x->user;
 
-    x->user = NULL; /* NULL or a struct async_handler from here on */
+    x->user = NULL; /* NULL or a struct async from here on */
     c->route->fn(ctx, x, c);
 }
 
 static void on_gone(void *ctx, struct http_exchange *x)
 {
-    struct async_handler *p = x->user;
-
-    if (p)
-        p->gone(p);
+    if (x->user)
+        async_client_left(x->user);
 }
 
 static void on_drained(void *ctx, struct http_exchange *x)
 {
-    struct async_handler *p = x->user;
-
-    if (p && p->drained)
-        p->drained(p);
+    if (x->user)
+        async_drained(x->user);
 }
 
 /* ---- threads */

@@ -69,19 +69,15 @@ static size_t ex_queued(const struct sink *s)
 
 static void client_leaves(void)
 {
-    struct async_handler *p = ex.x.user;
-
-    if (p)
-        p->gone(p);
+    if (ex.x.user)
+        async_client_left(ex.x.user);
 }
 
 static void client_reads(void)
 {
-    struct async_handler *p = ex.x.user;
-
     ex.n_queued = 0;
-    if (p)
-        p->drained(p);
+    if (ex.x.user)
+        async_drained(ex.x.user);
 }
 
 /* ---- the job */
