@@ -31,6 +31,37 @@ void async_unref(struct async *a)
         free_memory(&a->job);
 }
 
+void async_hold(struct async *a)
+{
+    a->io->n_held++;
+    async_ref(a);
+}
+
+void async_unhold(struct async *a)
+{
+    a->io->n_held--;
+    async_unref(a);
+}
+
+void async_link(struct async *a, struct async **list)
+{
+    a->next = *list;
+    a->prev = list;
+    if (a->next)
+        a->next->prev = &a->next;
+    *list = a;
+}
+
+static void unlink_async(struct async *a)
+{
+    if (!a->prev)
+        return;
+    *a->prev = a->next;
+    if (a->next)
+        a->next->prev = a->prev;
+    a->prev = NULL;
+}
+
 void async_detach(struct async *a)
 {
     if (a->x)
@@ -45,6 +76,7 @@ void async_close(struct async *a)
         return;
     a->is_open = false;
     loop_timer_stop(a->io->loop, &a->deadline);
+    unlink_async(a);
     async_detach(a);
     if (a->is_at_worker && !a->ops->must_run)
         a->job.is_stopped = true;
@@ -156,9 +188,8 @@ static void on_job_returned(struct worker_job *j)
     struct async *a = container_of(j, struct async, job);
 
     a->is_at_worker = false;
-    a->io->n_worker_jobs--;
     finish_job(a);
-    async_unref(a);
+    async_unhold(a);
 }
 
 void async_keep_body(struct async *a)
@@ -175,9 +206,8 @@ void async_start(struct async *a, bool is_slow)
         return;
     }
     async_keep_body(a);
-    async_ref(a);
+    async_hold(a);
     a->is_at_worker = a->was_at_worker = true;
-    a->io->n_worker_jobs++;
     a->job.run = run_job;
     a->job.done = on_job_returned;
     worker_post(a->io->worker, &a->job);

@@ -5,8 +5,8 @@
  * message visits all io threads in turn until one finds the request or the message is back at its
  * home thread.
  *
- * Owner of a struct cancel: the thread that holds its message; `async` and the links always belong
- * to the home thread.
+ * Owner of a struct cancel: the thread that holds its message; `async` always belongs to the
+ * home thread.
  *
  *     home: own requests -> next io thread -> ... -> home: 200 or 404 */
 #include "serve/async.h"
@@ -18,7 +18,6 @@
 struct cancel {
     struct async async;
     struct msg msg;
-    struct cancel *next, **prev; /* in async.io->cancels; prev is NULL outside */
     struct caller caller;
     char id[REQUEST_ID_MAX + 1];
     bool is_found;
@@ -37,21 +36,6 @@ static bool cancel_here(struct io *io, const struct cancel *k)
     err_set(&e, ERR_CANCELLED, "The request was cancelled.");
     inflight_fail(r, &e);
     return true;
-}
-
-static void unlink_cancel(struct cancel *k)
-{
-    if (!k->prev)
-        return;
-    *k->prev = k->next;
-    if (k->next)
-        k->next->prev = k->prev;
-    k->prev = NULL;
-}
-
-static void free_cancel(struct async *a)
-{
-    unlink_cancel(container_of(a, struct cancel, async));
 }
 
 static void put_cancelled(struct buf *out, const char *id)
@@ -115,27 +99,21 @@ void cancel_message(struct io *io, struct msg *m)
 /* Other io threads may have ended already, so the messages may not return. */
 void cancel_drain(struct io *io)
 {
-    for (struct cancel *k; (k = io->cancels);) {
-        unlink_cancel(k);
-        reply(k, ERR_DRAINING);
-    }
+    while (io->cancels)
+        reply(container_of(io->cancels, struct cancel, async), ERR_DRAINING);
 }
 
 static struct cancel *cancel_new(
     struct io *io, struct http_exchange *x, struct route_call *c, struct str id)
 {
-    static const struct async_ops ops = { .free = free_cancel };
+    static const struct async_ops ops = { 0 };
     struct cancel *k = async_new(sizeof(*k), &ops, io, x, c);
 
     if (!k)
         return NULL;
     k->caller = c->caller;
     memcpy(k->id, id.p, MIN(id.n, sizeof(k->id) - 1));
-    k->next = io->cancels;
-    k->prev = &io->cancels;
-    if (io->cancels)
-        io->cancels->prev = &k->next;
-    io->cancels = k;
+    async_link(&k->async, &io->cancels);
     return k;
 }
 

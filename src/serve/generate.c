@@ -243,7 +243,7 @@ static int start_sessions(struct inflight *r, struct err *e)
 
 int generate_run_step(struct async *a)
 {
-    struct inflight *r = container_of(a, struct inflight, async);
+    struct inflight *r = inflight_of(a);
 
     return r->prepare_step(r, &a->err);
 }
@@ -258,7 +258,7 @@ static void continue_loaded(struct inflight *r)
  * client may have left. */
 void generate_step_done(struct async *a)
 {
-    struct inflight *r = container_of(a, struct inflight, async);
+    struct inflight *r = inflight_of(a);
     struct err e;
 
     if (a->err.code && !r->err.code) {

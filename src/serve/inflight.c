@@ -37,7 +37,7 @@ static void count_end(struct inflight *r)
 
 static void on_free(struct async *a)
 {
-    struct inflight *r = container_of(a, struct inflight, async);
+    struct inflight *r = inflight_of(a);
     const char *finish = r->err.code ? errcode_name(r->err.code) : "done";
 
     CHECK(!r->response);
@@ -48,9 +48,6 @@ static void on_free(struct async *a)
         r->request_id, finish, r->n_prompt, r->n_cached, r->n_completion,
         r->first_token_ns ? (int)((r->first_token_ns - r->began_ns) / NS_PER_MS) : -1,
         (int)((clock_ns() - r->began_ns) / NS_PER_MS));
-    *r->prev = r->next;
-    if (r->next)
-        r->next->prev = r->prev;
     cached_response_unref(r->cached_response);
     background_free(r);
     if (r->previous)
@@ -131,7 +128,7 @@ void inflight_release(struct inflight *r)
     if (--r->n_refs > 0)
         return;
     finish_response(r);
-    async_unref(&r->async);
+    async_unhold(&r->async);
 }
 
 /* A worker job, which async_close has stopped, returns by itself; sessions are cancelled and end by
@@ -161,7 +158,7 @@ void inflight_fail(struct inflight *r, const struct err *e)
 
 static void on_gone(struct async *a)
 {
-    struct inflight *r = container_of(a, struct inflight, async);
+    struct inflight *r = inflight_of(a);
 
     if (!r->err.code)
         err_set(&r->err, ERR_CANCELLED, "the client disconnected");
@@ -172,7 +169,7 @@ static void on_gone(struct async *a)
 
 static void on_expired(struct async *a, const struct err *e)
 {
-    inflight_fail(container_of(a, struct inflight, async), e);
+    inflight_fail(inflight_of(a), e);
 }
 
 void inflight_cancel_all(struct io *io, enum errcode why)
@@ -180,18 +177,17 @@ void inflight_cancel_all(struct io *io, enum errcode why)
     struct err e;
 
     err_set(&e, why, "The server is shutting down.");
-    for (struct inflight *r = io->requests, *next; r; r = next) {
-        next = r->next;
-        inflight_fail(r, &e);
-    }
+    while (io->requests)
+        inflight_fail(inflight_of(io->requests), &e);
 }
 
 struct inflight *inflight_find(struct io *io, struct str id, const struct caller *whose)
 {
-    for (struct inflight *r = io->requests; r; r = r->next)
-        if (inflight_is_open(r) && str_is(id, r->request_id) &&
-            (!whose || !strcmp(whose->id, r->caller.id)))
+    for (struct async *a = io->requests; a; a = a->next) {
+        struct inflight *r = inflight_of(a);
+        if (str_is(id, r->request_id) && (!whose || !strcmp(whose->id, r->caller.id)))
             return r;
+    }
     return NULL;
 }
 
@@ -232,7 +228,7 @@ void inflight_flush(struct inflight *r)
 
 static void on_drained(struct async *a)
 {
-    struct inflight *r = container_of(a, struct inflight, async);
+    struct inflight *r = inflight_of(a);
 
     if (!r->response)
         return;
@@ -257,18 +253,14 @@ struct inflight *inflight_new(struct io *io, struct http_exchange *x, struct rou
 
     if (!r)
         return NULL;
-    async_ref(&r->async); /* dropped with the last of n_refs */
+    async_hold(&r->async); /* until inflight_release drops the last of n_refs */
+    async_link(&r->async, &io->requests);
     r->n_refs = 1;
     r->io = io;
     r->route = c->route;
     r->caller = c->caller;
     r->began_ns = x->started_ns;
     memcpy(r->request_id, c->request_id, sizeof(r->request_id));
-    r->next = io->requests;
-    r->prev = &io->requests;
-    if (io->requests)
-        io->requests->prev = &r->next;
-    io->requests = r;
     metric_add(&io->metrics, METRIC_requests_running, 1);
     async_set_deadline(&r->async, c->deadline_ns);
     return r;

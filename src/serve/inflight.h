@@ -9,7 +9,7 @@
  * A request in flight outlives its HTTP exchange: if the client leaves, the sessions are cancelled
  * and the struct is kept until their last message, because the engine reads memory of the arena
  * until then. A background request detaches from its exchange when it starts to run (background.h).
- * The struct is in io->requests during its whole life.
+ * The struct is in io->requests until the response has ended.
  *
  * Owner: its io thread. While async.is_at_worker the worker thread owns the arena and the fields
  * that PREPARING sets: the parsed request, `previous`, `model`, `awaited_model`, `prompts`,
@@ -38,11 +38,10 @@ struct inflight_prompt { /* one prompt of a request and its session */
 };
 
 struct inflight {
-    /* Exchange, arena, deadline and job. OPEN: the response has not ended. One reference is held
-     * while n_refs > 0. The arena contains this struct, and `async.body` the parsed strings. */
+    /* Exchange, arena, deadline and job; OPEN: the response has not ended. The arena contains this
+     * struct, and `async.body` the parsed strings. One reference is held while n_refs > 0. */
     struct async async;
-    struct inflight *next, **prev; /* in io->requests */
-    struct io *io;                 /* equals async.io */
+    struct io *io; /* equals async.io */
     const struct route *route;
     bool is_accepted;
     /* PREPARING: the step that async.ops->run executes */
@@ -79,6 +78,11 @@ struct inflight {
     char request_id[REQUEST_ID_MAX + 1];
     struct caller caller;
 };
+
+static inline struct inflight *inflight_of(struct async *a)
+{
+    return container_of(a, struct inflight, async);
+}
 
 /* Creates the struct, adds it to io->requests with one reference and sets its deadline. Returns
  * NULL if memory is short; the error was sent to the client. */

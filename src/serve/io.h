@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-struct inflight;
+struct async;
 struct worker;
 
 struct wakeup { /* coalesced wake-up message to an io thread; any thread may post it */
@@ -25,12 +25,12 @@ struct io {
     struct http_server *http;
     struct metrics metrics;
     struct worker *worker;
-    int index;                 /* index in the service */
-    struct inflight *requests; /* requests in flight */
-    int n_worker_jobs;         /* jobs that wait or run at the worker thread; see async.h */
-    /* cancellations that this thread received and that visit other io threads */
-    struct cancel *cancels;
-    struct subscriber *subscribers; /* exchanges that follow a background response */
+    int index; /* index in the service */
+    /* lists of requests that are answered later, of three kinds; see async.h */
+    struct async *requests;    /* generation requests whose response has not ended */
+    struct async *cancels;     /* cancellations that this thread received and that visit others */
+    struct async *subscribers; /* exchanges that follow a background response */
+    int n_held;                /* references that keep this thread running */
     struct wakeup response_appended,
         response_cancelled; /* events of background responses; see background.h */
     pthread_t thread;

@@ -47,10 +47,10 @@ void model_wait_start(struct inflight *r, void (*continue_fn)(struct inflight *r
 void model_wait_message(struct io *io)
 {
     atomic_exchange(&io->is_loaded_posted, false);
-    for (struct inflight *r = io->requests, *next; r; r = next) {
-        next = r->next;
-        if (r->on_model_loaded)
-            continue_if_loaded(r);
+    for (struct async *a = io->requests, *next; a; a = next) {
+        next = a->next;
+        if (inflight_of(a)->on_model_loaded)
+            continue_if_loaded(inflight_of(a));
     }
 }
 

@@ -214,11 +214,10 @@ static void on_drained(void *ctx, struct http_exchange *x)
 
 /* ---- threads */
 
-/* Requests and worker jobs can outlive their exchanges: engines and the worker thread still hold
- * them. */
+/* Requests can outlive their exchanges: engines and the worker thread still hold them. */
 static bool is_idle(const struct io *io)
 {
-    return !io->requests && !io->n_worker_jobs;
+    return !io->n_held;
 }
 
 static void stop_if_idle(struct io *io)

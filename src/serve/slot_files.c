@@ -397,14 +397,14 @@ void slots_post_action(struct io *io, struct http_exchange *x, struct route_call
 {
     static const struct async_ops ops = { .run = run_action, .must_run = true };
     struct slot_job *j = async_new(sizeof(*j), &ops, io, x, c);
-    struct err e;
 
     if (!j)
         return;
     j->tenant = scope_tenant(io->o, &c->caller);
-    if (io->is_draining ? err_set(&e, ERR_DRAINING, "The server is shutting down.")
-                        : read_request(j, &e))
-        async_reply_error(&j->async, &e, NULL);
+    struct err *e = &j->async.err;
+    if (io->is_draining ? err_set(e, ERR_DRAINING, "The server is shutting down.")
+                        : read_request(j, e))
+        async_reply(&j->async);
     else
         async_start(&j->async, true);
 }

@@ -316,7 +316,6 @@ void tokenize_routes_list_input(struct io *io, struct http_exchange *x, struct r
     const struct stored_response *take, const struct responses_page *page)
 {
     struct tokenize_job *j = tokenize_job_new(io, x, c, list_input);
-    struct err e;
 
     if (!j) {
         response_store_unref(io->o->response_store, take);
@@ -328,8 +327,8 @@ void tokenize_routes_list_input(struct io *io, struct http_exchange *x, struct r
     if (page->after.p) /* the client may leave before it is used */
         j->page.after = arena_str(j->async.arena, page->after);
     if (page->after.p && !j->page.after.p) {
-        err_set(&e, ERR_MEMORY, "no memory for the request");
-        async_reply_error(&j->async, &e, NULL);
+        err_set(&j->async.err, ERR_MEMORY, "no memory for the request");
+        async_reply(&j->async);
         return;
     }
     async_start(&j->async, take->input.n >= WORKER_MIN_BODY_BYTES);

@@ -7,7 +7,6 @@ enum { PIECE = 64 * 1024 };
 
 struct subscriber { /* one exchange that follows a response; in the exchange's arena */
     struct async async;
-    struct subscriber *next, **prev;               /* in io->subscribers */
     const struct stored_response *stored_response; /* a reference */
     bool is_stream;
     uint64_t from;
@@ -27,9 +26,6 @@ static void unsubscribe(struct async *a)
     struct subscriber *w = container_of(a, struct subscriber, async);
 
     loop_timer_stop(a->io->loop, &w->ping);
-    *w->prev = w->next;
-    if (w->next)
-        w->next->prev = w->prev;
     response_store_unref(response_store_of(w), w->stored_response);
 }
 
@@ -101,9 +97,9 @@ static void on_ping(struct loop_timer *t)
 void subscriber_message(struct io *io)
 {
     atomic_exchange(&io->response_appended.is_posted, false);
-    for (struct subscriber *w = io->subscribers, *next; w; w = next) {
-        next = w->next;
-        advance(w);
+    for (struct async *a = io->subscribers, *next; a; a = next) {
+        next = a->next;
+        advance(container_of(a, struct subscriber, async));
     }
 }
 
@@ -141,11 +137,7 @@ static void start_subscriber(struct io *io, const struct subscriber_params *a, b
     w->is_stream = is_stream;
     w->from = a->from;
     w->has_place = !a->from;
-    w->next = io->subscribers;
-    w->prev = &io->subscribers;
-    if (io->subscribers)
-        io->subscribers->prev = &w->next;
-    io->subscribers = w;
+    async_link(&w->async, &io->subscribers);
     live_response_subscribe(io->o->response_store, w->stored_response, (unsigned)io->index);
     if (is_stream)
         begin_stream(w);

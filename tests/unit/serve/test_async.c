@@ -185,7 +185,7 @@ static void open_all(void)
 
 static void close_all(void)
 {
-    EXPECT_EQ(io.n_worker_jobs, 0);
+    EXPECT_EQ(io.n_held, 0);
     EXPECT(!ex.x.user);
     worker_close(io.worker);
     loop_close(io.loop);
@@ -242,7 +242,7 @@ static void start_blocker(struct blocker *b)
 
 static void receive_jobs(void)
 {
-    while (io.n_worker_jobs)
+    while (io.n_held)
         loop_once(io.loop, -1);
 }
 
@@ -285,7 +285,7 @@ static void slow_job_runs_and_is_freed_at_the_worker(void)
     open_all();
     struct job *j = start_at_worker(&job_ops);
     sem_wait(&seen.running);
-    EXPECT(j->async.is_at_worker && io.n_worker_jobs == 1);
+    EXPECT(j->async.is_at_worker && io.n_held == 1);
     EXPECT_EQ(ex.f.n_begun, 0);
     sem_post(&seen.go);
     receive_jobs();
@@ -526,7 +526,7 @@ static void server_stops_while_jobs_wait_and_run(void)
     j->seen = &second;
     async_start(&j->async, true);
     client_leaves();
-    EXPECT_EQ(io.n_worker_jobs, 2); /* the io thread may not end */
+    EXPECT_EQ(io.n_held, 2); /* the io thread may not end */
     sem_post(&seen.go);
     receive_jobs();
     EXPECT(seen.n_run == 1 && seen.was_stopped && second.n_run == 0);
@@ -583,12 +583,34 @@ static void struct_in_the_arena_of_the_exchange(void)
     arena_free(ex.x.arena);
 }
 
-TESTS(TEST(small_job_runs_at_once), TEST(slow_job_runs_and_is_freed_at_the_worker),
-    TEST(error_of_the_job_is_the_response), TEST(large_body_is_sent_at_the_pace_of_the_client),
-    TEST(client_leaves_before_the_job_starts), TEST(client_leaves_while_the_job_runs),
-    TEST(client_leaves_after_the_job_has_returned), TEST(client_leaves_while_the_body_is_sent),
-    TEST(job_that_must_run_runs_without_its_client), TEST(deadline_while_the_job_runs),
-    TEST(deadline_after_the_job_has_returned), TEST(deadline_while_the_body_is_sent),
-    TEST(earlier_deadline_counts_and_none_after_the_end),
+static void list_contains_open_requests(void)
+{
+    struct async *list = NULL, *a[3];
+
+    open_all();
+    for (int i = 0; i < 3; i++) {
+        a[i] = &new_job(&job_ops)->async;
+        async_ref(a[i]);
+        async_link(a[i], &list);
+    }
+    async_close(a[1]);
+    EXPECT(list == a[2] && list->next == a[0] && !list->next->next);
+    async_close(a[2]);
+    EXPECT(list == a[0] && !list->next);
+    async_close(a[0]);
+    EXPECT(!list);
+    for (int i = 0; i < 3; i++)
+        async_unref(a[i]);
+    EXPECT_EQ(seen.n_free, 3);
+    close_all();
+}
+
+TESTS(TEST(list_contains_open_requests), TEST(small_job_runs_at_once),
+    TEST(slow_job_runs_and_is_freed_at_the_worker), TEST(error_of_the_job_is_the_response),
+    TEST(large_body_is_sent_at_the_pace_of_the_client), TEST(client_leaves_before_the_job_starts),
+    TEST(client_leaves_while_the_job_runs), TEST(client_leaves_after_the_job_has_returned),
+    TEST(client_leaves_while_the_body_is_sent), TEST(job_that_must_run_runs_without_its_client),
+    TEST(deadline_while_the_job_runs), TEST(deadline_after_the_job_has_returned),
+    TEST(deadline_while_the_body_is_sent), TEST(earlier_deadline_counts_and_none_after_the_end),
     TEST(server_stops_while_jobs_wait_and_run), TEST(reference_of_a_message_outlives_the_response),
     TEST(detached_request_continues_until_its_deadline), TEST(struct_in_the_arena_of_the_exchange))
