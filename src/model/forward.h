@@ -30,7 +30,7 @@
 #include "kernel/kernels.h"
 #include "os/thread_pool.h"
 #include "model/bind.h"
-#include "model/experts.h"
+#include "model/moe.h"
 #include "model/lm.h"
 #include "model/rope.h"
 #include "os/thread.h"
@@ -106,7 +106,7 @@ struct llama {
     size_t n_states;
     int *logit_rows;         /* [max_logits]: rows of x that get logits */
     void *acts[N_ACT_KINDS]; /* quantised inputs of GEMMs; NULL for a kind that no GEMM reads */
-    struct experts experts;
+    struct moe moe;
     struct thread_scratch *per_thread;
     size_t d_stride, q_stride, kv_stride, ff_stride, tile_floats;
     int max_width; /* longest input row of any GEMM */

@@ -1,5 +1,5 @@
 /* forward_in.h: internal functions of the forward pass, shared by forward.c, attention.c, inputs.c,
- * experts.c and attn_groups.c.
+ * moe.c and attn_groups.c.
  *
  * Owner: the thread pool. Except attn_groups_build, all threads call each function at once, inside
  * one job. */
@@ -141,7 +141,7 @@ void forward_gate_up(const struct thread_ctx *s, const struct layer *l, const st
  * needed after the KV append. Ends with a barrier. */
 void forward_attention(struct thread_ctx *s, int layer);
 
-/* Mixture of experts (experts.c): x += weighted sum of the expert outputs. Ends with a barrier. */
+/* Mixture of experts (moe.c): x += weighted sum of the expert outputs. Ends with a barrier. */
 void forward_experts(const struct thread_ctx *s, const struct layer *l);
 
 /* Groups the decode rows by shared prefix and selects rows for split-KV (attn_groups.c). The engine

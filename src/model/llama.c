@@ -131,10 +131,10 @@ static void lay_out_acts(
     }
 }
 
-static void lay_out_experts(struct llama *m, struct scratch_layout *c)
+static void lay_out_moe(struct llama *m, struct scratch_layout *c)
 {
     const size_t rows = (size_t)m->lm.max_rows, entries = n_entries(m);
-    struct experts *x = &m->experts;
+    struct moe *x = &m->moe;
 
     if (!m->h.n_experts)
         return;
@@ -206,7 +206,7 @@ static void lay_out(struct llama *m, struct scratch_layout *c)
     m->attn_groups = reserve(c, rows, sizeof(*m->attn_groups));
     m->logit_rows = reserve(c, n_logits, sizeof(*m->logit_rows));
     lay_out_acts(m, c, m->acts, rows, n_entries(m));
-    lay_out_experts(m, c);
+    lay_out_moe(m, c);
     lay_out_states(m, c);
     for (int i = 0; i < thread_pool_size(m->thread_pool); i++) {
         struct thread_scratch *thread_mem = &m->per_thread[i];

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kernel/kernels.h"
-#include "model/experts.h"
+#include "model/moe.h"
 
 #include <math.h>
 
@@ -52,7 +52,7 @@ static void the_highest_scores_best_first(void)
                         : round % 3 == 1 ? (float)rng_below(&r, 5)
                                          : (float)rng_next_unit(&r);
         sort_scores(scores, n, order);
-        experts_topk(ref_kernels(), scores, n, used, topk, weights);
+        moe_topk(ref_kernels(), scores, n, used, topk, weights);
         for (int i = 0; i < used; i++)
             EXPECT_EQ(topk[i], order[i]);
     }
@@ -63,7 +63,7 @@ static void weights_are_a_softmax_of_those_used(void)
     const float scores[] = { 0.5f, 2, -1, 2, 1 };
     float weights[3];
     int topk[3];
-    double sum = experts_topk(ref_kernels(), scores, 5, 3, topk, weights), want = 2 + exp(-1);
+    double sum = moe_topk(ref_kernels(), scores, 5, 3, topk, weights), want = 2 + exp(-1);
 
     EXPECT(topk[0] == 1 && topk[1] == 3 && topk[2] == 4);
     EXPECT(fabs(sum - want) < 1e-6);
@@ -74,14 +74,14 @@ static void every_use_has_its_entry(void)
 {
     const struct hparams h = { .n_experts = N, .n_experts_used = 3 };
     int topk[ROWS * 3], entry[ROWS * 3], row[ROWS * 3], first[N + 1], n_seen[ROWS] = { 0 };
-    struct experts x = { .topk = topk, .entry = entry, .row = row, .first = first };
+    struct moe x = { .topk = topk, .entry = entry, .row = row, .first = first };
     struct rng r = { 2, 0 };
 
     for (int i = 0; i < ROWS * 3; i++)
         topk[i] =
             /* some experts are not used */
             (int)(rng_below(&r, N / 2) * 2 + (uint64_t)(i % 3 == 0));
-    experts_sort(&x, &h, ROWS);
+    moe_sort(&x, &h, ROWS);
     EXPECT(first[0] == 0 && first[N] == ROWS * 3);
     for (int e = 0; e < N; e++) {
         EXPECT(first[e] <= first[e + 1]);

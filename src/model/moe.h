@@ -1,5 +1,4 @@
-/* experts.h: mixture of experts: a feed-forward network of which each row uses a few of many
- * experts.
+/* moe.h: mixture of experts: a feed-forward network of which each row uses a few of many experts.
  *
  * A router computes a score for each expert and row. The top-k experts are used, and a softmax over
  * their scores gives their weights. Equal scores: the lower expert index comes first. The expert
@@ -14,7 +13,7 @@
 
 #include "model/hparams.h"
 
-struct experts {
+struct moe {
     float *scores;  /* [n_rows][stride]: router output */
     size_t stride;  /* row length of scores, in floats */
     int *topk;      /* [n_rows][n_used]: indices of the top-k experts, highest score first */
@@ -28,8 +27,8 @@ struct experts {
 /* Top-k: the indices of the n_used highest of n scores, highest first, and their softmax
  * numerators; returns the sum of these, by which the caller divides. NaN counts as -inf. */
 struct kernels;
-double experts_topk(
+double moe_topk(
     const struct kernels *k, const float *scores, int n, int n_used, int *topk, float *weights);
 
 /* Sorts the entries of n_rows rows by expert: computes entry, row and first from topk. */
-void experts_sort(struct experts *x, const struct hparams *h, int n_rows);
+void moe_sort(struct moe *x, const struct hparams *h, int n_rows);

@@ -1,11 +1,11 @@
-#include "model/experts.h"
+#include "model/moe.h"
 #include "model/forward_in.h"
 
 #include <math.h>
 
 /* ---- router */
 
-double experts_topk(
+double moe_topk(
     const struct kernels *k, const float *scores, int n, int n_used, int *topk, float *weights)
 {
     int found = 0;
@@ -25,7 +25,7 @@ double experts_topk(
     return k->softmax(weights, weights, n_used, weights[0], 1.0f);
 }
 
-void experts_sort(struct experts *x, const struct hparams *h, int n_rows)
+void moe_sort(struct moe *x, const struct hparams *h, int n_rows)
 {
     const int n_uses = n_rows * h->n_experts_used;
 
@@ -46,18 +46,18 @@ void experts_sort(struct experts *x, const struct hparams *h, int n_rows)
 /* Top-k experts of each row and their weights; then the entries, sorted by expert. */
 static void route_rows(const struct thread_ctx *s)
 {
-    struct experts *x = &s->m->experts;
+    struct moe *x = &s->m->moe;
     const struct hparams *h = &s->m->h;
 
     for (int r = 0; r < s->n_rows; r++) {
         int *topk = x->topk + r * h->n_experts_used;
         float *w = x->weights + r * h->n_experts_used;
-        double sum = experts_topk(s->m->kernels, x->scores + (size_t)r * x->stride, h->n_experts,
+        double sum = moe_topk(s->m->kernels, x->scores + (size_t)r * x->stride, h->n_experts,
             h->n_experts_used, topk, w);
         for (int i = 0; i < h->n_experts_used; i++)
             w[i] = (float)((double)w[i] / sum);
     }
-    experts_sort(x, h, s->n_rows);
+    moe_sort(x, h, s->n_rows);
 }
 
 /* ---- GEMMs, expert by expert */
@@ -77,7 +77,7 @@ struct expert_iter {
 
 static bool next_tile(const struct thread_ctx *s, struct expert_iter *w, struct expert_tile *p)
 {
-    const struct experts *x = &s->m->experts;
+    const struct moe *x = &s->m->moe;
     const int per_expert = (w->n_panels + w->step - 1) / w->step;
     int i = thread_pool_next_task(s->m->thread_pool);
 
@@ -99,7 +99,7 @@ static bool next_tile(const struct thread_ctx *s, struct expert_iter *w, struct 
 /* Small tiles if few experts are in use; a whole expert per tile if many are. */
 static struct expert_iter expert_iter_for(const struct thread_ctx *s, const struct packed *w)
 {
-    const struct experts *x = &s->m->experts;
+    const struct moe *x = &s->m->moe;
     int n_panels = w->n_panels / s->m->h.n_experts, n_used = 0;
 
     for (int e = 0; e < s->m->h.n_experts; e++)
@@ -109,8 +109,8 @@ static struct expert_iter expert_iter_for(const struct thread_ctx *s, const stru
 }
 
 /* hidden[n_entries][d_ff] = silu(gate * input) * (up * input) */
-static void experts_gate_up(const struct thread_ctx *s, const struct layer *l,
-    const struct inputs *in, struct act_out *hidden)
+static void moe_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
+    struct act_out *hidden)
 {
     struct expert_iter iter = expert_iter_for(s, &l->gate);
     struct tile_split tile = forward_tile_split(s, hidden, iter.n_panels * iter.n_used, iter.step);
@@ -121,7 +121,7 @@ static void experts_gate_up(const struct thread_ctx *s, const struct layer *l,
         int at = p.expert * iter.n_panels, end = p.entry + p.n_entries;
         for (int entry = p.entry; entry < end; entry += tile.rows) {
             int n = MIN(tile.rows, end - entry);
-            struct inputs some = forward_inputs_slice(in, n, 0, s->m->experts.row + entry);
+            struct inputs some = forward_inputs_slice(in, n, 0, s->m->moe.row + entry);
             struct ff_piece ff = { .panel_from = at + p.from,
                 .panel_to = at + p.to,
                 .row = entry,
@@ -134,7 +134,7 @@ static void experts_gate_up(const struct thread_ctx *s, const struct layer *l,
 }
 
 /* expert_out[n_entries][d_model] = W_down * hidden */
-static void experts_down(const struct thread_ctx *s, const struct layer *l, const struct inputs *in)
+static void moe_down(const struct thread_ctx *s, const struct layer *l, const struct inputs *in)
 {
     struct llama *m = s->m;
     struct expert_iter iter = expert_iter_for(s, &l->down);
@@ -146,7 +146,7 @@ static void experts_down(const struct thread_ctx *s, const struct layer *l, cons
         forward_gemm(s, &l->down, &some,
             (struct gemm_args){ .panel_from = at + p.from,
                 .panel_to = at + p.to,
-                .y = m->experts.expert_out + (size_t)p.entry * m->d_stride + (size_t)p.from * PANEL,
+                .y = m->moe.expert_out + (size_t)p.entry * m->d_stride + (size_t)p.from * PANEL,
                 .y_stride = m->d_stride });
     }
 }
@@ -155,7 +155,7 @@ static void experts_down(const struct thread_ctx *s, const struct layer *l, cons
 static void add_expert_outputs(const struct thread_ctx *s)
 {
     struct llama *m = s->m;
-    const struct experts *x = &m->experts;
+    const struct moe *x = &m->moe;
     const int n_used = m->h.n_experts_used;
     int from, to;
 
@@ -173,7 +173,7 @@ void forward_experts(const struct thread_ctx *s, const struct layer *l)
     struct act_out hidden = forward_hidden_out(s, l, s->n_rows * m->h.n_experts_used);
     struct norm_in x = { m->x, m->d_stride, s->gather, l->ffn_norm, m->h.d_model,
         act_kind_bit(m, &l->router) | act_kind_bit(m, &l->gate) | act_kind_bit(m, &l->up) };
-    struct gemm_out scores = { &l->router, m->experts.scores, m->experts.stride };
+    struct gemm_out scores = { &l->router, m->moe.scores, m->moe.stride };
 
     forward_norm_quantise(s, &x, &in);
     forward_gemms(s, &in, &scores, 1); /* scores[n_rows][n_experts] */
@@ -181,10 +181,10 @@ void forward_experts(const struct thread_ctx *s, const struct layer *l)
     if (s->thread == 0)
         route_rows(s);
     barrier(s);
-    experts_gate_up(s, l, &in, &hidden); /* hidden: [n_entries][d_ff] */
+    moe_gate_up(s, l, &in, &hidden); /* hidden: [n_entries][d_ff] */
     barrier(s);
     forward_load_act(s, &hidden, &in);
-    experts_down(s, l, &in); /* expert_out[n_entries][d_model] */
+    moe_down(s, l, &in); /* expert_out[n_entries][d_model] */
     barrier(s);
     add_expert_outputs(s); /* x[n_rows][d_model] += weighted sum */
     poll_stop(s);
