@@ -1,148 +1,9 @@
-/* forward.c: the forward pass: GEMMs in tiles, the layers, the feed-forward network, the output
- * projection (head), and the batch of a step. attention.c contains the attention part of a layer,
- * from its first norm to the input of Wo.
+/* forward.c: the forward pass: the layers, the output projection (head), and the batch of a step.
+ * attention.c contains the attention part of a layer, from its first norm to the input of Wo.
  *
  * Owner: the engine thread calls forward_run; forward_job runs on the thread pool. */
 #include "model/forward.h"
 #include "model/forward_in.h"
-
-/* ---- GEMMs, tile by tile */
-
-/* A multiple of four panels, which the kernels prefer. About eight tiles per thread, so that
- * threads finish at nearly the same time; but at least one tile for each thread, and no more panels
- * than a tile can hold. */
-int forward_tile_panels(const struct thread_ctx *s, int n_panels)
-{
-    int even = n_panels / (s->n_threads * 8) / 4 * 4;
-    int fair = (n_panels + s->n_threads - 1) / s->n_threads;
-    int tile = (int)(s->m->tile_floats / ((size_t)s->n_rows * PANEL));
-    return MIN(MAX(even, 4), MIN(fair, tile));
-}
-
-/* Weights that this thread will most likely read next, after the tile that begins at panel `from`:
- * each thread takes one tile in turn. NULL: none. */
-static const uint8_t *next_tile_weights(
-    const struct thread_ctx *s, const struct packed *w, int from, int step)
-{
-    int next = from + s->n_threads * step;
-
-    return next < w->n_panels ? w->data + (size_t)next * w->panel_bytes : NULL;
-}
-
-void forward_gemm(
-    const struct thread_ctx *s, const struct packed *w, const struct inputs *x, struct gemm_args g)
-{
-    struct packed part = *w;
-
-    part.data += (size_t)g.panel_from * w->panel_bytes;
-    part.n_panels = g.panel_to - g.panel_from;
-    part.n_rows = MIN(g.panel_to * PANEL, w->n_rows) - g.panel_from * PANEL;
-    g.w = &part;
-    g.x = &x->kind[kernels_act_kind(s->m->kernels, w->type)];
-    g.panel_from = 0;
-    g.panel_to = part.n_panels;
-    s->m->kernels->gemm[gemm_slot(w->type)](&g);
-}
-
-void forward_gemms(
-    const struct thread_ctx *s, const struct inputs *x, const struct gemm_out *t, int n_t)
-{
-    int total = 0;
-    for (int i = 0; i < n_t; i++)
-        total += t[i].w->n_panels;
-    int step = forward_tile_panels(s, total);
-
-    for (int piece = thread_pool_next_task(s->m->thread_pool), i = 0, before = 0;;) {
-        int n_pieces = (t[i].w->n_panels + step - 1) / step;
-        if (piece >= before + n_pieces) {
-            before += n_pieces;
-            if (++i == n_t)
-                return;
-            continue;
-        }
-        int from = (piece - before) * step;
-        forward_gemm(s, t[i].w, x,
-            (struct gemm_args){ .panel_from = from,
-                .panel_to = MIN(from + step, t[i].w->n_panels),
-                .y = t[i].y + (size_t)from * PANEL,
-                .y_stride = t[i].stride,
-                .next = next_tile_weights(s, t[i].w, from, step) });
-        piece = thread_pool_next_task(s->m->thread_pool);
-    }
-}
-
-/* GEMM with residual: x[row][d_model] += W * input, for the rows of s->pick. */
-static void gemm_residual(
-    const struct thread_ctx *s, const struct packed *w, const struct inputs *in)
-{
-    struct llama *m = s->m;
-    int step = forward_tile_panels(s, w->n_panels);
-
-    for (;;) {
-        int from = thread_pool_next_task(m->thread_pool) * step;
-        if (from >= w->n_panels)
-            return;
-        int to = MIN(from + step, w->n_panels);
-        size_t at = (size_t)from * PANEL, width = (size_t)(to - from) * PANEL;
-        int n = MIN(to * PANEL, w->n_rows) - from * PANEL;
-
-        forward_gemm(s, w, in,
-            (struct gemm_args){ .panel_from = from,
-                .panel_to = to,
-                .y = s->thread_mem->tile,
-                .y_stride = width,
-                .next = next_tile_weights(s, w, from, step) });
-        for (int r = 0; r < s->n_rows; r++)
-            m->kernels->add(m->x + (size_t)picked_row(s, r) * m->d_stride + at,
-                s->thread_mem->tile + (size_t)r * width, n);
-    }
-}
-
-void forward_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
-    const struct act_out *to, const struct ff_piece *p)
-{
-    size_t width = (size_t)(p->panel_to - p->panel_from) * PANEL;
-    struct gemm_args g = {
-        .panel_from = p->panel_from, .panel_to = p->panel_to, .y_stride = width
-    };
-
-    g.y = s->thread_mem->tile;
-    g.next = l->up.data + (size_t)p->panel_from * l->up.panel_bytes;
-    forward_gemm(s, &l->gate, in, g);
-    g.y = s->thread_mem->tile2;
-    g.next = next_tile_weights(s, &l->gate, p->panel_from, p->panel_to - p->panel_from);
-    forward_gemm(s, &l->up, in, g);
-    for (int r = 0; r < p->n_rows; r++)
-        forward_silu_mul_tile(s, to, p->row + r, p->col, (size_t)r * width, p->n_cols);
-}
-
-/* hidden[n_rows][d_ff] = silu(gate * input) * (up * input), quantised as `hidden` specifies. All
- * row blocks of the same panels follow one another, so that the panels stay in the cache. */
-static void ffn_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
-    struct act_out *hidden)
-{
-    const int n_panels = l->gate.n_panels;
-    struct tile_split tile =
-        forward_tile_split(s, hidden, n_panels, forward_tile_panels(s, n_panels));
-    const int n_row_tiles = (s->n_rows + tile.rows - 1) / tile.rows;
-
-    for (;;) {
-        int piece = thread_pool_next_task(s->m->thread_pool);
-        int from = piece / n_row_tiles * tile.panels, row = piece % n_row_tiles * tile.rows;
-        if (from >= n_panels)
-            return;
-        int to = MIN(from + tile.panels, n_panels), n = MIN(tile.rows, s->n_rows - row);
-
-        struct inputs some = forward_inputs_slice(in, n, row, NULL);
-        struct ff_piece ff = { .panel_from = from,
-            .panel_to = to,
-            .row = row,
-            .n_rows = n,
-            .col = from * PANEL,
-            .n_cols = MIN(to * PANEL, l->gate.n_rows) - from * PANEL };
-        forward_gate_up(s, l, &some, hidden, &ff);
-    }
-}
 
 /* ---- the layers */
 
@@ -178,7 +39,7 @@ static void attn_output_residual(const struct thread_ctx *s, const struct layer 
     struct inputs in;
 
     forward_load_act(s, &attn, &in);
-    gemm_residual(s, &l->o, &in); /* x[n_rows][d_model] += Wo * attn_out */
+    forward_gemm_residual(s, &l->o, &in); /* x[n_rows][d_model] += Wo * attn_out */
     barrier(s);
 }
 
@@ -195,7 +56,7 @@ static void feed_forward(const struct thread_ctx *s, const struct layer *l)
     ffn_gate_up(s, l, &in, &hidden); /* hidden: [n_rows][d_ff] */
     barrier(s);
     forward_load_act(s, &hidden, &in);
-    gemm_residual(s, &l->down, &in); /* x[n_rows][d_model] += W_down * hidden */
+    forward_gemm_residual(s, &l->down, &in); /* x[n_rows][d_model] += W_down * hidden */
     poll_stop(s);
     barrier(s);
 }
@@ -231,7 +92,7 @@ static void output_logits(const struct thread_ctx *s)
                 .panel_to = to,
                 .y = m->logits + (size_t)from * PANEL,
                 .y_stride = (size_t)m->h.n_vocab,
-                .next = next_tile_weights(s, w, from, step) });
+                .next = forward_next_weights(s, w, from, step) });
         find_logit_peaks(s, from * PANEL, MIN(to * PANEL, m->h.n_vocab));
     }
 }

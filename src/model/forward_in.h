@@ -1,5 +1,5 @@
-/* forward_in.h: internal functions of the forward pass, shared by forward.c, attention.c, inputs.c,
- * moe.c and attn_groups.c.
+/* forward_in.h: internal functions of the forward pass, shared by forward.c, attention.c,
+ * attn_groups.c, ffn.c, moe.c, gemm_tiles.c and inputs.c.
  *
  * Owner: the thread pool. Except attn_groups_build, all threads call each function at once, inside
  * one job. */
@@ -118,10 +118,15 @@ void forward_load_act(const struct thread_ctx *s, const struct act_out *from, st
 struct tile_split forward_tile_split(
     const struct thread_ctx *s, struct act_out *to, int n_panels, int panels);
 
-/* ---- forward.c */
+/* ---- gemm_tiles.c */
 
 /* Number of panels per tile for a GEMM of n_panels panels. */
 int forward_tile_panels(const struct thread_ctx *s, int n_panels);
+
+/* Weights that this thread will most likely read next, after the tile that begins at panel `from`:
+ * each thread takes one tile in turn. NULL: none. */
+const uint8_t *forward_next_weights(
+    const struct thread_ctx *s, const struct packed *w, int from, int step);
 
 /* GEMM of panels [g.panel_from, g.panel_to) of w with x; g.y is the address of row 0's first
  * output. */
@@ -132,8 +137,18 @@ void forward_gemm(
 void forward_gemms(
     const struct thread_ctx *s, const struct inputs *x, const struct gemm_out *t, int n_t);
 
-/* SwiGLU: silu(gate * in) * (up * in) for the rows of the piece, stored in `to`. */
-void forward_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
+/* GEMM with residual: x[row][d_model] += W * input, for the rows of s->gather. */
+void forward_gemm_residual(
+    const struct thread_ctx *s, const struct packed *w, const struct inputs *in);
+
+/* ---- ffn.c */
+
+/* hidden[n_rows][d_ff] = silu(gate * in) * (up * in), quantised as `hidden` specifies. */
+void ffn_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
+    struct act_out *hidden);
+
+/* The same for the rows and columns of one piece. */
+void ffn_gate_up_tile(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
     const struct act_out *to, const struct ff_piece *p);
 
 /* Attention of one layer (attention.c): appends the keys and values of all rows, then computes

@@ -128,7 +128,7 @@ static void moe_gate_up(const struct thread_ctx *s, const struct layer *l, const
                 .n_rows = n,
                 .col = p.from * PANEL,
                 .n_cols = (p.to - p.from) * PANEL };
-            forward_gate_up(s, l, &some, hidden, &ff);
+            ffn_gate_up_tile(s, l, &some, hidden, &ff);
         }
     }
 }

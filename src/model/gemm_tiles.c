@@ -1,0 +1,92 @@
+/* gemm_tiles.c: GEMMs of the forward pass, divided over the threads by tiles of weight panels.
+ *
+ * Owner: the thread pool. */
+#include "model/forward.h"
+#include "model/forward_in.h"
+
+/* A multiple of four panels, which the kernels prefer. About eight tiles per thread, so that
+ * threads finish at nearly the same time; but at least one tile for each thread, and no more panels
+ * than a tile can hold. */
+int forward_tile_panels(const struct thread_ctx *s, int n_panels)
+{
+    int even = n_panels / (s->n_threads * 8) / 4 * 4;
+    int fair = (n_panels + s->n_threads - 1) / s->n_threads;
+    int tile = (int)(s->m->tile_floats / ((size_t)s->n_rows * PANEL));
+    return MIN(MAX(even, 4), MIN(fair, tile));
+}
+
+const uint8_t *forward_next_weights(
+    const struct thread_ctx *s, const struct packed *w, int from, int step)
+{
+    int next = from + s->n_threads * step;
+
+    return next < w->n_panels ? w->data + (size_t)next * w->panel_bytes : NULL;
+}
+
+void forward_gemm(
+    const struct thread_ctx *s, const struct packed *w, const struct inputs *x, struct gemm_args g)
+{
+    struct packed part = *w;
+
+    part.data += (size_t)g.panel_from * w->panel_bytes;
+    part.n_panels = g.panel_to - g.panel_from;
+    part.n_rows = MIN(g.panel_to * PANEL, w->n_rows) - g.panel_from * PANEL;
+    g.w = &part;
+    g.x = &x->kind[kernels_act_kind(s->m->kernels, w->type)];
+    g.panel_from = 0;
+    g.panel_to = part.n_panels;
+    s->m->kernels->gemm[gemm_slot(w->type)](&g);
+}
+
+void forward_gemms(
+    const struct thread_ctx *s, const struct inputs *x, const struct gemm_out *t, int n_t)
+{
+    int total = 0;
+    for (int i = 0; i < n_t; i++)
+        total += t[i].w->n_panels;
+    int step = forward_tile_panels(s, total);
+
+    for (int piece = thread_pool_next_task(s->m->thread_pool), i = 0, before = 0;;) {
+        int n_pieces = (t[i].w->n_panels + step - 1) / step;
+        if (piece >= before + n_pieces) {
+            before += n_pieces;
+            if (++i == n_t)
+                return;
+            continue;
+        }
+        int from = (piece - before) * step;
+        forward_gemm(s, t[i].w, x,
+            (struct gemm_args){ .panel_from = from,
+                .panel_to = MIN(from + step, t[i].w->n_panels),
+                .y = t[i].y + (size_t)from * PANEL,
+                .y_stride = t[i].stride,
+                .next = forward_next_weights(s, t[i].w, from, step) });
+        piece = thread_pool_next_task(s->m->thread_pool);
+    }
+}
+
+void forward_gemm_residual(
+    const struct thread_ctx *s, const struct packed *w, const struct inputs *in)
+{
+    struct llama *m = s->m;
+    int step = forward_tile_panels(s, w->n_panels);
+
+    for (;;) {
+        int from = thread_pool_next_task(m->thread_pool) * step;
+        if (from >= w->n_panels)
+            return;
+        int to = MIN(from + step, w->n_panels);
+        size_t at = (size_t)from * PANEL, width = (size_t)(to - from) * PANEL;
+        int n = MIN(to * PANEL, w->n_rows) - from * PANEL;
+
+        forward_gemm(s, w, in,
+            (struct gemm_args){ .panel_from = from,
+                .panel_to = to,
+                .y = s->thread_mem->tile,
+                .y_stride = width,
+                .next = forward_next_weights(s, w, from, step) });
+        for (int r = 0; r < s->n_rows; r++)
+            m->kernels->add(m->x + (size_t)picked_row(s, r) * m->d_stride + at,
+                s->thread_mem->tile + (size_t)r * width, n);
+    }
+}
