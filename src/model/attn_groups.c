@@ -9,7 +9,7 @@
  * change the bits of a row.
  *
  * Owner: the engine thread, before the job of the step. */
-#include "model/forward_in.h"
+#include "model/attention.h"
 
 /* Shell sort: needs no memory, and there are few rows. */
 static void sort_by_first_page(struct attn_row *attn_rows, int n)

@@ -23,8 +23,8 @@ void ffn_gate_up_tile(const struct thread_ctx *s, const struct layer *l, const s
 }
 
 /* All row blocks of the same panels follow one another, so that the panels stay in the cache. */
-void ffn_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
-    struct act_out *hidden)
+void ffn_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
+    const struct inputs *in, struct act_out *hidden)
 {
     const int n_panels = l->gate.n_panels;
     struct tile_split tile =
@@ -47,4 +47,12 @@ void ffn_gate_up(const struct thread_ctx *s, const struct layer *l, const struct
             .n_cols = MIN(to * PANEL, l->gate.n_rows) - from * PANEL };
         ffn_gate_up_tile(s, l, &some, hidden, &ff);
     }
+}
+
+void ffn_down(const struct thread_ctx *s, const struct layer *l, const struct act_out *hidden)
+{
+    struct inputs in;
+
+    forward_load_act(s, hidden, &in);
+    forward_gemm_residual(s, &l->down, &in);
 }

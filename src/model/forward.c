@@ -1,8 +1,8 @@
-/* forward.c: the forward pass: the layers, the output projection (head), and the batch of a step.
- * attention.c contains the attention part of a layer, from its first norm to the input of Wo.
+/* forward.c: the forward pass: embedding, layers (layer.c), output projection (head), and the batch
+ * of a step.
  *
  * Owner: the engine thread calls forward_run; forward_job runs on the thread pool. */
-#include "model/forward.h"
+#include "model/attention.h"
 #include "model/forward_in.h"
 
 /* ---- the layers */
@@ -32,35 +32,6 @@ static void embed_rows(const struct thread_ctx *s)
     barrier(s);
 }
 
-/* Output projection Wo of attention, with the residual. */
-static void attn_output_residual(const struct thread_ctx *s, const struct layer *l)
-{
-    struct act_out attn = forward_attn_out(s, l); /* [n_rows][n_heads * head_dim] */
-    struct inputs in;
-
-    forward_load_act(s, &attn, &in);
-    forward_gemm_residual(s, &l->o, &in); /* x[n_rows][d_model] += Wo * attn_out */
-    barrier(s);
-}
-
-/* Feed-forward network (SwiGLU) with its norm and residual. */
-static void feed_forward(const struct thread_ctx *s, const struct layer *l)
-{
-    struct llama *m = s->m;
-    struct inputs in = { 0 }; /* [n_rows][d_model], then [n_rows][d_ff] */
-    struct norm_in x = { m->x, m->d_stride, s->gather, l->ffn_norm, m->h.d_model,
-        act_kind_bit(m, &l->gate) | act_kind_bit(m, &l->up) };
-    struct act_out hidden = forward_hidden_out(s, l, s->n_rows);
-
-    forward_norm_quantise(s, &x, &in);
-    ffn_gate_up(s, l, &in, &hidden); /* hidden: [n_rows][d_ff] */
-    barrier(s);
-    forward_load_act(s, &hidden, &in);
-    forward_gemm_residual(s, &l->down, &in); /* x[n_rows][d_model] += W_down * hidden */
-    poll_stop(s);
-    barrier(s);
-}
-
 /* Maxima of logit groups, computed while the tile's logits are in the cache. */
 static void find_logit_peaks(const struct thread_ctx *s, int from, int end)
 {
@@ -80,10 +51,8 @@ static void output_logits(const struct thread_ctx *s)
     struct llama *m = s->m;
     const struct packed *w = &m->w.head;
     struct inputs in; /* [n_logit_rows][d_model] */
-    struct norm_in x = { m->x, m->d_stride, s->gather, m->w.out_norm, m->h.d_model,
-        act_kind_bit(m, w) };
 
-    forward_norm_quantise(s, &x, &in);
+    rms_norm(s, m->w.out_norm, act_kind_bit(m, w), &in);
     int step = MAX(forward_tile_panels(s, w->n_panels) / WIDTH, 1) * WIDTH;
     for (int from; (from = thread_pool_next_task(m->thread_pool) * step) < w->n_panels;) {
         int to = MIN(from + step, w->n_panels);
@@ -105,24 +74,6 @@ static void set_layer_rows(struct thread_ctx *s, int layer)
     bool are_all = layer >= m->from_layer && layer < m->end_layer;
 
     s->n_rows = are_all ? m->n_rows : m->n_full_rows;
-}
-
-/* One layer for s->n_rows rows: attention, Wo, feed-forward network or experts. x[n_rows][d_model]
- * is input and output. */
-static void run_layer(struct thread_ctx *s, int i)
-{
-    struct llama *m = s->m;
-    const struct layer *l = &m->w.layers[i];
-
-    forward_attention(s, i);
-    /* no row gets logits, and the keys and values of the last layer are stored */
-    if (s->n_rows == 0)
-        return;
-    attn_output_residual(s, l);
-    if (m->h.n_experts)
-        forward_experts(s, l);
-    else
-        feed_forward(s, l);
 }
 
 /* Stores the residual stream of the partial run. This happens at the end of the pass, so that a
@@ -148,7 +99,7 @@ static void forward_job(void *arg, int thread, int n_threads)
     for (int i = 0; i < m->h.n_layers && !m->is_stopped; i++) {
         set_layer_rows(&s, i);
         if (s.n_rows > 0)
-            run_layer(&s, i);
+            layer_forward(&s, i);
     }
     if (m->is_stopped)
         return;

@@ -1,23 +1,19 @@
 /* forward.h: state of the transformer: llama.c initialises it, forward.c runs the forward pass.
  *
- * A forward pass is one thread-pool job. In the steps of a layer, | is a barrier:
+ * A forward pass is one thread-pool job. layer_forward (layer.c) shows the steps of a layer and the
+ * barriers between them. Three barriers depend on the rows:
  *
- *     RMSNorm, quantise 2| QKV GEMM 3| bias, QK-norm, RoPE, KV append 1| attention, quantise |
- *         Wo GEMM + residual | RMSNorm, quantise 2| gate GEMM, up GEMM, SwiGLU, quantise |
- *         down GEMM + residual |
+ *     after rms_norm:  only with more than REDUNDANT_ROWS rows; fewer rows are normalised by every
+ *                      thread redundantly, which takes less time than a barrier
+ *     after qkv_proj:  not if each thread computes whole heads of decode rows
+ *     after kv_append: only if there are prefill rows (runs of more than one row)
  *
- * 1: only if there are prefill rows (runs of more than one row). 2: only with more than
- * REDUNDANT_ROWS rows; fewer are normalised by every thread redundantly, which takes less time than
- * a barrier. 3: not if each thread computes whole heads of decode rows. A layer thus has four
- * barriers for up to four decode rows, six for more decode rows, and eight with prefill rows. A
- * layer with experts has seven, nine and eleven; its feed-forward part is
+ * A layer thus has four barriers for up to four decode rows, six for more decode rows, and eight
+ * with prefill rows. A layer with experts has seven, nine and eleven.
  *
- *     RMSNorm, quantise 2| router GEMM | top-k | gate, up, SwiGLU, quantise | down |
- *         weighted sum + residual |
- *
- * Quantise: conversion to the form that the next GEMM reads, int8 blocks or bf16 pairs (inputs.c).
- * If a tile cannot be quantised by the thread that computes it, whole rows are converted later,
- * which adds a barrier.
+ * A GEMM reads its input as int8 blocks or bf16 pairs (inputs.c). If a tile cannot be quantised by
+ * the thread that computes it, o_proj, ffn_down and moe_down convert whole rows first, which adds a
+ * barrier.
  *
  * Work is divided by outputs only (panels of 16 outputs; pairs of row and KV head). The exception
  * is split-KV attention: if one decode row has many more keys than the others, its KV splits

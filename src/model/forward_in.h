@@ -1,8 +1,7 @@
-/* forward_in.h: internal functions of the forward pass, shared by forward.c, attention.c,
- * attn_groups.c, ffn.c, moe.c, gemm_tiles.c and inputs.c.
+/* forward_in.h: internal functions of the forward pass, shared by forward.c, layer.c,
+ * attention.c, ffn.c, moe.c, gemm_tiles.c and inputs.c.
  *
- * Owner: the thread pool. Except attn_groups_build, all threads call each function at once, inside
- * one job. */
+ * Owner: the thread pool. All threads call each function at once, inside one job. */
 #pragma once
 
 #include "model/forward.h"
@@ -74,9 +73,21 @@ static inline int picked_row(const struct thread_ctx *s, int r)
     return s->gather ? s->gather[r] : r;
 }
 
+/* One bit per act_kind that these matrices read; a model may lack a matrix (n_rows == 0). */
 static inline unsigned act_kind_bit(const struct llama *m, const struct packed *w)
 {
-    return 1u << kernels_act_kind(m->kernels, w->type);
+    return w->n_rows ? 1u << kernels_act_kind(m->kernels, w->type) : 0;
+}
+
+static inline unsigned act_kinds(
+    const struct llama *m, const struct packed *a, const struct packed *b, const struct packed *c)
+{
+    return act_kind_bit(m, a) | act_kind_bit(m, b) | act_kind_bit(m, c);
+}
+
+static inline int forward_q_per_kv_head(const struct llama *m)
+{
+    return m->h.n_heads / m->h.n_kv_heads;
 }
 
 /* Thread 0 reads the stop flag; all threads act on it after the next barrier. */
@@ -93,6 +104,15 @@ static inline void poll_stop(const struct thread_ctx *s)
  * barrier. */
 void forward_norm_quantise(
     const struct thread_ctx *s, const struct norm_in *src, struct inputs *to);
+
+/* Norm of the residual stream: x [n_rows][d_model] -> in [n_rows][d_model]. */
+static inline void rms_norm(
+    const struct thread_ctx *s, const float *weight, unsigned kinds, struct inputs *in)
+{
+    struct norm_in x = { s->m->x, s->m->d_stride, s->gather, weight, s->m->h.d_model, kinds };
+
+    forward_norm_quantise(s, &x, in);
+}
 
 /* Rows [first, first + n) of the inputs, or the n rows of the list `pick`. */
 struct inputs forward_inputs_slice(const struct inputs *in, int n, int first, const int *gather);
@@ -144,21 +164,27 @@ void forward_gemm_residual(
 /* ---- ffn.c */
 
 /* hidden[n_rows][d_ff] = silu(gate * in) * (up * in), quantised as `hidden` specifies. */
-void ffn_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
-    struct act_out *hidden);
-
+void ffn_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
+    const struct inputs *in, struct act_out *hidden);
 /* The same for the rows and columns of one piece. */
 void ffn_gate_up_tile(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
     const struct act_out *to, const struct ff_piece *p);
 
-/* Attention of one layer (attention.c): appends the keys and values of all rows, then computes
- * attn_out[i] of each row i that is still needed; in the last layer, only rows that get logits are
- * needed after the KV append. Ends with a barrier. */
-void forward_attention(struct thread_ctx *s, int layer);
+void ffn_down(const struct thread_ctx *s, const struct layer *l, const struct act_out *hidden);
 
-/* Mixture of experts (moe.c): x += weighted sum of the expert outputs. Ends with a barrier. */
-void forward_experts(const struct thread_ctx *s, const struct layer *l);
+/* ---- moe.c: mixture of experts; an entry is one (row, expert) pair */
 
-/* Groups the decode rows by shared prefix and selects rows for split-KV (attn_groups.c). The engine
- * thread calls it before the job. */
-void attn_groups_build(struct llama *m);
+void moe_router(const struct thread_ctx *s, const struct layer *l, const struct inputs *in);
+/* Top-k experts of each row, and the list of entries, sorted by expert; thread 0 only. */
+void moe_select(const struct thread_ctx *s);
+void moe_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
+    const struct inputs *in, struct act_out *hidden);
+void moe_down(const struct thread_ctx *s, const struct layer *l, const struct act_out *hidden);
+void moe_combine(const struct thread_ctx *s);
+
+/* ---- layer.c */
+
+/* One layer: x[n_rows][d_model] is input and output. In the last layer, only the rows that get
+ * logits continue after the KV append: changes s->gather and s->n_rows. Ends with a barrier, unless
+ * n_rows becomes 0. */
+void layer_forward(struct thread_ctx *s, int index);

@@ -43,8 +43,14 @@ void moe_sort(struct moe *x, const struct hparams *h, int n_rows)
     x->first[0] = 0;
 }
 
-/* Top-k experts of each row and their weights; then the entries, sorted by expert. */
-static void route_rows(const struct thread_ctx *s)
+void moe_router(const struct thread_ctx *s, const struct layer *l, const struct inputs *in)
+{
+    struct gemm_out scores = { &l->router, s->m->moe.scores, s->m->moe.stride };
+
+    forward_gemms(s, in, &scores, 1);
+}
+
+void moe_select(const struct thread_ctx *s)
 {
     struct moe *x = &s->m->moe;
     const struct hparams *h = &s->m->h;
@@ -108,9 +114,8 @@ static struct expert_iter expert_iter_for(const struct thread_ctx *s, const stru
         n_used, 0, 0 };
 }
 
-/* hidden[n_entries][d_ff] = silu(gate * input) * (up * input) */
-static void moe_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
-    struct act_out *hidden)
+void moe_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
+    const struct inputs *in, struct act_out *hidden)
 {
     struct expert_iter iter = expert_iter_for(s, &l->gate);
     struct tile_split tile = forward_tile_split(s, hidden, iter.n_panels * iter.n_used, iter.step);
@@ -133,16 +138,17 @@ static void moe_gate_up(const struct thread_ctx *s, const struct layer *l, const
     }
 }
 
-/* expert_out[n_entries][d_model] = W_down * hidden */
-static void moe_down(const struct thread_ctx *s, const struct layer *l, const struct inputs *in)
+void moe_down(const struct thread_ctx *s, const struct layer *l, const struct act_out *hidden)
 {
     struct llama *m = s->m;
     struct expert_iter iter = expert_iter_for(s, &l->down);
     struct expert_tile p;
+    struct inputs in = { 0 };
 
+    forward_load_act(s, hidden, &in);
     while (next_tile(s, &iter, &p)) {
         int at = p.expert * iter.n_panels;
-        struct inputs some = forward_inputs_slice(in, p.n_entries, p.entry, NULL);
+        struct inputs some = forward_inputs_slice(&in, p.n_entries, p.entry, NULL);
         forward_gemm(s, &l->down, &some,
             (struct gemm_args){ .panel_from = at + p.from,
                 .panel_to = at + p.to,
@@ -152,7 +158,7 @@ static void moe_down(const struct thread_ctx *s, const struct layer *l, const st
 }
 
 /* Residual: x[row] += sum over the row's experts of weight * expert_out, in the order of topk. */
-static void add_expert_outputs(const struct thread_ctx *s)
+void moe_combine(const struct thread_ctx *s)
 {
     struct llama *m = s->m;
     const struct moe *x = &m->moe;
@@ -164,29 +170,4 @@ static void add_expert_outputs(const struct thread_ctx *s)
         for (int i = r * n_used; i < (r + 1) * n_used; i++)
             m->kernels->add_scaled(m->x + (size_t)picked_row(s, r) * m->d_stride, x->weights[i],
                 x->expert_out + (size_t)x->entry[i] * m->d_stride, m->h.d_model);
-}
-
-void forward_experts(const struct thread_ctx *s, const struct layer *l)
-{
-    struct llama *m = s->m;
-    struct inputs in = { 0 }; /* [n_rows][d_model], then [n_entries][d_ff] */
-    struct act_out hidden = forward_hidden_out(s, l, s->n_rows * m->h.n_experts_used);
-    struct norm_in x = { m->x, m->d_stride, s->gather, l->ffn_norm, m->h.d_model,
-        act_kind_bit(m, &l->router) | act_kind_bit(m, &l->gate) | act_kind_bit(m, &l->up) };
-    struct gemm_out scores = { &l->router, m->moe.scores, m->moe.stride };
-
-    forward_norm_quantise(s, &x, &in);
-    forward_gemms(s, &in, &scores, 1); /* scores[n_rows][n_experts] */
-    barrier(s);
-    if (s->thread == 0)
-        route_rows(s);
-    barrier(s);
-    moe_gate_up(s, l, &in, &hidden); /* hidden: [n_entries][d_ff] */
-    barrier(s);
-    forward_load_act(s, &hidden, &in);
-    moe_down(s, l, &in); /* expert_out[n_entries][d_model] */
-    barrier(s);
-    add_expert_outputs(s); /* x[n_rows][d_model] += weighted sum */
-    poll_stop(s);
-    barrier(s);
 }

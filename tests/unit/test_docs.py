@@ -31,6 +31,15 @@ def test_every_function_of_the_life_of_a_request_exists():
     assert not missing, f"named in src/README.md, found nowhere: {missing}"
 
 
+def test_steps_of_a_layer_are_listed_in_the_order_of_layer_forward():
+    body = read("src/model/layer.c").split("\nvoid layer_forward(")[1].split("\n}")[0]
+    section = read("src/model/README.md").split("## One layer")[1].split("\n## ")[0]
+    rows = [row.split(" | ") for row in section.splitlines() if row.startswith("| ")]
+    listed = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row[1])]
+    called = re.findall(r"\b((?:rms|qkv|qk|kv|o|ffn|moe)_\w+|rope|attention)\(", body)
+    assert len(called) > 12 and listed == called, f"src/model/README.md lists {listed}, the code calls {called}"
+
+
 # Names of parts that do not exist yet; a name leaves this list with the first line of its code.
 PLANNED = {"constraint_", "grammar_", "mask", "model_pool_", "rate_limit_", "trace_", "transfer_"}
 

@@ -1,0 +1,186 @@
+/* layer.c: one layer of the transformer, in the order of the paper. attention.c contains the
+ * attention step and its division into units of work, ffn.c and moe.c the second half.
+ *
+ * Owner: the thread pool. All threads call layer_forward at once. */
+#include "model/attention.h"
+#include "model/forward_in.h"
+
+/* ---- steps of all rows: the threads share the columns of the output */
+
+enum { N_QKV = 3 };
+
+static void qkv_outputs(const struct llama *m, const struct layer *l, struct gemm_out to[N_QKV])
+{
+    to[0] = (struct gemm_out){ &l->q, m->q, m->q_stride };
+    to[1] = (struct gemm_out){ &l->k, m->k, m->kv_stride };
+    to[2] = (struct gemm_out){ &l->v, m->v, m->kv_stride };
+}
+
+static void qkv_proj(const struct thread_ctx *s, const struct layer *l, const struct inputs *in)
+{
+    struct gemm_out to[N_QKV];
+
+    qkv_outputs(s->m, l, to);
+    forward_gemms(s, in, to, N_QKV);
+}
+
+/* The columns of some KV heads and of their query heads. */
+static void qkv_proj_heads(const struct thread_ctx *s, const struct layer *l,
+    const struct inputs *in, struct head_range heads)
+{
+    struct gemm_out to[N_QKV];
+
+    qkv_outputs(s->m, l, to);
+    for (int i = 0; i < N_QKV; i++) {
+        int n = to[i].w->n_panels / s->m->h.n_kv_heads;
+        forward_gemm(s, to[i].w, in,
+            (struct gemm_args){ .panel_from = heads.from * n,
+                .panel_to = heads.to * n,
+                .y = to[i].y + (size_t)heads.from * (size_t)n * PANEL,
+                .y_stride = to[i].stride });
+    }
+}
+
+static void o_proj(const struct thread_ctx *s, const struct layer *l)
+{
+    struct act_out attn_out = forward_attn_out(s, l);
+    struct inputs in;
+
+    forward_load_act(s, &attn_out, &in);
+    forward_gemm_residual(s, &l->o, &in);
+}
+
+/* ---- steps of one row and one KV head, in place. x->k and x->v are NULL if another thread appends
+ * them. */
+
+static void qkv_bias(const struct thread_ctx *s, const struct layer *l, const struct head_row *x)
+{
+    const struct kernels *kernels = s->m->kernels;
+    const int d = s->m->h.head_dim, group = forward_q_per_kv_head(s->m);
+
+    if (l->q_bias)
+        kernels->add(x->q, l->q_bias + x->head * group * d, group * d);
+    if (l->k_bias && x->k)
+        kernels->add(x->k, l->k_bias + x->head * d, d);
+    if (l->v_bias && x->k)
+        kernels->add(x->v, l->v_bias + x->head * d, d);
+}
+
+static void qk_norm(const struct thread_ctx *s, const struct layer *l, const struct head_row *x)
+{
+    const struct llama *m = s->m;
+    const int d = m->h.head_dim;
+
+    for (int i = 0; l->q_norm && i < forward_q_per_kv_head(m); i++)
+        m->kernels->rms_norm(x->q + i * d, x->q + i * d, l->q_norm, d, m->h.eps);
+    if (l->k_norm && x->k)
+        m->kernels->rms_norm(x->k, x->k, l->k_norm, d, m->h.eps);
+}
+
+static void rope(const struct thread_ctx *s, const struct head_row *x)
+{
+    const struct llama *m = s->m;
+    const int d = m->h.head_dim, n_rot = m->h.n_rot;
+    const float *cs = m->cs + (size_t)x->row * (size_t)n_rot;
+    const bool is_neox = m->h.family->is_rope_neox;
+
+    m->kernels->rope(x->q, forward_q_per_kv_head(m), d, cs, n_rot, is_neox);
+    if (x->k)
+        m->kernels->rope(x->k, 1, d, cs, n_rot, is_neox);
+}
+
+static void kv_append(const struct thread_ctx *s, int layer, const struct head_row *x)
+{
+    const struct llama *m = s->m;
+    const struct batch_row *row = &m->rows[x->row];
+
+    if (!x->k)
+        return;
+    uint8_t *page = m->arena + row->pages[row->pos / PAGE_TOKENS].i * m->kv.page_bytes;
+    struct kv_slot slot = kv_slot_at(&m->kv, page, layer, x->head, row->pos % PAGE_TOKENS);
+    m->kernels->kv_append(&slot, x->k, x->v);
+}
+
+/* After the last KV append, only the rows that get logits are needed. */
+static void keep_logit_rows(struct thread_ctx *s)
+{
+    s->gather = s->m->n_logit_rows < s->n_rows ? s->m->logit_rows : NULL;
+    s->n_rows = s->m->n_logit_rows;
+}
+
+/* ---- the layer */
+
+/* Shapes: x is the residual stream; q stands for n_heads * head_dim, kv for n_kv_heads * head_dim.
+ * `in` is the input of the next GEMMs, quantised as they read it.
+ *
+ * From qkv_proj to attention, a thread works on units: some rows and some KV heads. A barrier
+ * separates two steps of a unit only if the second one reads what other threads compute:
+ *
+ *     prefill rows:  qkv_proj | qkv_bias, qk_norm, rope, kv_append | attention |
+ *     decode rows:   qkv_proj | qkv_bias, qk_norm, rope, kv_append, attention |
+ *     by head:       qkv_proj, qkv_bias, qk_norm, rope, kv_append, attention |
+ *
+ * A prefill row attends to keys that other threads append. By head: all rows are decode rows, and
+ * the KV heads divide evenly over the threads. forward.h counts the barriers. */
+void layer_forward(struct thread_ctx *s, int index)
+{
+    struct llama *m = s->m;
+    const struct layer *l = &m->w.layers[index];
+    struct attn_work work = attn_work_for(s, index);
+    struct inputs in = { 0 };
+
+    /* Mixer: grouped-query attention. x [n_rows][d_model] -> in [n_rows][d_model] */
+    rms_norm(s, l->attn_norm, act_kinds(m, &l->q, &l->k, &l->v), &in);
+    if (!work.is_by_head) {
+        qkv_proj(s, l, &in); /* in -> q [n_rows][q], k and v [n_rows][kv] */
+        barrier(s);
+    }
+    for (int phase = work.first_phase; phase <= ATTN_ATTEND; phase++) {
+        if (phase == ATTN_ATTEND && index == m->h.n_layers - 1)
+            keep_logit_rows(s); /* the last layer: n_rows = n_logit_rows */
+        if (s->n_rows == 0)
+            return;
+        attn_phase_begin(s, &work, phase);
+        for (struct attn_unit u; attn_next_unit(s, &work, &u);) {
+            if (work.is_by_head)
+                qkv_proj_heads(s, l, &in, u.heads); /* in -> the heads' columns of q, k, v */
+            for (int i = 0; i < u.n_append; i++) {
+                struct head_row r = attn_head_row(s, &u, i);
+                qkv_bias(s, l, &r); /* q [n_heads / n_kv_heads][head_dim], k and v [head_dim] */
+                qk_norm(s, l, &r);
+                rope(s, &r);
+                kv_append(s, index, &r); /* k, v -> KV page of the row */
+            }
+            if (phase == ATTN_ATTEND)
+                attention(s, &work, &u); /* q, KV pages -> attn_out [n_rows][q] */
+        }
+        barrier(s);
+    }
+    o_proj(s, l); /* x [n_rows][d_model] += Wo * attn_out [n_rows][q] */
+    barrier(s);
+
+    /* Feed-forward network, or mixture of experts. x [n_rows][d_model] -> in [n_rows][d_model] */
+    rms_norm(s, l->ffn_norm, act_kinds(m, &l->gate, &l->up, &l->router), &in);
+    if (m->h.n_experts == 0) {
+        struct act_out hidden = forward_hidden_out(s, l, s->n_rows);
+
+        ffn_gate_up_silu_mul(s, l, &in, &hidden); /* in -> hidden [n_rows][d_ff] */
+        barrier(s);
+        ffn_down(s, l, &hidden); /* x [n_rows][d_model] += W_down * hidden */
+    } else {
+        struct act_out hidden = forward_hidden_out(s, l, s->n_rows * m->h.n_experts_used);
+
+        moe_router(s, l, &in); /* in -> scores [n_rows][n_experts] */
+        barrier(s);
+        if (s->thread == 0)
+            moe_select(s); /* scores -> topk, weights [n_rows][n_used]; sorted entries */
+        barrier(s);
+        moe_gate_up_silu_mul(s, l, &in, &hidden); /* in -> hidden [n_entries][d_ff] */
+        barrier(s);
+        moe_down(s, l, &hidden); /* hidden -> expert_out [n_entries][d_model] */
+        barrier(s);
+        moe_combine(s); /* x [n_rows][d_model] += sum of weight * expert_out */
+    }
+    poll_stop(s);
+    barrier(s);
+}
