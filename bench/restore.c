@@ -26,16 +26,8 @@ struct setup {
     enum aio_kind aio;
 };
 
-static uint8_t *arena;
-static size_t arena_page;
-
-static void write_page(struct lm *m, page_id page, const void *in)
-{
-    memcpy(arena + page.i % ARENA * arena_page, in, arena_page);
-}
-
-static const struct lm_ops ops = { .write_page = write_page };
-static struct lm lm = { .ops = &ops };
+static const struct lm_ops ops = { .write_page = lm_write_page };
+static struct lm lm = { .ops = &ops, .n_pages = ARENA };
 
 static double median(double *v, int n)
 {
@@ -125,7 +117,7 @@ static double fetch_seconds(
     CHECK(f->n_pages == s->n_pages);
     memcpy(f->tokens, tokens, (size_t)(s->n_pages * PAGE_TOKENS) * sizeof(*tokens));
     for (int i = 0; i < s->n_pages; i++)
-        f->pages[i] = (page_id){ (uint32_t)i };
+        f->pages[i] = (page_id){ (uint32_t)i % ARENA };
     tier_put_read(t, f);
     uint64_t start_ns = clock_ns();
     run_tier(t, mailbox);
@@ -220,11 +212,11 @@ int main(int argc, char **argv)
         return 2;
     }
     snprintf(s.dir, sizeof(s.dir), "%s/restore-%d", argv[optind], (int)getpid());
-    arena_page = s.page_bytes;
-    arena = xcalloc(ARENA, arena_page);
+    lm.page_bytes = s.page_bytes;
+    lm.arena = xcalloc(ARENA, s.page_bytes);
     int failed = run_bench(&s, &e);
     remove_dir(&s);
-    mem_free(arena);
+    mem_free(lm.arena);
     if (failed)
         fprintf(stderr, "restore: %s\n", e.msg);
     return failed ? 1 : 0;

@@ -15,7 +15,7 @@ static struct attn_args attn_args_of(const struct thread_ctx *s, int layer, int 
     const struct llama *m = s->m;
 
     return (struct attn_args){ .layout = &m->kv,
-        .arena = m->arena,
+        .arena = m->lm.arena,
         .layer = layer,
         .kv_head = h,
         .n_rows = 1,

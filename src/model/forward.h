@@ -29,7 +29,6 @@
 #include "model/moe.h"
 #include "model/lm.h"
 #include "model/rope.h"
-#include "os/thread.h"
 
 #include <stdatomic.h>
 
@@ -76,8 +75,6 @@ struct llama {
     const struct kernels *kernels;
     struct thread_pool *thread_pool;
     struct kv_layout kv;
-    uint8_t *arena; /* KV cache, [n_pages][kv.page_bytes] */
-    struct owner owner;
 
     /* Scratch memory, sized by max_rows; the pointers point into one block. */
     uint8_t *block;

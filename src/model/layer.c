@@ -96,7 +96,7 @@ static void kv_append(const struct thread_ctx *s, int layer, const struct head_r
 
     if (!x->k)
         return;
-    uint8_t *page = m->arena + row->pages[row->pos / PAGE_TOKENS].i * m->kv.page_bytes;
+    uint8_t *page = m->lm.arena + row->pages[row->pos / PAGE_TOKENS].i * m->kv.page_bytes;
     struct kv_slot slot = kv_slot_at(&m->kv, page, layer, x->head, row->pos % PAGE_TOKENS);
     m->kernels->kv_append(&slot, x->k, x->v);
 }

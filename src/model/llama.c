@@ -18,41 +18,10 @@ static struct llama *llama_of(struct lm *lm)
 static bool llama_forward(struct lm *lm, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
 {
     struct llama *m = llama_of(lm);
-    if (!m->owner.is_set)
-        owner_take(&m->owner);
-    OWNED(m->owner);
+    if (!lm->owner.is_set)
+        owner_take(&lm->owner);
+    OWNED(lm->owner);
     return forward_run(m, runs, n_runs, stop);
-}
-
-static void llama_copy_page(struct lm *lm, page_id from, page_id to)
-{
-    struct llama *m = llama_of(lm);
-    OWNED(m->owner);
-    CHECK(from.i < lm->n_pages && to.i < lm->n_pages && from.i != to.i);
-    memcpy(
-        m->arena + to.i * m->kv.page_bytes, m->arena + from.i * m->kv.page_bytes, m->kv.page_bytes);
-}
-
-static void llama_clear_page(struct lm *lm, page_id page)
-{
-    struct llama *m = llama_of(lm);
-    OWNED(m->owner);
-    CHECK(page.i < lm->n_pages);
-    memset(m->arena + page.i * m->kv.page_bytes, 0, m->kv.page_bytes);
-}
-
-static void llama_read_page(struct lm *lm, page_id page, void *out)
-{
-    const struct llama *m = llama_of(lm);
-    CHECK(page.i < lm->n_pages);
-    memcpy(out, m->arena + page.i * m->kv.page_bytes, m->kv.page_bytes);
-}
-
-static void llama_write_page(struct lm *lm, page_id page, const void *in)
-{
-    struct llama *m = llama_of(lm);
-    CHECK(page.i < lm->n_pages);
-    memcpy(m->arena + page.i * m->kv.page_bytes, in, m->kv.page_bytes);
 }
 
 static void llama_close(struct lm *lm)
@@ -62,7 +31,7 @@ static void llama_close(struct lm *lm)
     weights_clear(&m->w);
     mem_free(m->per_thread);
     block_free(m->block);
-    block_free(m->arena);
+    block_free(m->lm.arena);
     mem_free(m);
 }
 
@@ -72,8 +41,8 @@ static void llama_run_on_threads(
     thread_pool_run(container_of(lm, struct llama, lm)->thread_pool, fn, arg);
 }
 
-static const struct lm_ops llama_ops = { llama_forward, llama_copy_page, llama_clear_page,
-    llama_read_page, llama_write_page, llama_run_on_threads, llama_close };
+static const struct lm_ops llama_ops = { llama_forward, lm_copy_page, lm_clear_page, lm_read_page,
+    lm_write_page, llama_run_on_threads, llama_close };
 
 /* ---- scratch memory: laid out twice, first to compute the size */
 
@@ -253,8 +222,8 @@ static int alloc_arena(struct llama *m, struct err *e)
     if (__builtin_mul_overflow((size_t)m->lm.n_pages, m->kv.page_bytes, &n))
         return err_set(e, ERR_MEMORY, "a KV cache of %u pages of %zu bytes is too large",
             m->lm.n_pages, m->kv.page_bytes);
-    m->arena = block_alloc(n);
-    if (!m->arena)
+    m->lm.arena = block_alloc(n);
+    if (!m->lm.arena)
         return err_set(e, ERR_MEMORY, "no memory for a KV cache of %zu MB", n / MB);
     return 0;
 }

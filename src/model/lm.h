@@ -15,6 +15,7 @@
 
 #include "base/err.h"
 #include "kernel/page.h"
+#include "os/thread.h"
 
 enum { LOGIT_GROUP = 256 }; /* logits that share one maximum in `peaks` */
 
@@ -58,8 +59,10 @@ struct lm_ops {
      * layers; if it is true, the call returns false, the logits are undefined, and so is the
      * content of the runs' pages from pos on. */
     bool (*forward)(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop);
-    void (*copy_page)(struct lm *m, page_id from, page_id to); /* for copy-on-write */
-    void (*clear_page)(struct lm *m, page_id page);            /* overwrites the previous content */
+    /* Pages: the functions lm_copy_page to lm_write_page below, if the KV arena is in memory.
+     * copy_page: for copy-on-write. */
+    void (*copy_page)(struct lm *m, page_id from, page_id to);
+    void (*clear_page)(struct lm *m, page_id page); /* overwrites the previous content */
     /* Copy a whole page (page_bytes) to and from memory. Any thread may call these two, as long as
      * no other thread writes to the page, or reads it, at the same time. */
     void (*read_page)(struct lm *m, page_id page, void *out);
@@ -83,6 +86,8 @@ struct lm {
     int n_threads;        /* compute threads; 0: only the caller's thread */
     uint32_t n_pages;     /* pages in the KV arena */
     size_t page_bytes;    /* bytes of one page, all layers; 0: pages have no content */
+    uint8_t *arena;       /* KV arena, [n_pages][page_bytes]; NULL: pages have no content */
+    struct owner owner;   /* engine thread; a model may take it in its first forward pass */
     /* number format, layout and numerics id of the page content: only pages of one kind may be
      * mixed */
     uint32_t kv_kind;
@@ -96,6 +101,13 @@ struct lm {
     uint64_t logit_macs; /* additional multiply-adds for a row that gets logits */
     bool is_integer;     /* most multiply-adds are integer dot products */
 };
+
+/* Page functions of struct lm_ops for a KV arena in memory; pages without content are only checked
+ * against n_pages. */
+void lm_copy_page(struct lm *m, page_id from, page_id to);
+void lm_clear_page(struct lm *m, page_id page);
+void lm_read_page(struct lm *m, page_id page, void *out);
+void lm_write_page(struct lm *m, page_id page, const void *in);
 
 /* Logits of the i-th of the run's n_logits rows. */
 static inline struct logits lm_logits(const struct lm *m, const struct lm_run *r, int i)

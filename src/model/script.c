@@ -12,33 +12,13 @@ static bool script_forward(struct lm *m, struct lm_run *runs, int n_runs, const 
     return true;
 }
 
-static void script_copy_page(struct lm *m, page_id from, page_id to)
-{
-    CHECK(from.i < m->n_pages && to.i < m->n_pages); /* pages have no content */
-}
-
-static void script_clear_page(struct lm *m, page_id page)
-{
-    CHECK(page.i < m->n_pages);
-}
-
-static void script_read_page(struct lm *m, page_id page, void *out)
-{
-    CHECK(page.i < m->n_pages); /* page_bytes is 0 */
-}
-
-static void script_write_page(struct lm *m, page_id page, const void *in)
-{
-    CHECK(page.i < m->n_pages);
-}
-
 static void script_close(struct lm *m)
 {
     mem_free(m);
 }
 
-static const struct lm_ops script_ops = { script_forward, script_copy_page, script_clear_page,
-    script_read_page, script_write_page, NULL, script_close };
+static const struct lm_ops script_ops = { script_forward, lm_copy_page, lm_clear_page, lm_read_page,
+    lm_write_page, NULL, script_close };
 
 int lm_open_script(struct lm **out, const struct script_options *o, struct err *e)
 {

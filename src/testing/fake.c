@@ -161,39 +161,6 @@ static bool fake_forward(struct lm *m, struct lm_run *runs, int n_runs, const _A
     return true;
 }
 
-static void fake_copy_page(struct lm *m, page_id from, page_id to)
-{
-    struct fake *f = container_of(m, struct fake, lm);
-
-    CHECK(from.i < f->o.n_pages && to.i < f->o.n_pages && from.i != to.i);
-    memcpy(&f->kv[(size_t)to.i * PAGE_TOKENS], &f->kv[(size_t)from.i * PAGE_TOKENS],
-        PAGE_TOKENS * sizeof(*f->kv));
-}
-
-static void fake_clear_page(struct lm *m, page_id page)
-{
-    struct fake *f = container_of(m, struct fake, lm);
-
-    CHECK(page.i < f->o.n_pages);
-    memset(&f->kv[(size_t)page.i * PAGE_TOKENS], 0, PAGE_TOKENS * sizeof(*f->kv));
-}
-
-static void fake_read_page(struct lm *m, page_id page, void *out)
-{
-    const struct fake *f = container_of(m, struct fake, lm);
-
-    CHECK(page.i < f->o.n_pages);
-    memcpy(out, &f->kv[(size_t)page.i * PAGE_TOKENS], PAGE_TOKENS * sizeof(*f->kv));
-}
-
-static void fake_write_page(struct lm *m, page_id page, const void *in)
-{
-    struct fake *f = container_of(m, struct fake, lm);
-
-    CHECK(page.i < f->o.n_pages);
-    memcpy(&f->kv[(size_t)page.i * PAGE_TOKENS], in, PAGE_TOKENS * sizeof(*f->kv));
-}
-
 static void fake_close(struct lm *m)
 {
     struct fake *f = container_of(m, struct fake, lm);
@@ -213,8 +180,8 @@ static void fake_run_on_threads(
         fn(arg, i, m->n_threads);
 }
 
-static const struct lm_ops fake_ops = { fake_forward, fake_copy_page, fake_clear_page,
-    fake_read_page, fake_write_page, fake_run_on_threads, fake_close };
+static const struct lm_ops fake_ops = { fake_forward, lm_copy_page, lm_clear_page, lm_read_page,
+    lm_write_page, fake_run_on_threads, fake_close };
 
 int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
 {
@@ -239,6 +206,7 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
         .n_threads = MAX(o->n_threads, 1),
         .n_pages = o->n_pages,
         .page_bytes = PAGE_TOKENS * sizeof(*f->kv),
+        .arena = (uint8_t *)f->kv,
     };
     if (!f->kv || !f->logits || !f->rows || !f->partial_rows) {
         fake_close(&f->lm);

@@ -38,33 +38,13 @@ static bool timed_forward(struct lm *m, struct lm_run *runs, int n_runs, const _
     return true;
 }
 
-static void timed_copy_page(struct lm *m, page_id from, page_id to)
-{
-    CHECK(from.i < m->n_pages && to.i < m->n_pages);
-}
-
-static void timed_clear_page(struct lm *m, page_id page)
-{
-    CHECK(page.i < m->n_pages);
-}
-
-static void timed_read_page(struct lm *m, page_id page, void *out)
-{
-    CHECK(page.i < m->n_pages); /* page_bytes is 0 */
-}
-
-static void timed_write_page(struct lm *m, page_id page, const void *in)
-{
-    CHECK(page.i < m->n_pages);
-}
-
 static void timed_close(struct lm *m)
 {
     mem_free(container_of(m, struct timed, lm));
 }
 
-static const struct lm_ops timed_ops = { timed_forward, timed_copy_page, timed_clear_page,
-    timed_read_page, timed_write_page, NULL, timed_close };
+static const struct lm_ops timed_ops = { timed_forward, lm_copy_page, lm_clear_page, lm_read_page,
+    lm_write_page, NULL, timed_close };
 
 int lm_open_timed(struct lm **out, const struct timed_options *o, struct err *e)
 {

@@ -13,13 +13,10 @@ static const struct record_kind kind = { "a model", 7, PAGE_BYTES };
 static uint8_t arena[N_PAGES][PAGE_BYTES];
 static enum aio_kind aio = AIO_AUTO;
 
-static void write_page(struct lm *m, page_id page, const void *in)
-{
-    memcpy(arena[page.i], in, PAGE_BYTES);
-}
-
-static const struct lm_ops ops = { .write_page = write_page };
-static struct lm lm = { .ops = &ops };
+static const struct lm_ops ops = { .write_page = lm_write_page };
+static struct lm lm = {
+    .ops = &ops, .n_pages = N_PAGES, .page_bytes = PAGE_BYTES, .arena = arena[0]
+};
 static struct mailbox *done_box;
 
 static struct tier *open_tier(uint64_t max_bytes)

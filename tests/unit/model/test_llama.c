@@ -333,9 +333,8 @@ static void previous_page_content_has_no_effect(void)
     struct gguf *g = tiny_open(&tiny_default);
     float *all = reference(g, NULL, N_TOKENS);
     struct lm *m = open_lm(g, NULL, 1);
-    struct llama *inside = container_of(m, struct llama, lm);
 
-    memset(inside->arena, 0xff, m->n_pages * m->page_bytes);
+    memset(m->arena, 0xff, m->n_pages * m->page_bytes);
     check_schedule(m, all, N_TOKENS, 7, 3);
     m->ops->close(m);
     mem_free(all);

@@ -94,7 +94,7 @@ static void compute_alone(struct split_fixture *sc)
     }
     sc->bytes = m->n_pages * m->page_bytes;
     sc->arena = xmalloc(sc->bytes);
-    memcpy(sc->arena, llama_of(m)->arena, sc->bytes);
+    memcpy(sc->arena, m->arena, sc->bytes);
     for (int i = 0; i < SEQS; i++) {
         sc->s[i].want = xmalloc((size_t)shape[i].n_compared * row);
         for (; sc->s[i].done < shape[i].n_compared; sc->s[i].done++) {
@@ -199,7 +199,7 @@ static void compute_together(struct split_fixture *sc, int n_threads)
     struct lm *m = open_lm(sc, n_threads);
     struct rng r = { .key = (uint64_t)n_threads };
 
-    memcpy(llama_of(m)->arena, sc->arena, sc->bytes);
+    memcpy(m->arena, sc->arena, sc->bytes);
     for (int i = 0; i < SEQS; i++)
         sc->s[i].done = 0;
     sc->n_split_steps = 0;
