@@ -10,7 +10,8 @@
  *
  * Implementations: llama.c (transformer), fake.c (the next token is a hash of the prefix, which is
  * read back from the KV pages; for the simulator and the schedule invariance test), script.c (the
- * output is part of the request), timed.c (advances a simulated clock). */
+ * output is part of the request), hooked.c (another model with a function that is called after each
+ * forward pass; in timed.c it advances a simulated clock). */
 #pragma once
 
 #include "base/err.h"

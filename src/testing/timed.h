@@ -1,4 +1,4 @@
-/* timed.h: model that computes nothing; each forward pass advances a simulated clock.
+/* timed.h: script model (script.h) whose forward passes advance a simulated clock.
  *
  * For server simulations: the output of a request is its script, and the duration of a forward pass
  * is given by a cost function. The contract is that of lm.h, without logits.

@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "engine/core.h"
 #include "testing/fake.h"
+#include "testing/hooked.h"
 #include "support/check.h"
 
 enum { VOCAB = 40, PROMPT = 8, OUT = 400, STREAMS = 8, SEEDS = 4 };
@@ -34,65 +35,35 @@ static uint64_t law_clock(void)
 
 /* ---- fake model with simulated step durations */
 
-struct timed_model {
-    struct lm lm;
-    struct lm *fake;
-    struct step_law step_law;
-};
-
-static bool timed_forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic bool *stop)
+static void advance_clock(void *ctx, const struct lm *m, struct lm_run *runs, int n_runs)
 {
-    struct timed_model *s = container_of(m, struct timed_model, lm);
-    double ns = s->step_law.fixed;
+    const struct step_law *law = ctx;
+    double ns = law->fixed;
 
     for (int i = 0; i < n_runs; i++)
-        ns += s->step_law.per_row * runs[i].n;
+        ns += law->per_row * runs[i].n;
     undisturbed_ns += ns;
-    n_long += n_runs == STREAMS && ns > 1.45 * (s->step_law.fixed + STREAMS * s->step_law.per_row);
-    ns *= 1 + s->step_law.jitter * rng_next_unit(&noise_rng);
-    if (s->step_law.spikes && rng_below(&noise_rng, (uint64_t)s->step_law.spikes) == 0)
+    n_long += n_runs == STREAMS && ns > 1.45 * (law->fixed + STREAMS * law->per_row);
+    ns *= 1 + law->jitter * rng_next_unit(&noise_rng);
+    if (law->spikes && rng_below(&noise_rng, (uint64_t)law->spikes) == 0)
         ns *= 10;
-    if (s->step_law.phases && n_steps++ / s->step_law.phases % 2)
+    if (law->phases && n_steps++ / law->phases % 2)
         ns *= 2;
     now_ns += (uint64_t)ns;
-    return s->fake->ops->forward(s->fake, runs, n_runs, stop);
 }
-
-static void timed_copy(struct lm *m, page_id from, page_id to)
-{
-    struct timed_model *s = container_of(m, struct timed_model, lm);
-    s->fake->ops->copy_page(s->fake, from, to);
-}
-
-static void timed_clear(struct lm *m, page_id page)
-{
-    struct timed_model *s = container_of(m, struct timed_model, lm);
-    s->fake->ops->clear_page(s->fake, page);
-}
-
-static void timed_close(struct lm *m)
-{
-    struct timed_model *s = container_of(m, struct timed_model, lm);
-    s->fake->ops->close(s->fake);
-    mem_free(s);
-}
-
-static const struct lm_ops timed_ops = { timed_forward, timed_copy, timed_clear, NULL, NULL, NULL,
-    timed_close };
 
 static struct lm *open_timed(const struct step_law *step_law)
 {
     const struct fake_options o = {
         .n_vocab = VOCAB, .n_ctx_train = 1000, .max_rows = 200, .n_pages = 8000 / PAGE_TOKENS
     };
-    struct timed_model *s = xcalloc(1, sizeof(*s));
+    struct step_law *law = xmalloc(sizeof(*law));
+    struct lm *fake;
     struct err e;
 
-    EXPECT_EQ(lm_open_fake(&s->fake, &o, &e), 0);
-    s->lm = *s->fake;
-    s->lm.ops = &timed_ops;
-    s->step_law = *step_law;
-    return &s->lm;
+    EXPECT_EQ(lm_open_fake(&fake, &o, &e), 0);
+    *law = *step_law;
+    return lm_hooked(fake, advance_clock, law, mem_free);
 }
 
 /* ---- drafter that has the expected outputs and proposes a given percentage of correct tokens */

@@ -45,20 +45,12 @@ static bool forward(struct lm *m, struct lm_run *runs, int n_runs, const _Atomic
     return true;
 }
 
-static void copy_page(struct lm *m, page_id from, page_id to)
-{
-}
-
-static void clear_page(struct lm *m, page_id page)
-{
-}
-
 static void close_lm(struct lm *m)
 {
 }
 
 static const struct lm_ops ops = {
-    .forward = forward, .copy_page = copy_page, .clear_page = clear_page, .close = close_lm
+    .forward = forward, .copy_page = lm_copy_page, .clear_page = lm_clear_page, .close = close_lm
 };
 static struct lm constant_model = { .ops = &ops,
     .n_vocab = VOCAB,
