@@ -277,18 +277,13 @@ int tree_new(struct tree **out, struct page_pool *pool, const struct tree_option
 
 static void remove_node(struct tree *t, uint32_t i);
 
-static void drop_pins(struct tree *t, uint32_t i)
-{
-    for (; t->nodes[i].n_pins > 0; t->nodes[i].n_pins--)
-        page_unref(t->pool, (page_id){ i });
-}
-
 void tree_free(struct tree *t)
 {
     if (!t)
         return;
     for (uint32_t i = 0; i < t->n_pages && t->n_cached > 0; i++)
-        drop_pins(t, i);
+        for (; t->nodes[i].n_pins > 0; t->nodes[i].n_pins--)
+            page_unref(t->pool, (page_id){ i });
     if (t->n_cached > 0)
         tree_flush(t);
     CHECK(t->n_cached == 0 && t->n_tenants == 0);
@@ -352,17 +347,12 @@ static void root_free_unused(struct tree *t, uint32_t r)
     t->free_root = r;
 }
 
-static struct root *root_of(struct tree *t, tree_node at)
-{
-    CHECK(at.i >= t->n_pages && at.i < t->n_pages + t->n_roots);
-    struct root *r = &t->roots[at.i - t->n_pages];
-    CHECK(r->n_users > 0);
-    return r;
-}
-
 void tree_leave(struct tree *t, tree_node root)
 {
-    root_of(t, root)->n_users--;
+    CHECK(root.i >= t->n_pages && root.i < t->n_pages + t->n_roots);
+    struct root *r = &t->roots[root.i - t->n_pages];
+    CHECK(r->n_users > 0);
+    r->n_users--;
     root_free_unused(t, root.i - t->n_pages);
 }
 
@@ -384,15 +374,6 @@ static uint32_t find_full(struct tree *t, uint32_t at, const int32_t *tokens)
     return i;
 }
 
-static int common_prefix(const int32_t *a, const int32_t *b, int n)
-{
-    int i = 0;
-
-    while (i < n && a[i] == b[i])
-        i++;
-    return i;
-}
-
 /* Child with the longest common prefix, and its length; NONE if no first token matches. */
 static uint32_t find_partial(struct tree *t, uint32_t at, const int32_t *tokens, int n, int *n_best)
 {
@@ -402,7 +383,9 @@ static uint32_t find_partial(struct tree *t, uint32_t at, const int32_t *tokens,
     *n_best = 0;
     for (uint32_t i = t->nodes[at].child; i != NONE && n_seen++ < SIBLINGS_MAX;
          i = t->nodes[i].next) {
-        int n_same = common_prefix(t->tokens[i], tokens, MIN(n, t->nodes[i].n_tokens));
+        int n_same = 0, most = MIN(n, t->nodes[i].n_tokens);
+        while (n_same < most && t->tokens[i][n_same] == tokens[n_same])
+            n_same++;
         if (n_same > *n_best) {
             *n_best = n_same;
             best = i;
@@ -495,14 +478,6 @@ static void link_node(struct tree *t, uint32_t at, const int32_t *tokens, int n,
     page_set_cached(t->pool, page);
 }
 
-/* A page that lost its last child becomes a candidate if it is idle. It is the next one to evict,
- * since it was used no later than the child. */
-static void add_exposed_leaf(struct tree *t, uint32_t i)
-{
-    if (is_page(t, i) && t->nodes[i].child == NONE && page_refs(t->pool, (page_id){ i }) == 1)
-        candidate_add(t, i, false);
-}
-
 static void remove_node(struct tree *t, uint32_t i)
 {
     struct node *n = &t->nodes[i];
@@ -524,7 +499,11 @@ static void remove_node(struct tree *t, uint32_t i)
     t->roots[r].n_pages--;
     tenant_count(t, t->roots[r].tenant, -1);
     page_unref(t->pool, (page_id){ i });
-    add_exposed_leaf(t, parent);
+    /* A page that lost its last child becomes a candidate if it is idle. It is the next one to
+     * evict, since it was used no later than the child. */
+    if (is_page(t, parent) && t->nodes[parent].child == NONE &&
+        page_refs(t->pool, (page_id){ parent }) == 1)
+        candidate_add(t, parent, false);
     root_free_unused(t, r);
 }
 
