@@ -149,19 +149,13 @@ static size_t qwen2(const char *p, const char *end, bool *is_match)
     return match_cl100k(p, end, 1);
 }
 
-/* A run of one class, or a mismatch of the character at p. */
-static size_t run_of(const char *p, const char *end, uint8_t classes, bool *is_match)
-{
-    int len;
-
-    *is_match = class_at(p, end, &len) & classes;
-    return *is_match ? (size_t)(skip_class(p + len, end, classes) - p) : (size_t)len;
-}
-
 /* \p{N}+ */
 static size_t numbers(const char *p, const char *end, bool *is_match)
 {
-    return run_of(p, end, U_NUMBER, is_match);
+    int len;
+
+    *is_match = class_at(p, end, &len) & U_NUMBER;
+    return *is_match ? (size_t)(skip_class(p + len, end, U_NUMBER) - p) : (size_t)len;
 }
 
 /* \p{N} */
