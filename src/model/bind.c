@@ -118,11 +118,6 @@ static int find_slot(struct tensor_slot *s, const struct bind *b, struct err *e)
     return check_shape(s, e) || check_type(s, e) ? -1 : 0;
 }
 
-static size_t align(size_t n)
-{
-    return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
-
 /* Number of matrix rows: experts are stacked to one tall matrix, each of whole panels. */
 static int all_rows(const struct tensor_slot *s)
 {
@@ -137,7 +132,7 @@ static size_t slot_used(const struct tensor_slot *s)
 
 static size_t slot_bytes(const struct tensor_slot *s)
 {
-    return align(slot_used(s));
+    return (slot_used(s) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 typedef int (*slot_fn)(struct bind *b, struct tensor_slot *s, struct err *e);

@@ -66,16 +66,6 @@ static void output_logits(const struct thread_ctx *s)
     }
 }
 
-/* Number of rows that pass this layer. The rows of the partial run are the last rows of the
- * step. */
-static void set_layer_rows(struct thread_ctx *s, int layer)
-{
-    const struct llama *m = s->m;
-    bool are_all = layer >= m->from_layer && layer < m->end_layer;
-
-    s->n_rows = are_all ? m->n_rows : m->n_full_rows;
-}
-
 /* Stores the residual stream of the partial run. This happens at the end of the pass, so that a
  * stopped pass leaves the state of the previous one unchanged. */
 static void save_partial_rows(const struct thread_ctx *s)
@@ -97,7 +87,8 @@ static void forward_job(void *arg, int thread, int n_threads)
 
     embed_rows(&s); /* x[n_rows][d_model] */
     for (int i = 0; i < m->h.n_layers && !m->is_stopped; i++) {
-        set_layer_rows(&s, i);
+        /* the rows of the partial run are the last rows of the step, and pass some of the layers */
+        s.n_rows = i >= m->from_layer && i < m->end_layer ? m->n_rows : m->n_full_rows;
         if (s.n_rows > 0)
             layer_forward(&s, i);
     }

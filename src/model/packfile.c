@@ -61,11 +61,6 @@ static uint32_t head_crc(const struct pack_header *h)
 
 /* ---- the key */
 
-static bool is_settled(const struct file_id *id)
-{
-    return clock_wall_s() - id->ctime_ns / (int64_t)NS_PER_S > SETTLED_S;
-}
-
 void packfile_source_of(struct packfile_key *out, const struct gguf *g)
 {
     EVP_MD_CTX *sum = EVP_MD_CTX_new();
@@ -74,7 +69,7 @@ void packfile_source_of(struct packfile_key *out, const struct gguf *g)
     out->has_source = true;
     for (size_t i = 0; i < gguf_n_parts(g) && out->has_source; i++) {
         const struct file_id *id = gguf_part_id(g, i);
-        out->has_source = id && is_settled(id);
+        out->has_source = id && clock_wall_s() - id->ctime_ns / (int64_t)NS_PER_S > SETTLED_S;
         if (id)
             CHECK(EVP_DigestUpdate(sum, id, sizeof(*id)));
     }
