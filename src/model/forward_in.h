@@ -23,7 +23,7 @@ struct inputs { /* the same rows in each form that the GEMMs read */
 struct norm_in {
     const float *rows; /* [n_rows][stride] */
     size_t stride;
-    const int *gather; /* input row i is row pick[i]; NULL: row i */
+    const int *gather; /* input row i is row gather[i]; NULL: row i */
     const float *norm; /* RMSNorm weights, [n_cols]; or NULL: no norm */
     int n_cols;
     unsigned kinds; /* one bit per act_kind */
@@ -114,7 +114,7 @@ static inline void rms_norm(
     forward_norm_quantise(s, &x, in);
 }
 
-/* Rows [first, first + n) of the inputs, or the n rows of the list `pick`. */
+/* Rows [first, first + n) of the inputs, or the n rows of the list `gather`. */
 struct inputs forward_inputs_slice(const struct inputs *in, int n, int first, const int *gather);
 
 /* Output buffers of attention (input of Wo) and of gate/up (input of W_down). */
