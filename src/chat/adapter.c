@@ -53,13 +53,29 @@ static const char *choose_tool(struct adapter *a, const struct adapter_options *
     return id;
 }
 
+/* The reasoning format of the family, if the model's own template mentions it: models of one
+ * family exist with and without reasoning, and text that looks like a marker must not be taken for
+ * one. */
+static const char *family_reasoning(const struct adapter *a, const struct adapter_options *o)
+{
+    const struct reasoning_format *r = reasoning_format_find(a->family->reasoning);
+    struct str source = o->template ? chat_template_source(o->template) : STR("");
+    bool is_own = !a->family->source || !str_is(source, a->family->source);
+
+    if (!r || !is_own || r->flags & REASONING_IS_CHANNEL ||
+        reasoning_marker_is_in(r, source, MARK_REASONING) ||
+        reasoning_marker_is_in(r, source, MARK_REASONING_END))
+        return a->family->reasoning;
+    return "null";
+}
+
 static int choose_parsers(struct adapter *a, const struct adapter_options *o, struct err *e)
 {
     const struct template_features *l = &a->template_features;
     const char *reasoning = is_set(o->reasoning) ? o->reasoning
                             : o->known           ? o->known->thinking_parser_id
                             : l->reasoning       ? l->reasoning
-                                                 : a->family->reasoning;
+                                                 : family_reasoning(a, o);
     bool wants_injection = o->known && !is_set(o->tool)
                                ? !strcmp(o->known->tool_format, "injection")
                                : !l->supports_tools;

@@ -1,7 +1,8 @@
 #include "output/coerce.h"
 #include "output/literal.h"
 
-const struct json *tool_schema(const struct json *tools, struct str name)
+/* Returns the definition of a tool: the object with its name. */
+static const struct json *find_tool(const struct json *tools, struct str name)
 {
     if (!tools || tools->kind != JSON_ARRAY)
         return NULL;
@@ -9,12 +10,23 @@ const struct json *tool_schema(const struct json *tools, struct str name)
         const struct json *f = json_get(t, "function");
         const struct json *definition = f && f->kind == JSON_OBJECT ? f : t;
         const struct json *n = json_get(definition, "name");
-        if (!n || n->kind != JSON_STRING || !str_eq(n->s, name))
-            continue;
-        const struct json *schema = json_get(definition, "parameters");
-        return schema ? schema : json_get(definition, "input_schema");
+        if (n && n->kind == JSON_STRING && str_eq(n->s, name))
+            return definition;
     }
     return NULL;
+}
+
+bool tool_is_known(const struct json *tools, struct str name)
+{
+    return find_tool(tools, name) != NULL;
+}
+
+const struct json *tool_schema(const struct json *tools, struct str name)
+{
+    const struct json *definition = find_tool(tools, name);
+    const struct json *schema = json_get(definition, "parameters");
+
+    return schema ? schema : json_get(definition, "input_schema");
 }
 
 static unsigned type_of_word(const struct json *word)
@@ -51,49 +63,179 @@ static unsigned type_of_kind(enum json_kind kind)
     return 0;
 }
 
-/* Types in a schema itself: `type`, or else the types of its enum or const values. */
-static unsigned types_here(const struct json *schema)
+/* ---- types of a schema */
+
+enum { STEPS_MAX = 4096 }; /* schemas and members examined for one argument */
+
+struct type_search {
+    const struct json *root; /* the schema of all arguments, to which "#" refers */
+    int n_steps;
+};
+
+static const struct json *member(struct type_search *s, const struct json *o, struct str key)
 {
-    const struct json *type = json_get(schema, "type"), *values = json_get(schema, "enum");
-    const struct json *only = json_get(schema, "const");
+    if (!o || o->kind != JSON_OBJECT)
+        return NULL;
+    for (const struct json *m = o->child; m && s->n_steps++ < STEPS_MAX; m = m->next)
+        if (str_eq(m->key, key))
+            return m;
+    return NULL;
+}
+
+/* One step of a JSON pointer: ~1 is '/', ~0 is '~'. */
+static const struct json *pointer_step(
+    struct type_search *s, const struct json *at, struct str step)
+{
+    char key[256];
+    size_t n = 0;
+
+    if (step.n > sizeof(key))
+        return NULL;
+    for (size_t i = 0; i < step.n; i++) {
+        bool is_escape = step.p[i] == '~' && i + 1 < step.n;
+        i += is_escape;
+        key[n++] = !is_escape ? step.p[i] : step.p[i] == '1' ? '/' : '~';
+    }
+    if (at->kind != JSON_ARRAY)
+        return member(s, at, (struct str){ key, n });
+    uint64_t index = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (key[i] < '0' || key[i] > '9' || index > STEPS_MAX)
+            return NULL;
+        index = index * 10 + (uint64_t)(key[i] - '0');
+    }
+    const struct json *v = at->child;
+    while (v && index-- && s->n_steps++ < STEPS_MAX)
+        v = v->next;
+    return v;
+}
+
+/* Follows a reference inside the schema, "#/$defs/name". */
+static const struct json *resolve(struct type_search *s, struct str ref)
+{
+    const struct json *at = s->root;
+
+    if (!str_starts(ref, STR("#")))
+        return NULL;
+    for (ref = str_skip(ref, 1); at && ref.n;) {
+        if (ref.p[0] != '/')
+            return NULL;
+        ref = str_skip(ref, 1);
+        size_t n = 0;
+        while (n < ref.n && ref.p[n] != '/')
+            n++;
+        at = pointer_step(s, at, (struct str){ ref.p, n });
+        ref = str_skip(ref, n);
+    }
+    return at;
+}
+
+static unsigned types_of_values(struct type_search *s, const struct json *values)
+{
     unsigned found = 0;
 
-    if (type && type->kind == JSON_STRING)
-        return type_of_word(type);
-    if (type && type->kind == JSON_ARRAY)
-        for (const struct json *t = type->child; t; t = t->next)
-            found |= type_of_word(t);
-    if (!found && values && values->kind == JSON_ARRAY)
-        for (const struct json *v = values->child; v; v = v->next)
-            found |= type_of_kind(v->kind);
-    if (!found && only)
-        found = type_of_kind(only->kind);
+    for (const struct json *v = values->child; v && s->n_steps++ < STEPS_MAX; v = v->next)
+        found |= type_of_kind(v->kind);
     return found;
+}
+
+static unsigned types_of_schema(struct type_search *s, const struct json *schema, int depth);
+
+/* Types that both allow. 0 is "not specified"; of a contradiction the first counts. */
+static unsigned restrict_types(unsigned a, unsigned b)
+{
+    if (!a || !b)
+        return a | b;
+    return a & b ? a & b : a;
+}
+
+/* anyOf and oneOf: the types of all alternatives; 0 if one of them may have any type. */
+static unsigned types_of_any(struct type_search *s, const struct json *list, int depth)
+{
+    unsigned found = 0;
+
+    for (const struct json *c = list->child; c; c = c->next) {
+        unsigned types = types_of_schema(s, c, depth + 1);
+        if (!types)
+            return 0;
+        found |= types;
+    }
+    return found;
+}
+
+/* allOf: the types that all parts allow. */
+static unsigned types_of_all(struct type_search *s, const struct json *list, int depth)
+{
+    unsigned types = 0;
+
+    for (const struct json *c = list->child; c; c = c->next)
+        types = restrict_types(types, types_of_schema(s, c, depth + 1));
+    return types;
+}
+
+static unsigned types_of_words(struct type_search *s, const struct json *list)
+{
+    unsigned types = 0;
+
+    for (const struct json *t = list->child; t && s->n_steps++ < STEPS_MAX; t = t->next)
+        types |= type_of_word(t);
+    return types;
+}
+
+/* The types that one member of a schema allows; 0: not specified. */
+static unsigned types_of_keyword(struct type_search *s, const struct json *m, int depth)
+{
+    bool is_list = m->kind == JSON_ARRAY;
+
+    if (str_is(m->key, "type"))
+        return is_list ? types_of_words(s, m) : type_of_word(m);
+    if (str_is(m->key, "const"))
+        return type_of_kind(m->kind);
+    if (str_is(m->key, "enum") && is_list)
+        return types_of_values(s, m);
+    if (str_is(m->key, "$ref") && m->kind == JSON_STRING)
+        return types_of_schema(s, resolve(s, m->s), depth + 1);
+    if ((str_is(m->key, "anyOf") || str_is(m->key, "oneOf")) && is_list)
+        return types_of_any(s, m, depth);
+    return str_is(m->key, "allOf") && is_list ? types_of_all(s, m, depth) : 0;
+}
+
+/* TYPE_ bits that a schema allows; 0: not specified. Each keyword restricts them. */
+static unsigned types_of_schema(struct type_search *s, const struct json *schema, int depth)
+{
+    enum { DEPTH_MAX = 16 };
+    unsigned types = 0;
+
+    if (!schema || schema->kind != JSON_OBJECT || depth > DEPTH_MAX)
+        return 0;
+    for (const struct json *m = schema->child; m && s->n_steps++ < STEPS_MAX; m = m->next)
+        types = restrict_types(types, types_of_keyword(s, m, depth));
+    return types;
 }
 
 unsigned tool_argument_types(const struct json *schema, struct str argument)
 {
-    static const char *const choices[] = { "anyOf", "oneOf" };
-    const struct json *properties = json_get(schema, "properties"), *p = NULL;
+    struct type_search s = { .root = schema };
+    const struct json *properties = json_get(schema, "properties");
 
     if (!properties || properties->kind != JSON_OBJECT)
         return 0;
-    for (const struct json *m = properties->child; m && !p; m = m->next)
+    for (const struct json *m = properties->child; m; m = m->next)
         if (str_eq(m->key, argument))
-            p = m;
-    unsigned found = types_here(p);
-    for (size_t i = 0; i < ARRAY_LEN(choices) && !found; i++) {
-        const struct json *list = json_get(p, choices[i]);
-        if (!list || list->kind != JSON_ARRAY)
-            continue;
-        for (const struct json *c = list->child; c; c = c->next) {
-            unsigned t = types_here(c);
-            if (!t)
-                return 0; /* this alternative may have any type */
-            found |= t;
-        }
-    }
-    return found;
+            return types_of_schema(&s, m, 0);
+    return 0;
+}
+
+bool tool_has_argument(const struct json *schema, struct str argument)
+{
+    const struct json *properties = json_get(schema, "properties");
+
+    if (!properties || properties->kind != JSON_OBJECT)
+        return true;
+    for (const struct json *m = properties->child; m; m = m->next)
+        if (str_eq(m->key, argument))
+            return true;
+    return false;
 }
 
 struct str tool_argument_name(const struct json *schema, uint32_t i)

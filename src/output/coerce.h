@@ -3,8 +3,8 @@
  *
  * A format with each argument between tags does not specify whether 5 is a number or a string. The
  * type comes from the schema of the tool. Without a type in the schema (no such tool, argument or
- * type), text that parses as JSON is JSON, and other text is a string. Schemas are client input: no
- * shape is assumed, and only type, enum, const, anyOf and oneOf are evaluated, one level deep. Pure
+ * type), text that parses as JSON is JSON, and other text is a string. Schemas are client input:
+ * no shape is assumed, and the search for types ends after a fixed number of steps. Pure
  * functions; any thread. */
 #pragma once
 
@@ -23,7 +23,13 @@ enum {
  * "function", or Anthropic's "input_schema". NULL: no such tool, or no schema. */
 const struct json *tool_schema(const struct json *tools, struct str name);
 
-/* TYPE_ bits which the schema allows for the argument; 0: not specified. */
+bool tool_is_known(const struct json *tools, struct str name);
+
+/* True if the schema has the argument, or does not list its arguments. */
+bool tool_has_argument(const struct json *schema, struct str argument);
+
+/* TYPE_ bits which the schema allows for the argument: type, const, enum, anyOf, oneOf, allOf and
+ * $ref inside the schema; 0: not specified. */
 unsigned tool_argument_types(const struct json *schema, struct str argument);
 
 /* Name of the i-th argument; .p is NULL if there is none. */

@@ -18,7 +18,7 @@
  * </tool_call>                          Qwen 2.5 and 3, Hermes 2 and 3, SmolLM3, Granite 4, MiMo */
 static const struct marker hermes_marks[] = {
     { MARK_OPEN, 0, T("<tool_call>") },
-    { MARK_DROP, 0, T("</tool_call>") },
+    { MARK_CLOSE, 0, T("</tool_call>") },
 };
 
 /* {"name": "f", "parameters": {"a": 1}}   as the whole output; several separated by "; ".
@@ -35,18 +35,18 @@ static const struct marker mistral_marks[] = {
 };
 
 /* <|tool_call|>[{"name": "f", "arguments": {..}}]   Granite 3; earlier versions: <function_call>,
- * which is plain text for other models: soft */
+ * which is plain text for other models */
 static const struct marker granite_marks[] = {
     { MARK_OPEN, 0, T("<|tool_call|>") },
-    { MARK_OPEN, MARK_SOFT, T("<function_call>") },
+    { MARK_OPEN, 0, T("<function_call>") },
 };
 
 /* <|tool_call|>[{"name": "f", "arguments": {..}}]<|/tool_call|>   as in its system prompt; the
  * model was observed to write functools[{..}] */
 static const struct marker phi4_marks[] = {
     { MARK_OPEN, 0, T("<|tool_call|>") },
-    { MARK_DROP, 0, T("<|/tool_call|>") },
-    { MARK_OPEN, MARK_SOFT, T("functools") },
+    { MARK_CLOSE, 0, T("<|/tool_call|>") },
+    { MARK_OPEN, 0, T("functools") },
 };
 
 /* <tool_calls>[
@@ -54,7 +54,7 @@ static const struct marker phi4_marks[] = {
  * ]</tool_calls>                          Jamba, Hunyuan A13B */
 static const struct marker jamba_marks[] = {
     { MARK_OPEN, 0, T("<tool_calls>") },
-    { MARK_DROP, 0, T("</tool_calls>") },
+    { MARK_CLOSE, 0, T("</tool_calls>") },
 };
 
 /* <|START_ACTION|>[
@@ -62,7 +62,7 @@ static const struct marker jamba_marks[] = {
  * ]<|END_ACTION|>                         Command R7B, Command A */
 static const struct marker command_marks[] = {
     { MARK_OPEN, 0, T("<|START_ACTION|>") },
-    { MARK_DROP, 0, T("<|END_ACTION|>") },
+    { MARK_CLOSE, 0, T("<|END_ACTION|>") },
     { MARK_DROP, 0, T("<|START_RESPONSE|>") },
     { MARK_DROP, 0, T("<|END_RESPONSE|>") },
     { MARK_DROP, 0, T("<|START_TEXT|>") },
@@ -72,7 +72,7 @@ static const struct marker command_marks[] = {
 /* <TOOLCALL>[{"name": "f", "arguments": {..}}]</TOOLCALL>   Nemotron Nano 9B v2 */
 static const struct marker nemotron_marks[] = {
     { MARK_OPEN, 0, T("<TOOLCALL>") },
-    { MARK_DROP, 0, T("</TOOLCALL>") },
+    { MARK_CLOSE, 0, T("</TOOLCALL>") },
 };
 
 /* <|action_start|><|plugin|>
@@ -80,19 +80,19 @@ static const struct marker nemotron_marks[] = {
 static const struct marker internlm_marks[] = {
     { MARK_SECTION, 0, T("<|action_start|>") },
     { MARK_OPEN, 0, T("<|plugin|>") },
-    { MARK_DROP, 0, T("<|action_end|>") },
+    { MARK_CLOSE, 0, T("<|action_end|>") },
 };
 
 /* <|tools_prefix|>[{"f": {..}}, {"g": {..}}]<|tools_suffix|>   Apertus; the name is the key */
 static const struct marker apertus_marks[] = {
     { MARK_OPEN, 0, T("<|tools_prefix|>") },
-    { MARK_DROP, 0, T("<|tools_suffix|>") },
+    { MARK_CLOSE, 0, T("<|tools_suffix|>") },
 };
 
 /* <longcat_tool_call>{"name": "f", "arguments": {..}}</longcat_tool_call> */
 static const struct marker longcat_marks[] = {
     { MARK_OPEN, 0, T("<longcat_tool_call>") },
-    { MARK_DROP, 0, T("</longcat_tool_call>") },
+    { MARK_CLOSE, 0, T("</longcat_tool_call>") },
 };
 
 /* ---- a name, then JSON ---- */
@@ -100,8 +100,8 @@ static const struct marker longcat_marks[] = {
 /* <tool_call><name>f</name><arguments>{..}</arguments></tool_call>   GLM 4 */
 static const struct marker glm4_xml_marks[] = {
     { MARK_OPEN, 0, T("<tool_call>") },
-    { MARK_DROP, 0, T("</tool_call>") },
-    { MARK_DROP, 0, T("</arguments>") },
+    { MARK_CLOSE, 0, T("</tool_call>") },
+    { MARK_CLOSE, 0, T("</arguments>") },
 };
 static const struct tag_edge glm4_xml_edges[] = {
     { TAG_HEAD, T("<name>"), TAG_NAME },
@@ -115,7 +115,7 @@ static const struct tag_edge glm4_xml_edges[] = {
 /* <function=f>{..}</function>   Llama 3.x by prompt, Functionary 3.1 */
 static const struct marker llama_xml_marks[] = {
     { MARK_OPEN, 0, T("<function=") },
-    { MARK_DROP, 0, T("</function>") },
+    { MARK_CLOSE, 0, T("</function>") },
     { MARK_DROP, 0, T("<|eom_id|>") },
 };
 static const struct tag_edge llama_xml_edges[] = {
@@ -147,11 +147,10 @@ static const struct tag_edge mistral_v11_edges[] = {
 #define DEEPSEEK_END   "<" BAR "tool" LOW "call" LOW "end" BAR ">"
 static const struct marker deepseek_v3_marks[] = {
     { MARK_SECTION, 0, T(DEEPSEEK_CALLS) },
-    { MARK_DROP, 0, T("<" BAR "tool" LOW "calls" LOW "end" BAR ">") },
+    { MARK_CLOSE, 0, T("<" BAR "tool" LOW "calls" LOW "end" BAR ">") },
     { MARK_OPEN, 0, T(DEEPSEEK_BEGIN) },
-    { MARK_DROP, 0, T(DEEPSEEK_SEP) },
-    { MARK_DROP, 0, T(DEEPSEEK_END) },
-    { MARK_DROP, 0, T("```" DEEPSEEK_END) },
+    { MARK_CLOSE, 0, T(DEEPSEEK_END) },
+    { MARK_CLOSE, 0, T("```" DEEPSEEK_END) },
 };
 static const struct tag_edge deepseek_v3_edges[] = {
     { TAG_SKIP, T(DEEPSEEK_SEP), TAG_NAME },
@@ -171,10 +170,9 @@ static const struct tag_edge deepseek_v31_edges[] = {
  * <|tool_call_end|><|tool_calls_section_end|>   Kimi K2; without line break */
 static const struct marker kimi_marks[] = {
     { MARK_SECTION, 0, T("<|tool_calls_section_begin|>") },
-    { MARK_DROP, 0, T("<|tool_calls_section_end|>") },
+    { MARK_CLOSE, 0, T("<|tool_calls_section_end|>") },
     { MARK_OPEN, 0, T("<|tool_call_begin|>") },
-    { MARK_DROP, 0, T("<|tool_call_argument_begin|>") },
-    { MARK_DROP, 0, T("<|tool_call_end|>") },
+    { MARK_CLOSE, 0, T("<|tool_call_end|>") },
 };
 static const struct tag_edge kimi_edges[] = {
     { TAG_NAME, T("<|tool_call_argument_begin|>"), TAG_ARGS },
@@ -186,7 +184,7 @@ static const struct tag_edge kimi_edges[] = {
  * {..}     Functionary 3.2; text follows >>>all and a newline. The prompt ends with the first >>>,
  * so the output begins after it. */
 static const struct marker functionary_marks[] = {
-    { MARK_OPEN, MARK_SOFT, T(">>>") },
+    { MARK_OPEN, 0, T(">>>") },
 };
 static const struct tag_edge functionary_edges[] = {
     { TAG_NAME, T("\n"), TAG_ARGS },
@@ -208,6 +206,8 @@ static const struct tag_edge glm_edges[] = {
     { TAG_KEY, T("</arg_key>"), TAG_MID },
     { TAG_MID, T("<arg_value>"), TAG_VALUE },
     { TAG_VALUE, T("</arg_value>"), TAG_GAP },
+    { TAG_VALUE, T("<arg_key>"), TAG_KEY },
+    { TAG_VALUE, T("</tool_call>"), TAG_DONE },
 };
 
 /* <tool_call>
@@ -218,10 +218,10 @@ static const struct tag_edge glm_edges[] = {
  * </function>
  * </tool_call>    Qwen3-Coder, Nemotron 3; the model sometimes omits the outer tag */
 static const struct marker qwen3_coder_marks[] = {
-    { MARK_DROP, 0, T("<tool_call>") },
-    { MARK_DROP, 0, T("</tool_call>") },
+    { MARK_SECTION, 0, T("<tool_call>") },
+    { MARK_CLOSE, 0, T("</tool_call>") },
     { MARK_OPEN, 0, T("<function=") },
-    { MARK_DROP, 0, T("</function>") },
+    { MARK_CLOSE, 0, T("</function>") },
 };
 static const struct tag_edge qwen3_coder_edges[] = {
     { TAG_NAME, T(">"), TAG_GAP },
@@ -230,14 +230,16 @@ static const struct tag_edge qwen3_coder_edges[] = {
     { TAG_GAP, T("</tool_call>"), TAG_DONE },
     { TAG_KEY, T(">"), TAG_VALUE },
     { TAG_VALUE, T("</parameter>"), TAG_GAP },
+    { TAG_VALUE, T("<parameter="), TAG_KEY },
+    { TAG_VALUE, T("</function>"), TAG_DONE },
 };
 
 /* Like qwen3_coder, but between <seed:tool_call> and </seed:tool_call>   Seed-OSS */
 static const struct marker seed_marks[] = {
-    { MARK_DROP, 0, T("<seed:tool_call>") },
-    { MARK_DROP, 0, T("</seed:tool_call>") },
+    { MARK_SECTION, 0, T("<seed:tool_call>") },
+    { MARK_CLOSE, 0, T("</seed:tool_call>") },
     { MARK_OPEN, 0, T("<function=") },
-    { MARK_DROP, 0, T("</function>") },
+    { MARK_CLOSE, 0, T("</function>") },
 };
 static const struct tag_edge seed_edges[] = {
     { TAG_NAME, T(">"), TAG_GAP },
@@ -246,6 +248,8 @@ static const struct tag_edge seed_edges[] = {
     { TAG_GAP, T("</seed:tool_call>"), TAG_DONE },
     { TAG_KEY, T(">"), TAG_VALUE },
     { TAG_VALUE, T("</parameter>"), TAG_GAP },
+    { TAG_VALUE, T("<parameter="), TAG_KEY },
+    { TAG_VALUE, T("</function>"), TAG_DONE },
 };
 
 /* <minimax:tool_call>
@@ -256,7 +260,7 @@ static const struct tag_edge seed_edges[] = {
 static const struct marker minimax_marks[] = {
     { MARK_SECTION, 0, T("<minimax:tool_call>") },
     { MARK_SECTION_END, 0, T("</minimax:tool_call>") },
-    { MARK_OPEN, MARK_SOFT | MARK_IN_SECTION, T("<invoke name=\"") },
+    { MARK_OPEN, MARK_IN_SECTION, T("<invoke name=\"") },
 };
 static const struct tag_edge minimax_edges[] = {
     { TAG_NAME, T("\">"), TAG_GAP },
@@ -264,6 +268,8 @@ static const struct tag_edge minimax_edges[] = {
     { TAG_GAP, T("</invoke>"), TAG_DONE },
     { TAG_KEY, T("\">"), TAG_VALUE },
     { TAG_VALUE, T("</parameter>"), TAG_GAP },
+    { TAG_VALUE, T("<parameter name=\""), TAG_KEY },
+    { TAG_VALUE, T("</invoke>"), TAG_DONE },
 };
 
 /* <｜DSML｜function_calls>
@@ -278,8 +284,7 @@ static const struct marker deepseek_v32_marks[] = {
     { MARK_SECTION, 0, T("<" DSML "tool_calls>") },
     { MARK_SECTION_END, 0, T("</" DSML "tool_calls>") },
     { MARK_OPEN, 0, T("<" DSML "invoke name=\"") },
-    { MARK_DROP, 0, T("</" DSML "invoke>") },
-    { MARK_DROP, 0, T("</" DSML "parameter>") },
+    { MARK_CLOSE, 0, T("</" DSML "invoke>") },
 };
 static const struct tag_edge deepseek_v32_edges[] = {
     { TAG_NAME, T("\">"), TAG_GAP },
@@ -298,10 +303,9 @@ static const struct tag_edge deepseek_v32_edges[] = {
  * <｜tool_calls_end｜>   Step 3; line breaks are not verified, blanks are skipped anyway */
 static const struct marker step3_marks[] = {
     { MARK_SECTION, 0, T("<" BAR "tool_calls_begin" BAR ">") },
-    { MARK_DROP, 0, T("<" BAR "tool_calls_end" BAR ">") },
+    { MARK_CLOSE, 0, T("<" BAR "tool_calls_end" BAR ">") },
     { MARK_OPEN, 0, T("<" BAR "tool_call_begin" BAR ">") },
-    { MARK_DROP, 0, T("<" BAR "tool_sep" BAR ">") },
-    { MARK_DROP, 0, T("<" BAR "tool_call_end" BAR ">") },
+    { MARK_CLOSE, 0, T("<" BAR "tool_call_end" BAR ">") },
 };
 static const struct tag_edge step3_edges[] = {
     { TAG_SKIP, T("<" BAR "tool_sep" BAR ">"), TAG_HEAD },
@@ -311,6 +315,8 @@ static const struct tag_edge step3_edges[] = {
     { TAG_GAP, T("</steptml:invoke>"), TAG_DONE },
     { TAG_KEY, T("\">"), TAG_VALUE },
     { TAG_VALUE, T("</steptml:parameter>"), TAG_GAP },
+    { TAG_VALUE, T("<steptml:parameter name=\""), TAG_KEY },
+    { TAG_VALUE, T("</steptml:invoke>"), TAG_DONE },
 };
 
 /* ---- Python ---- */
@@ -326,7 +332,7 @@ static const struct marker llama_python_marks[] = {
 /* <|tool_call_start|>[f(a=1), g(b="x")]<|tool_call_end|>   LFM2 */
 static const struct marker lfm2_marks[] = {
     { MARK_OPEN, 0, T("<|tool_call_start|>") },
-    { MARK_DROP, 0, T("<|tool_call_end|>") },
+    { MARK_CLOSE, 0, T("<|tool_call_end|>") },
 };
 
 /* ```tool_code
@@ -339,13 +345,13 @@ static const struct marker gemma_marks[] = {
 /* <|tool_call>call:f{a:1,b:<|"|>x<|"|>}<tool_call|>   Gemma 4 */
 static const struct marker gemma4_marks[] = {
     { MARK_OPEN, 0, T("<|tool_call>") },
-    { MARK_DROP, 0, T("<tool_call|>") },
+    { MARK_CLOSE, 0, T("<tool_call|>") },
 };
 
 /* <start_function_call>call:f{a:1,b:<escape>x<escape>}<end_function_call>   FunctionGemma */
 static const struct marker function_gemma_marks[] = {
     { MARK_OPEN, 0, T("<start_function_call>") },
-    { MARK_DROP, 0, T("<end_function_call>") },
+    { MARK_CLOSE, 0, T("<end_function_call>") },
 };
 
 /* <function_calls>
@@ -354,7 +360,7 @@ static const struct marker function_gemma_marks[] = {
  * </function_calls>   OLMo 3 */
 static const struct marker olmo3_marks[] = {
     { MARK_OPEN, 0, T("<function_calls>") },
-    { MARK_DROP, 0, T("</function_calls>") },
+    { MARK_CLOSE, 0, T("</function_calls>") },
 };
 
 /* ---- channels ---- */
@@ -409,8 +415,8 @@ static const struct tool_format tools[] = {
         .before_name = "{\"name\": \"",
         .after_name = "\", \"parameters\": ",
         .body = BODY_JSON,
-        .flags = TOOL_SEMICOLON,
-        .start_bytes = "{",
+        .flags = TOOL_LIST | TOOL_SEMICOLON | TOOL_FENCE,
+        .start_bytes = "{[`",
         MARKS(llama3_marks) },
     { .id = "json",
         .before_name = "{\"name\": \"",
@@ -622,8 +628,8 @@ static const struct marker mistral_think_marks[] = {
 static const struct marker granite_think_marks[] = {
     { MARK_REASONING, 0, T("<think>") },
     { MARK_REASONING_END, 0, T("</think>") },
-    { MARK_DROP, 0, T("<response>") },
-    { MARK_DROP, 0, T("</response>") },
+    { MARK_ANSWER, 0, T("<response>") },
+    { MARK_ANSWER_END, 0, T("</response>") },
     { MARK_REASONING, 0, T("Here is my thought process:") },
     { MARK_REASONING_END, 0, T("Here is my response:") },
 };
@@ -660,8 +666,8 @@ static const struct marker kimi_think_marks[] = {
 static const struct marker hunyuan_think_marks[] = {
     { MARK_REASONING, 0, T("<think>") },
     { MARK_REASONING_END, 0, T("</think>") },
-    { MARK_DROP, 0, T("<answer>") },
-    { MARK_DROP, 0, T("</answer>") },
+    { MARK_ANSWER, 0, T("<answer>") },
+    { MARK_ANSWER_END, 0, T("</answer>") },
 };
 static const struct marker exaone_think_marks[] = {
     { MARK_REASONING, 0, T("<thought>") },

@@ -15,20 +15,24 @@
 
 #include "output/parser.h"
 
+/* Markers that do not form a call, a reasoning block or a wrapped answer stay in the text, except
+ * MARK_DROP and the markers of BODY_CHANNELS, which are control tokens. */
 enum marker_kind {
     MARK_OPEN,        /* begins a call */
-    MARK_DROP,        /* removed without effect: ends of calls, of lists of calls and of turns */
-    MARK_SECTION,     /* MARK_IN_SECTION markers are active after this marker */
+    MARK_CLOSE,       /* ends a call or a list of calls */
+    MARK_SECTION,     /* begins a list of calls; MARK_IN_SECTION markers are active after it */
     MARK_SECTION_END, /* up to this marker */
-    MARK_REASONING,
+    MARK_REASONING,   /* counts only before any content */
     MARK_REASONING_END,
+    MARK_ANSWER, /* begins an answer that is enclosed as a whole; counts only before any content */
+    MARK_ANSWER_END,
+    MARK_DROP,   /* control token without effect, removed everywhere */
     MARK_HEADER, /* BODY_CHANNELS: a header begins */
     MARK_MESSAGE_END
 };
 
 enum marker_flag {
-    MARK_SOFT = 1,      /* also occurs in plain text: stays text if no call follows */
-    MARK_IN_SECTION = 2 /* active only inside a section */
+    MARK_IN_SECTION = 1 /* active only inside a section */
 };
 
 struct marker {
@@ -65,6 +69,7 @@ enum tag_state {
     TAG_HEAD,   /* before the name */
     TAG_JSON,
     TAG_DONE,
+    TAG_PENDING, /* after a tag that ends an unclosed value if no other text follows */
     N_TAG_STATES
 };
 
@@ -100,7 +105,7 @@ struct tool_format {
 enum {
     REASONING_TOGGLE = 1,    /* templates have a switch for it */
     REASONING_STARTS = 2,    /* the output begins inside reasoning */
-    REASONING_CALL_ENDS = 4, /* the beginning of a call ends it */
+    REASONING_CALL_ENDS = 4, /* the beginning of a call ends it; else only calls at the end do */
     REASONING_IS_CHANNEL = 8 /* reasoning is a channel of BODY_CHANNELS */
 };
 

@@ -4,48 +4,6 @@
 
 /* ---- output ---- */
 
-/* Removes characters that would complete a marker in the reported text. A marker can form where
- * another one was removed, as in <too<tool_call>l_call>. Returns the new length. */
-static size_t strip_formed_markers(struct parser *p, enum output_stream_id id, char *text, size_t n)
-{
-    static const unsigned char length[16] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4 };
-    const struct aho_corasick *m = p->f->marks;
-    uint16_t at = p->streams[id].guard_state;
-    size_t to = 0, i = 0;
-
-    p->work += n;
-    if (at == AHO_CORASICK_ROOT) {
-        i = to = (size_t)(aho_corasick_skip(m, text, text + n) - text);
-        if (i == n)
-            return n;
-    }
-    while (i < n) {
-        size_t len = 0;
-        uint16_t next = at;
-        bool is_marker = false;
-        if (at == AHO_CORASICK_ROOT)
-            len = (size_t)(aho_corasick_skip(m, text + i, text + n) - (text + i));
-        if (!len) {
-            len = MIN((size_t)length[(unsigned char)text[i] >> 4], n - i);
-            for (size_t k = 0; k < len; k++) {
-                next = aho_corasick_step(m, next, text[i + k]);
-                int hit = aho_corasick_hit(m, next);
-                is_marker |= hit >= 0 && !(p->f->rows[hit].flags & MARK_SOFT) &&
-                             (id == CONTENT || !p->f->is_tool[hit]);
-            }
-        }
-        if (!is_marker) {
-            if (to < i)
-                memmove(text + to, text + i, len);
-            to += len;
-            at = next;
-        }
-        i += len;
-    }
-    p->streams[id].guard_state = at;
-    return to;
-}
-
 bool parser_is_full(const struct parser *p)
 {
     return p->max_calls > 0 && p->n_complete >= p->max_calls;
@@ -65,9 +23,7 @@ static void emit_text(struct parser *p)
 
     if (!b->n || !buf_ok(b))
         return;
-    b->n = strip_formed_markers(p, p->out_stream, b->p, b->n);
-    if (b->n)
-        emit(p, p->out_stream, buf_str(b));
+    emit(p, p->out_stream, buf_str(b));
     buf_reset(b);
 }
 
@@ -80,11 +36,30 @@ static void out_append(struct parser *p, enum output_stream_id id, struct str te
     p->work += text.n;
 }
 
+static void stream_put(struct parser *p, enum output_stream_id id, struct str text);
+
+static void flush_section(struct parser *p)
+{
+    struct buf section = p->section;
+
+    buf_init(&p->section, PARSER_TEXT_MAX);
+    stream_put(p, CONTENT, buf_str(&section));
+    buf_reset(&section);
+    p->section = section;
+}
+
 static void stream_put(struct parser *p, enum output_stream_id id, struct str text)
 {
     struct output_stream *s = &p->streams[id];
     size_t n = text.n, from = 0;
 
+    if (id == CONTENT && p->section.n) {
+        if (!str_trim(text).n) {
+            buf_puts(&p->section, text);
+            return;
+        }
+        flush_section(p);
+    }
     while (s->after_mark && from < n && is_blank(text.p[from]))
         from++;
     if (s->keeps_blanks && s->after_mark)
@@ -103,7 +78,7 @@ static void stream_put(struct parser *p, enum output_stream_id id, struct str te
         s->has_text = true;
         s->after_mark = s->needs_newline = false;
         if (id == CONTENT)
-            p->is_start = false;
+            p->is_start = p->is_after_call = false;
     }
     buf_puts(&s->blanks, str_skip(text, n));
 }
@@ -144,8 +119,19 @@ static struct str without_suffix(struct str name, const char *suffix)
     return n > 1 && n < name.n && name.p[n - 1] == ':' ? (struct str){ name.p, n - 1 } : name;
 }
 
+/* Each lookup is charged with its maximum cost, the length of the tools as JSON text. */
+static bool may_look_up_schema(struct parser *p)
+{
+    if (!p->tools || p->schema_bytes >= PARSER_SCHEMA_MAX)
+        return false;
+    p->schema_bytes += p->tools->raw.n;
+    return true;
+}
+
 static bool is_callable(struct parser *p, struct str name)
 {
+    if ((p->requires_tool || parser_call_is_bare(p)) && p->tools && !p->n_names)
+        return may_look_up_schema(p) && tool_is_known(p->tools, name);
     for (int i = 0; i < p->n_names; i++)
         if (str_eq(p->names[i], name))
             return true;
@@ -173,15 +159,6 @@ bool parser_set_call_name(struct parser *p, struct str name)
     return true;
 }
 
-/* Each lookup is charged with its maximum cost, the length of the tools as JSON text. */
-static bool may_look_up_schema(struct parser *p)
-{
-    if (!p->tools || p->schema_bytes >= PARSER_SCHEMA_MAX)
-        return false;
-    p->schema_bytes += p->tools->raw.n;
-    return true;
-}
-
 const struct json *parser_call_schema(struct parser *p)
 {
     struct str name = { p->call.name, p->call.n_name };
@@ -193,6 +170,12 @@ unsigned parser_call_argument_types(
     struct parser *p, const struct json *schema, struct str argument)
 {
     return schema && may_look_up_schema(p) ? tool_argument_types(schema, argument) : 0;
+}
+
+/* True if the schema has the argument, or does not list its arguments. */
+bool parser_call_has_argument(struct parser *p, const struct json *schema, struct str argument)
+{
+    return !schema || (may_look_up_schema(p) && tool_has_argument(schema, argument));
 }
 
 struct str parser_call_argument_name(struct parser *p, const struct json *schema, uint32_t i)
@@ -245,13 +228,14 @@ static void call_end(struct parser *p)
         buf_putz(&p->args, "{}");
     call_emit_begin(p);
     emit_args(p);
+    buf_reset(&p->section);
     if (p->call.is_reported) {
         if (p->ops->call_end)
             p->ops->call_end(p->ctx, p->choice, p->call.index);
         p->n_complete++;
     }
     call_clear(p);
-    p->is_between = true;
+    p->is_between = p->is_after_call = true;
     streams_after_marker(p);
 }
 
@@ -276,102 +260,111 @@ static void call_open(
 {
     call_clear(p);
     p->opener = opener ? opener->text : STR("");
-    if (opener && opener->flags & MARK_SOFT)
+    if (opener && opener->kind == MARK_OPEN)
         buf_puts(&p->raw, opener->text);
     p->in_call = true;
     p->reader = reader;
     reader->begin(p);
 }
 
-static bool is_active(const struct parser *p, int hit)
+/* True if the marker counts at this place; otherwise it is text. */
+static bool is_active(const struct parser *p, int mark)
 {
-    const struct marker *r = &p->f->rows[hit];
+    const struct marker *r = &p->f->rows[mark];
+    bool has_content = p->streams[CONTENT].has_text || p->section.n;
 
     if (r->flags & MARK_IN_SECTION && !p->in_section)
         return false;
-    if (!p->in_reasoning || !p->f->is_tool[hit] || p->f->reasoning->flags & REASONING_IS_CHANNEL)
-        return true;
-    return p->f->reasoning->flags & REASONING_CALL_ENDS &&
-           (r->kind == MARK_OPEN || r->kind == MARK_SECTION);
+    switch (r->kind) {
+    case MARK_REASONING:
+        return p->in_reasoning ? p->streams[REASONING].after_mark : !has_content;
+    case MARK_REASONING_END:
+        return p->in_reasoning || !has_content;
+    case MARK_ANSWER:
+        return !p->in_reasoning && !has_content;
+    case MARK_ANSWER_END:
+        return !p->in_reasoning && p->in_answer;
+    case MARK_CLOSE:
+    case MARK_SECTION_END:
+        return !p->in_reasoning && p->is_after_call;
+    case MARK_OPEN:
+    case MARK_SECTION:
+        return !p->in_reasoning || p->f->reasoning->flags & REASONING_CALL_ENDS;
+    case MARK_DROP:
+        return !p->in_reasoning || !p->f->is_tool[mark] ||
+               p->f->reasoning->flags & REASONING_IS_CHANNEL;
+    case MARK_HEADER:
+    case MARK_MESSAGE_END:
+        break;
+    }
+    return true;
 }
 
-static void apply_marker(struct parser *p, int hit)
+static void apply_marker(struct parser *p, int mark)
 {
-    const struct marker *r = &p->f->rows[hit];
-    bool is_soft = r->flags & MARK_SOFT;
+    const struct marker *r = &p->f->rows[mark];
 
-    if (!is_soft)
+    if (r->kind != MARK_OPEN && r->kind != MARK_SECTION)
         streams_after_marker(p);
     switch (r->kind) {
-    case MARK_SECTION:
-    case MARK_SECTION_END:
-        p->in_section = r->kind == MARK_SECTION;
+    case MARK_OPEN:
         p->in_reasoning = false;
+        if (p->n_begun < PARSER_CALLS_MAX)
+            call_open(p, p->f->reader, r);
+        else
+            stream_put(p, CONTENT, r->text);
+        break;
+    case MARK_SECTION:
+        p->in_section = true;
+        p->in_reasoning = false;
+        buf_puts(&p->section, r->text);
+        break;
+    case MARK_SECTION_END:
+        p->in_section = false;
         break;
     case MARK_REASONING:
+        p->is_after_call = false;
         if (!p->in_reasoning)
             parser_begin_message(p, REASONING);
         break;
     case MARK_REASONING_END:
         p->in_reasoning = false;
+        p->has_reasoning_end = true;
+        break;
+    case MARK_ANSWER:
+    case MARK_ANSWER_END:
+        p->in_answer = r->kind == MARK_ANSWER;
         break;
     case MARK_HEADER:
-    case MARK_OPEN:
-        if (r->kind == MARK_OPEN)
-            p->in_reasoning = false;
-        if (r->kind == MARK_HEADER)
-            call_open(p, &reader_channels, r);
-        else if (p->n_begun < PARSER_CALLS_MAX)
-            call_open(p, p->f->reader, r);
-        else if (is_soft)
-            stream_put(p, CONTENT, r->text);
+        call_open(p, &reader_channels, r);
         break;
     case MARK_MESSAGE_END:
         p->in_reasoning = false;
         p->streams[CONTENT].needs_newline = true;
         break;
+    case MARK_CLOSE:
     case MARK_DROP:
         break;
     }
 }
 
-/* True if a call without a marker may begin with c. */
-static bool starts_call(struct parser *p, char c)
+/* A marker was read in the text; the text before it was passed on. */
+static void put_marker(struct parser *p, int mark)
 {
-    const char *start_bytes = p->f->tool->start_bytes;
-
-    return start_bytes &&
-           (p->f->tool->flags & TOOL_START_IS_CALL ? !p->f->marks->starts[(unsigned char)c]
-                                                   : c && strchr(start_bytes, c)) &&
-           p->n_begun < PARSER_CALLS_MAX;
+    if (parser_trial_begins(p, mark))
+        parser_trial_begin(p, p->f->texts[mark]);
+    else if (is_active(p, mark))
+        apply_marker(p, mark);
+    else
+        stream_put(p, p->in_reasoning ? REASONING : CONTENT, p->f->texts[mark]);
 }
 
-static size_t text_start(struct parser *p, struct str in)
-{
-    size_t n = 0;
-
-    while (n < in.n && is_blank(in.p[n]))
-        n++;
-    if (n) {
-        stream_put(p, CONTENT, (struct str){ in.p, n });
-    } else if (starts_call(p, in.p[0])) {
-        /* with TOOL_START_IS_CALL only the first call may begin without a marker */
-        p->is_start = !(p->f->tool->flags & TOOL_START_IS_CALL);
-        call_open(p, p->f->reader, NULL);
-    }
-    return n;
-}
-
-static size_t text_run(struct parser *p, struct str in)
+/* Passes on text up to the first marker. Returns the bytes read. */
+static size_t text_until_marker(struct parser *p, struct str in)
 {
     const struct aho_corasick *m = p->f->marks;
     uint16_t at = p->at;
 
-    if (p->is_start && p->f->tool->start_bytes && at == AHO_CORASICK_ROOT && !p->in_reasoning) {
-        size_t n = text_start(p, in);
-        if (n || p->in_call)
-            return n;
-    }
     for (size_t i = 0; i < in.n;) {
         if (at == AHO_CORASICK_ROOT) {
             i = (size_t)(aho_corasick_skip(m, in.p + i, in.p + in.n) - in.p);
@@ -379,12 +372,12 @@ static size_t text_run(struct parser *p, struct str in)
                 break;
         }
         at = aho_corasick_step(m, at, in.p[i++]);
-        int hit = aho_corasick_hit(m, at);
-        if (hit < 0 || !is_active(p, hit))
+        int mark = aho_corasick_hit(m, at);
+        if (mark < 0)
             continue;
-        release_held(p, p->at, (struct str){ in.p, i }, p->f->texts[hit].n);
+        release_held(p, p->at, (struct str){ in.p, i }, p->f->texts[mark].n);
         p->at = AHO_CORASICK_ROOT;
-        apply_marker(p, hit);
+        put_marker(p, mark);
         return i;
     }
     release_held(p, p->at, in, aho_corasick_depth(m, at));
@@ -392,30 +385,136 @@ static size_t text_run(struct parser *p, struct str in)
     return in.n;
 }
 
-/* The bytes of a broken call become text: markers in them are removed without effect. The matcher
- * keeps its state, since a marker may be completed by the bytes that follow. */
+/* ---- calls without a marker ---- */
+
+static void note_text(struct text_context *c, struct str text)
+{
+    size_t n = text.n;
+
+    if (!n)
+        return;
+    while (n && is_blank(text.p[n - 1]))
+        n--;
+    if (n) {
+        c->visible = text.p[n - 1];
+        c->before_visible = n > 1 ? text.p[n - 2] : c->last;
+        c->is_line_start = false;
+    }
+    for (size_t i = n; i < text.n; i++)
+        c->is_line_start |= text.p[i] == '\n';
+    c->last = text.p[text.n - 1];
+}
+
+/* A call without a marker may begin a line or follow a sentence. A colon after a quotation mark is
+ * the colon of a JSON object. */
+static bool may_begin_call(const struct text_context *c)
+{
+    bool is_json_key = c->visible == ':' && c->before_visible == '"';
+
+    return c->is_line_start ||
+           (is_blank(c->last) && c->visible && strchr(".:!?", c->visible) && !is_json_key);
+}
+
+static bool is_start_byte(const struct parser *p, char c)
+{
+    return c && strchr(p->f->tool->start_bytes, c);
+}
+
+static bool has_start_byte(const struct parser *p, struct str text)
+{
+    for (size_t i = 0; i < text.n; i++)
+        if (is_start_byte(p, text.p[i]))
+            return true;
+    return false;
+}
+
+/* Returns the offset of the first byte with which a call may begin; in.n if there is none. */
+static size_t find_bare_call(const struct parser *p, struct str in)
+{
+    struct text_context context = p->context;
+    bool is_first = p->is_start || p->is_after_call; /* only blanks since the start or a call */
+    size_t from = 0;
+
+    for (size_t i = 0; i < in.n; i++) {
+        if (is_start_byte(p, in.p[i])) {
+            note_text(&context, (struct str){ in.p + from, i - from });
+            from = i;
+            if (is_first || may_begin_call(&context))
+                return i;
+        }
+        is_first &= is_blank(in.p[i]);
+    }
+    return in.n;
+}
+
+/* Text of a format whose calls have no markers. */
+static size_t bare_text_run(struct parser *p, struct str in)
+{
+    enum { SCAN_MAX = 64 }; /* a marker can follow: the text after it is scanned again */
+
+    in.n = MIN(in.n, (size_t)SCAN_MAX);
+    size_t n = p->n_begun < PARSER_CALLS_MAX ? find_bare_call(p, in) : in.n;
+    p->work += n;
+    if (n) {
+        size_t used = text_until_marker(p, (struct str){ in.p, n });
+        note_text(&p->context, (struct str){ in.p, used });
+        return used;
+    }
+    release_held(p, p->at, STR(""), 0);
+    p->at = AHO_CORASICK_ROOT;
+    call_open(p, p->f->reader, NULL);
+    return 0;
+}
+
+/* The first call of a format whose calls have markers begins the content without one. */
+static size_t text_start(struct parser *p, struct str in)
+{
+    bool is_any = p->f->tool->flags & TOOL_START_IS_CALL;
+    size_t n = 0;
+
+    while (n < in.n && is_blank(in.p[n]))
+        n++;
+    if (n) {
+        stream_put(p, CONTENT, (struct str){ in.p, n });
+    } else if (is_any ? !p->f->marks->starts[(unsigned char)in.p[0]] : is_start_byte(p, in.p[0])) {
+        /* with TOOL_START_IS_CALL only the first call may begin without a marker */
+        p->is_start = !is_any;
+        call_open(p, p->f->reader, NULL);
+    }
+    return n;
+}
+
+static size_t text_run(struct parser *p, struct str in)
+{
+    if (p->in_reasoning || !p->f->tool->start_bytes)
+        return text_until_marker(p, in);
+    if (p->is_bare_format)
+        return bare_text_run(p, in);
+    if (p->is_start && p->at == AHO_CORASICK_ROOT && p->n_begun < PARSER_CALLS_MAX) {
+        size_t n = text_start(p, in);
+        if (n || p->in_call)
+            return n;
+    }
+    return text_until_marker(p, in);
+}
+
+/* ---- reading a call ---- */
+
+/* The bytes of a broken call become text, with their markers. The matcher keeps its state, since a
+ * marker may be completed by the bytes that follow. */
 static void replay_as_text(struct parser *p, struct str raw)
 {
     const struct aho_corasick *m = p->f->marks;
     uint16_t at = AHO_CORASICK_ROOT;
 
-    p->at = AHO_CORASICK_ROOT;
-    for (size_t i = 0, from = 0; from < raw.n; from = i) {
-        int hit = -1;
-        while (i < raw.n && hit < 0) {
-            at = aho_corasick_step(m, at, raw.p[i++]);
-            hit = aho_corasick_hit(m, at);
-            if (hit >= 0 && p->f->rows[hit].flags & MARK_SOFT)
-                hit = -1;
-        }
-        size_t keep = hit >= 0 ? p->f->texts[hit].n : aho_corasick_depth(m, at);
-        release_held(p, p->at, (struct str){ raw.p + from, i - from }, keep);
-        if (hit >= 0) {
+    for (size_t i = 0; i < raw.n; i++) {
+        at = aho_corasick_step(m, at, raw.p[i]);
+        if (aho_corasick_hit(m, at) >= 0)
             at = AHO_CORASICK_ROOT;
-            streams_after_marker(p);
-        }
-        p->at = at;
     }
+    release_held(p, AHO_CORASICK_ROOT, raw, aho_corasick_depth(m, at));
+    p->at = at;
+    note_text(&p->context, raw);
 }
 
 static void call_break(struct parser *p)
@@ -432,10 +531,36 @@ static void call_break(struct parser *p)
     buf_init(&p->raw, PARSER_CALL_MAX);
     call_clear(p);
     p->in_call = false;
-    p->is_start = false;
+    p->is_start = p->is_after_call = p->context.is_line_start = false;
     replay_as_text(p, buf_str(&raw));
     buf_reset(&raw);
     p->raw = raw;
+}
+
+static void apply_verdict(struct parser *p, enum verdict v)
+{
+    int mark = p->tag.next_mark;
+
+    switch (v) {
+    case READ_MORE:
+        call_emit_begin(p);
+        break;
+    case READ_CALL:
+        call_end(p);
+        if (p->n_begun < PARSER_CALLS_MAX && !mark)
+            break;
+        /* fallthrough */
+    case READ_LEAVE:
+        call_clear(p);
+        p->in_call = false;
+        p->tag.next_mark = 0;
+        if (mark)
+            put_marker(p, mark - 1);
+        break;
+    case READ_BAD:
+        call_break(p);
+        break;
+    }
 }
 
 static size_t call_run(struct parser *p, struct str in)
@@ -450,23 +575,7 @@ static size_t call_run(struct parser *p, struct str in)
     if (p->drop_raw)
         buf_reset(&p->raw);
     p->drop_raw = false;
-    switch (v) {
-    case READ_MORE:
-        call_emit_begin(p);
-        break;
-    case READ_CALL:
-        call_end(p);
-        if (p->n_begun < PARSER_CALLS_MAX)
-            break;
-        /* fallthrough */
-    case READ_LEAVE:
-        call_clear(p);
-        p->in_call = false;
-        break;
-    case READ_BAD:
-        call_break(p);
-        break;
-    }
+    apply_verdict(p, v);
     return used;
 }
 
@@ -491,6 +600,8 @@ struct parser *parser_new(const struct parser_format *f, const struct parser_opt
     p->in_reasoning = start == PARSER_START_DEFAULT ? (f->reasoning->flags & REASONING_STARTS) != 0
                                                     : start == PARSER_START_REASONING;
     p->is_start = true;
+    p->is_bare_format =
+        f->tool->start_bytes && (f->tool->body == BODY_JSON || f->tool->body == BODY_PYTHON);
     p->streams[REASONING].after_mark = p->in_reasoning;
     for (int i = 0; i < N_STREAMS; i++)
         buf_init(&p->streams[i].blanks, PARSER_TEXT_MAX);
@@ -500,6 +611,10 @@ struct parser *parser_new(const struct parser_format *f, const struct parser_opt
     buf_init(&p->scratch, PARSER_TEXT_MAX);
     buf_init(&p->json.word, PARSER_NAME_MAX * 4);
     buf_init(&p->tag.text, PARSER_CALL_MAX);
+    buf_init(&p->tag.since, PARSER_CALL_MAX);
+    buf_init(&p->tag.key, PARSER_NAME_MAX);
+    buf_init(&p->section, PARSER_TEXT_MAX);
+    buf_init(&p->trial_text, PARSER_CALL_MAX);
     buf_init(&p->channel.header, PARSER_NAME_MAX * 4);
     json_walk_init(&p->walk);
     literal_init(&p->python.literal, f->tool->quote, f->tool->quote.n > 0);
@@ -518,16 +633,23 @@ void parser_free(struct parser *p)
     buf_clear(&p->scratch);
     buf_clear(&p->json.word);
     buf_clear(&p->tag.text);
+    buf_clear(&p->tag.since);
+    buf_clear(&p->tag.key);
+    buf_clear(&p->section);
+    buf_clear(&p->trial_text);
+    parser_free(p->trial);
     buf_clear(&p->channel.header);
     json_walk_clear(&p->walk);
     literal_clear(&p->python.literal);
     mem_free(p);
 }
 
-static void put_valid(struct parser *p, struct str in)
+void parser_put_valid(struct parser *p, struct str in)
 {
     while (in.n) {
-        size_t used = p->in_call ? call_run(p, in) : text_run(p, in);
+        size_t used = p->trial     ? parser_trial_run(p, in)
+                      : p->in_call ? call_run(p, in)
+                                   : text_run(p, in);
         p->work += used + 1;
         in = str_skip(in, used);
     }
@@ -549,38 +671,40 @@ static struct str put_utf8(struct parser *p, struct str in)
             n += (size_t)len;
             continue;
         }
-        put_valid(p, (struct str){ in.p, n });
+        parser_put_valid(p, (struct str){ in.p, n });
         in = str_skip(in, n + (len == 0));
         n = 0;
         if (len < 0)
             return in;
-        put_valid(p, UTF8_REPLACEMENT);
+        parser_put_valid(p, UTF8_REPLACEMENT);
     }
-    put_valid(p, in);
+    parser_put_valid(p, in);
     return STR("");
 }
 
-static bool has_failed(const struct parser *p)
+/* Returns a buffer whose limit was reached or whose allocation failed; NULL: none. */
+static const struct buf *failed_buf(const struct parser *p)
 {
-    return p->out.failed | p->args.failed | p->raw.failed | p->scratch.failed | p->tag.text.failed |
-           p->streams[CONTENT].blanks.failed | p->streams[REASONING].blanks.failed;
+    const struct buf *bufs[] = { &p->out, &p->args, &p->raw, &p->scratch, &p->tag.text,
+        &p->tag.since, &p->section, &p->trial_text, &p->streams[CONTENT].blanks,
+        &p->streams[REASONING].blanks };
+
+    for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
+        if (bufs[i]->failed)
+            return bufs[i];
+    return NULL;
 }
 
 static int after_put(struct parser *p, struct err *e)
 {
-    const struct buf *bufs[] = { &p->out, &p->args, &p->raw, &p->scratch, &p->tag.text,
-        &p->streams[CONTENT].blanks, &p->streams[REASONING].blanks };
-
     emit_text(p);
     emit_args(p);
-    if (!has_failed(p))
+    const struct buf *failed = failed_buf(p);
+    if (!failed)
         return 0;
-    for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
-        if (bufs[i]->failed)
-            return bufs[i]->n < bufs[i]->max / 2
-                       ? err_set(e, ERR_MEMORY, "no memory for a response")
-                       : err_set(e, ERR_TOO_LARGE, "the output is too long to be parsed");
-    return 0;
+    return failed->n < failed->max / 2
+               ? err_set(e, ERR_MEMORY, "no memory for a response")
+               : err_set(e, ERR_TOO_LARGE, "the output is too long to be parsed");
 }
 
 /* Length of the first character of s; 0 if it is incomplete or invalid. */
@@ -602,6 +726,16 @@ static bool is_plain(const struct aho_corasick *m, struct str text)
     return true;
 }
 
+/* True if the state of the parser allows put_plain. */
+static bool may_put_plain(const struct parser *p, const struct output_stream *s)
+{
+    bool may_begin_call = p->is_start && p->f->tool->start_bytes && !p->in_reasoning;
+    bool has_held_text = p->n_tail || p->at != AHO_CORASICK_ROOT || p->out.n || p->section.n;
+
+    return !p->in_call && !p->trial && !has_held_text && !may_begin_call && !s->after_mark &&
+           !s->needs_newline && !(s->blanks.n && p->f->marks->starts_blank);
+}
+
 /* Fast path for most tokens: plain text without the first byte of a marker and without incomplete
  * characters. It is reported unchanged, with the result of the general path. False: the caller must
  * use the general path. */
@@ -609,22 +743,20 @@ static bool put_plain(struct parser *p, struct str text)
 {
     enum output_stream_id id = p->in_reasoning ? REASONING : CONTENT;
     struct output_stream *s = &p->streams[id];
-    const struct aho_corasick *m = p->f->marks;
+    bool is_bare = p->is_bare_format && id == CONTENT;
     size_t n = text.n;
 
-    if (p->in_call || p->n_tail || p->at != AHO_CORASICK_ROOT ||
-        s->guard_state != AHO_CORASICK_ROOT || p->out.n)
+    if (!may_put_plain(p, s) || !is_plain(p->f->marks, text) ||
+        (is_bare && has_start_byte(p, text)))
         return false;
-    if (s->after_mark || s->needs_newline || (s->blanks.n && m->starts_blank) ||
-        (p->is_start && p->f->tool->start_bytes && !p->in_reasoning))
-        return false;
-    if (!is_plain(m, text))
-        return false;
+    if (is_bare)
+        note_text(&p->context, text);
     while (n && is_blank(text.p[n - 1]))
         n--;
     p->work += 2 * text.n;
     s->has_text |= n > 0;
     p->is_start &= n == 0 || id != CONTENT;
+    p->is_after_call &= n == 0 || id != CONTENT;
     if (n && s->blanks.n) {
         buf_put(&s->blanks, text.p, n);
         if (!buf_ok(&s->blanks))
@@ -671,7 +803,7 @@ int parser_put(struct parser *p, struct str text, struct err *e)
     if (!text.n)
         return 0;
     if (p->in_call ? put_plain_args(p, text) : put_plain(p, text))
-        return has_failed(p) ? after_put(p, e) : 0;
+        return failed_buf(p) ? after_put(p, e) : 0;
     while (p->n_tail && text.n) { /* at most three bytes until the character is complete */
         p->tail[p->n_tail++] = text.p[0];
         text = str_skip(text, 1);
@@ -691,13 +823,16 @@ int parser_put(struct parser *p, struct str text, struct err *e)
 int parser_end(struct parser *p, struct err *e)
 {
     if (p->n_tail)
-        put_valid(p, UTF8_REPLACEMENT);
+        parser_put_valid(p, UTF8_REPLACEMENT);
     p->n_tail = 0;
+    parser_trial_end(p);
     if (p->in_call && !p->is_between)
-        call_break(p);
+        apply_verdict(p, p->reader->end ? p->reader->end(p) : READ_BAD);
     p->in_call = false;
     release_held(p, p->at, STR(""), 0);
     p->at = AHO_CORASICK_ROOT;
+    if (p->section.n)
+        flush_section(p);
     for (int i = 0; i < N_STREAMS; i++)
         if (!p->streams[i].after_mark && p->streams[i].blanks.n)
             out_append(p, (enum output_stream_id)i, buf_str(&p->streams[i].blanks));

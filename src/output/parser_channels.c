@@ -142,4 +142,4 @@ static bool is_walking(const struct parser *p)
     return p->channel.state == BODY;
 }
 
-const struct body_reader reader_channels = { begin_reader, read_channels, is_walking };
+const struct body_reader reader_channels = { begin_reader, read_channels, is_walking, NULL };

@@ -29,6 +29,8 @@ struct body_reader {
     /* NULL: never. True: input goes through the JSON validator into the arguments, and nowhere
      * else. */
     bool (*is_walking)(const struct parser *p);
+    /* End of the text inside a call. NULL: the call is incomplete. */
+    enum verdict (*end)(struct parser *p);
 };
 
 extern const struct body_reader reader_json, reader_tags, reader_python, reader_channels;
@@ -58,8 +60,6 @@ struct output_stream {
     bool after_mark;    /* only whitespace since a marker */
     bool keeps_blanks;  /* keep the whitespace after the marker: there was none before it */
     bool needs_newline; /* between two messages or reasoning blocks */
-    /* matcher state over the reported text: removing a marker must not form another one */
-    uint16_t guard_state;
 };
 
 struct parser_call {
@@ -69,9 +69,17 @@ struct parser_call {
     int index;
 };
 
+/* Context of a call without a marker: the last byte of the text, its last byte that is not blank
+ * and the byte before that, and whether a newline follows. */
+struct text_context {
+    char last, visible, before_visible;
+    bool is_line_start;
+};
+
 struct json_reader {
     uint8_t state, n_nested, key, n_fence;
     bool in_list, is_first; /* no key of the object has been read */
+    bool has_args;          /* the object has a member for the arguments */
     struct json_string text;
     struct buf word; /* a key or a name */
 };
@@ -80,10 +88,20 @@ struct tag_reader {
     enum tag_state state;
     uint16_t at;
     bool is_streaming, has_params;
-    bool is_fresh, has_newline; /* value state: no byte yet; a newline is held back */
+    /* value state: no byte yet; the value begins on its own line; a newline is held back */
+    bool is_fresh, is_on_own_line, has_newline;
+    bool has_blank; /* name state: a blank follows the name */
     unsigned types;
     struct buf text; /* a name, a key or a value */
     const struct json *schema;
+    /* A value without its end tag ends at the tag of the next parameter or of the end of the call,
+     * unless the bytes after it show that it is part of the value. Until then `since` has the
+     * bytes from the tag on, `key` the next key; `unclosed` is the state of the value. */
+    bool is_unclosed;
+    enum tag_state unclosed;
+    struct buf since, key;
+    size_t n_end_tag; /* bytes of the tag */
+    int next_mark;    /* number + 1 of the marker after the call, which was read with it; 0: none */
 };
 
 struct python_reader {
@@ -119,8 +137,17 @@ struct parser {
     bool in_call;                     /* false: in text */
     bool in_reasoning;                /* stream of the text */
     bool in_section;
-    bool is_start; /* no content yet: a call may begin without a marker */
-    uint16_t at;   /* matcher state */
+    bool is_start;       /* no content yet: a call may begin without a marker */
+    bool is_bare_format; /* calls have no marker and may begin anywhere in the content */
+    bool requires_tool;  /* only the names of the request's tools are calls */
+    bool is_after_call;  /* no content since a call: its end markers are not text */
+    bool in_answer, has_reasoning_end; /* after MARK_ANSWER; after MARK_REASONING_END */
+    struct buf section; /* MARK_SECTION and blanks after it: content unless a call follows */
+    struct text_context context;
+    struct parser *trial; /* parser_trial.c; NULL: no call inside reasoning is being read */
+    struct buf trial_text;
+    bool is_trial_off, has_trial_failed;
+    uint16_t at; /* matcher state */
     struct output_stream streams[N_STREAMS];
     struct buf out; /* text of one stream, not yet reported */
     enum output_stream_id out_stream;
@@ -150,9 +177,24 @@ static inline bool is_blank(char c)
 const struct json *parser_call_schema(struct parser *p);
 unsigned parser_call_argument_types(
     struct parser *p, const struct json *schema, struct str argument);
+bool parser_call_has_argument(struct parser *p, const struct json *schema, struct str argument);
 struct str parser_call_argument_name(struct parser *p, const struct json *schema, uint32_t i);
+
+/* The call began without a marker: it may be other text. */
+static inline bool parser_call_is_bare(const struct parser *p)
+{
+    return p->is_bare_format && !p->opener.n;
+}
+
+/* parser_trial.c: from a marker that begins a call inside reasoning, a second parser reads on. */
+bool parser_trial_begins(const struct parser *p, int mark);
+void parser_trial_begin(struct parser *p, struct str marker);
+size_t parser_trial_run(struct parser *p, struct str in); /* returns the bytes read */
+void parser_trial_end(struct parser *p);                  /* end of the text */
+
+void parser_put_valid(struct parser *p, struct str in);
 
 /* For body readers: sets the complete name; false if it is not a possible name. */
 bool parser_set_call_name(struct parser *p, struct str name);
-/* From here on text belongs to this stream, as a new message. */
+/* The text from here on belongs to this stream, as a new message. */
 void parser_begin_message(struct parser *p, enum output_stream_id stream);

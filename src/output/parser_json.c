@@ -35,7 +35,7 @@ static void begin_reader(struct parser *p)
 static void begin_next_call(struct parser *p)
 {
     buf_reset(&p->raw);
-    p->is_between = false;
+    p->is_between = p->json.has_args = false;
     p->json.n_nested = 0;
     p->json.state = FIRST_KEY;
 }
@@ -116,7 +116,7 @@ static enum verdict end_key(struct parser *p)
         return parser_set_call_name(p, word) ? READ_MORE : READ_BAD;
     }
     j->key = (uint8_t)key_of(word);
-    if (p->f->tool->start_bytes && !j->n_nested && j->is_first && !may_be_first(word))
+    if (parser_call_is_bare(p) && !j->n_nested && j->is_first && !may_be_first(word))
         return READ_BAD;
     j->is_first = false;
     return READ_MORE;
@@ -188,6 +188,7 @@ static enum verdict read_value(struct parser *p, char c, size_t *used)
     if (is_blank(c))
         return READ_MORE;
     if (j->key == KEY_ARGS) {
+        j->has_args = true;
         *used = c == '"';
         return begin_args(p, c);
     }
@@ -256,7 +257,8 @@ static enum verdict end_object(struct parser *p)
         return READ_MORE;
     }
     j->state = BETWEEN;
-    return p->call.has_name ? READ_CALL : READ_BAD;
+    /* Without a marker, an object with a name is a call only if it has arguments. */
+    return p->call.has_name && (j->has_args || !parser_call_is_bare(p)) ? READ_CALL : READ_BAD;
 }
 
 static enum verdict read_between(struct parser *p, char c, size_t *used)
@@ -293,7 +295,7 @@ static enum verdict read_item(struct parser *p, char c, size_t *used)
         *used = 1;
         return READ_MORE;
     }
-    bool is_empty_list = p->json.state == FIRST_ITEM && c == ']' && !p->f->tool->start_bytes;
+    bool is_empty_list = p->json.state == FIRST_ITEM && c == ']' && !parser_call_is_bare(p);
     *used = is_empty_list;
     return is_empty_list || p->is_between ? READ_LEAVE : READ_BAD;
 }
@@ -387,4 +389,4 @@ static bool is_walking(const struct parser *p)
     return p->json.state == ARGS;
 }
 
-const struct body_reader reader_json = { begin_reader, read_json, is_walking };
+const struct body_reader reader_json = { begin_reader, read_json, is_walking, NULL };

@@ -296,4 +296,4 @@ static enum verdict read_python(struct parser *p, struct str in, size_t *used)
     return v;
 }
 
-const struct body_reader reader_python = { begin_reader, read_python, NULL };
+const struct body_reader reader_python = { begin_reader, read_python, NULL, NULL };

@@ -156,6 +156,9 @@ ROWS = {
         "<end_function_call>", between="", marks=("<start_function_call>", "<end_function_call>")),
 }
 
+# Formats without markers: only the tools of the request are calls.
+BARE = ("llama3_json", "json", "pythonic")
+
 PARIS = ("get_weather", {"city": "Paris"})
 ROME = ("get_weather", {"city": "Rome", "days": 3})
 NESTED = ("plan", {"where": {"a": [1, 2.5, True, None], "b": {}}, "list": ["x", "y"], "on": False})
@@ -189,13 +192,6 @@ def case(tool, thinking, name, text, content="", reasoning="", calls=(), broken=
     out.append("")
 
 
-def without(text, marks):
-    """Returns a broken call as content: without its markers and surrounding blanks."""
-    for m in sorted(marks, key=len, reverse=True):
-        text = re.sub(r"\s*" + re.escape(m) + r"\s*", "", text)
-    return text.lstrip()
-
-
 for id_, row in ROWS.items():
     one = row.text([PARIS])
     case(id_, "null", "one call", one, calls=[PARIS])
@@ -205,8 +201,12 @@ for id_, row in ROWS.items():
     case(id_, "null", "nested arguments", row.text([NESTED]), calls=[NESTED])
     case(id_, "null", "unicode and quotes", row.text([UNICODE]), calls=[UNICODE])
     case(id_, "null", "newlines in an argument", row.text([ESCAPED]), calls=[ESCAPED])
-    case(id_, "null", "a tool that nobody knows", row.text([("nobody.knows-it", {"a": "b"})]),
-        calls=[("nobody.knows-it", {"a": "b"})])
+    unknown = row.text([("un.known-tool", {"a": "b"})])
+    if id_ in BARE:
+        case(id_, "null", "a tool that is not in the request", unknown, content=unknown)
+    else:
+        case(id_, "null", "a tool that is not in the request", unknown,
+            calls=[("un.known-tool", {"a": "b"})])
     if row.leading:
         case(id_, "null", "text before", "Let me look.\n\n" + one, content="Let me look.",
             calls=[PARIS])
@@ -223,26 +223,25 @@ for id_, row in ROWS.items():
         at = one.index("Paris") + 3
         # Calls whose name precedes the arguments and whose arguments have begun were emitted.
         case(id_, "null", "cut off inside an argument", one[:at],
-            content='{"city": "Par' if id_ == "harmony" else without(one[:at], row.marks), broken=1)
+            content='{"city": "Par' if id_ == "harmony" else one[:at], broken=1)
         at = one.index("get_weather") + 5
         if id_ != "harmony":
-            case(id_, "null", "cut off inside the name", one[:at],
-                content=without(one[:at], row.marks))
+            case(id_, "null", "cut off inside the name", one[:at], content=one[:at])
 
 # ---- cases of one format
 
 T, E = HERMES
 case("hermes_json", "null", "broken: a comma too many", f'{T}{{"name": "f",, "arguments": {{}}}}{E}',
-    content='{"name": "f",, "arguments": {}}')
+    content=f'{T}{{"name": "f",, "arguments": {{}}}}{E}')
 case("hermes_json", "null", "broken behind the beginning of arguments",
     f'{T}{{"name": "f", "arguments": {{"a" 1}}}}{E} then {T}{{"name": "g", "arguments": {{}}}}{E}',
-    content='{"name": "f", "arguments": {"a" 1}} then', calls=[("g", {})], broken=1)
+    content=f'{T}{{"name": "f", "arguments": {{"a" 1}}}}{E} then', calls=[("g", {})], broken=1)
 case("hermes_json", "null", "no name", f'{T}{{"arguments": {{"a": 1}}}}{E}',
-    content='{"arguments": {"a": 1}}')
+    content=f'{T}{{"arguments": {{"a": 1}}}}{E}')
 case("hermes_json", "null", "an empty name", f'{T}{{"name": "", "arguments": {{}}}}{E}',
-    content='{"name": "", "arguments": {}}')
+    content=f'{T}{{"name": "", "arguments": {{}}}}{E}')
 case("hermes_json", "null", "arguments are a list", f'{T}{{"name": "f", "arguments": [1]}}{E}',
-    content='{"name": "f", "arguments": [1]}')
+    content=f'{T}{{"name": "f", "arguments": [1]}}{E}')
 case("hermes_json", "null", "the name comes last", f'{T}{{"arguments": {{"a": 1}}, "name": "f"}}{E}',
     calls=[("f", {"a": 1})])
 case("hermes_json", "null", "arguments as a string", T + json.dumps({"name": "f",
@@ -250,7 +249,8 @@ case("hermes_json", "null", "arguments as a string", T + json.dumps({"name": "f"
 case("hermes_json", "null", "arguments as an empty string", T + '{"name": "f", "arguments": ""}' + E,
     calls=[("f", {})])
 case("hermes_json", "null", "a string of arguments that is none",
-    T + '{"name": "f", "arguments": "a=1"}' + E, content='{"name": "f", "arguments": "a=1"}')
+    T + '{"name": "f", "arguments": "a=1"}' + E,
+    content=T + '{"name": "f", "arguments": "a=1"}' + E)
 case("hermes_json", "null", "arguments are null", T + '{"name": "f", "arguments": null}' + E,
     calls=[("f", {})])
 case("hermes_json", "null", "arguments are absent", T + '{"name": "f"}' + E, calls=[("f", {})])
@@ -268,15 +268,23 @@ case("hermes_json", "null", "no end marker", T + '{"name": "f", "arguments": {}}
 case("hermes_json", "null", "no end marker, another call", T + '{"name": "f", "arguments": {}}\n' + T
     + '{"name": "g"}' + E, calls=[("f", {}), ("g", {})])
 case("hermes_json", "null", "one brace too many", T + '{"name": "f", "arguments": {}}}' + E,
-    content="}", calls=[("f", {})])
-case("hermes_json", "null", "a stray end marker", "a" + E + "b", content="ab")
-case("hermes_json", "null", "markers do not grow together", f"<tool_{E}call>x", content="<tool_callx")
+    content="}" + E, calls=[("f", {})])
+case("hermes_json", "null", "a stray end marker", "a" + E + "b", content="a" + E + "b")
+case("hermes_json", "null", "a marker in a marker", f"<tool_{E}call>x", content=f"<tool_{E}call>x")
 case("hermes_json", "null", "a call in a broken call", T + '{"name": ' + T + '{"name": "g"}' + E,
-    content='{"name":', calls=[("g", {})])
-case("hermes_json", "null", "an empty call", T + "\n" + E + "x", content="x")
+    content=T + '{"name":', calls=[("g", {})])
+case("hermes_json", "null", "an empty call", T + "\n" + E + "x", content=T + "\n" + E + "x")
+case("hermes_json", "null", "markers in prose", f"Wrap it in {T} and {E} tags.",
+    content=f"Wrap it in {T} and {E} tags.")
+case("hermes_json", "null", "markers in code", f"```\n{T}\nname\n{E}\n```\n",
+    content=f"```\n{T}\nname\n{E}\n```\n")
+case("hermes_json", "null", "prose with a marker, then a call", f"I use {T}.\n" +
+    ROWS["hermes_json"].text([PARIS]), content=f"I use {T}.", calls=[PARIS])
+case("kimi_k2", "null", "a section without a call", f"a {KIMI[0]} {KIMI[1]} b",
+    content=f"a {KIMI[0]} {KIMI[1]} b")
 case("hermes_json", "null", "unterminated string swallows the marker",
     T + '{"name": "f", "arguments": {"a": "b}}' + E + " tail",
-    content='{"name": "f", "arguments": {"a": "b}} tail', broken=1)
+    content=T + '{"name": "f", "arguments": {"a": "b}}' + E + " tail", broken=1)
 case("hermes_json", "null", "almost a marker", "a <tool_cal> <tool_call b", content="a <tool_cal> <tool_call b")
 case("hermes_json", "null", "cut off inside a marker", "a <tool_cal", content="a <tool_cal")
 case("hermes_json", "null", "a list in the tags", T + '[{"name": "f"}, {"name": "g"}]' + E,
@@ -285,29 +293,51 @@ case("llama3_json", "null", "an answer that is JSON", '{"answer": 42, "name": "x
     content='{"answer": 42, "name": "x"}')
 case("llama3_json", "null", "behind the tag", '<|python_tag|>{"name": "f", "parameters": {"a": 1}}',
     calls=[("f", {"a": 1})])
-case("llama3_json", "null", "not at the beginning", 'See {"name": "f", "parameters": {}}',
-    content='See {"name": "f", "parameters": {}}')
-case("llama3_json", "null", "blanks before", '\n {"name": "f", "parameters": {}}', calls=[("f", {})])
+NOW = ("now", {"a": 1})
+NOW_TEXT = '{"name": "now", "parameters": {"a": 1}}'
+llama = lambda name, text, **more: case("llama3_json", "null", name, text, **more)
+llama("inside a sentence", f"See {NOW_TEXT} there.", content=f"See {NOW_TEXT} there.")
+llama("after a sentence", f"I will check.\n\n{NOW_TEXT}", content="I will check.", calls=[NOW])
+llama("after a sentence, on its line", f"I will check. {NOW_TEXT}", content="I will check.",
+    calls=[NOW])
+llama("after a colon", f"This is it: {NOW_TEXT}\nDone.", content="This is it: Done.", calls=[NOW])
+llama("in a fence after a sentence", f"I will check.\n```json\n{NOW_TEXT}\n```",
+    content="I will check.", calls=[NOW])
+llama("in a fence, then a sentence", f"```\n{NOW_TEXT}\n```\nDone.", content="Done.", calls=[NOW])
+llama("as a value of other JSON", '{"call": ' + NOW_TEXT + "}", content='{"call": ' + NOW_TEXT + "}")
+llama("a list", f"[{NOW_TEXT}, {NOW_TEXT}]", calls=[NOW, NOW])
+llama("without arguments", '{"name": "now"}', content='{"name": "now"}')
+llama("a name that is no tool", '{"name": "Alice", "age": 3}', content='{"name": "Alice", "age": 3}')
+llama("a name that is no tool, with parameters", '{"name": "Alice", "parameters": {}}',
+    content='{"name": "Alice", "parameters": {}}')
+llama("code after a sentence", "Like this:\n```python\nx = {1}\n```\n",
+    content="Like this:\n```python\nx = {1}\n```\n")
+llama("inline code", "Use `x`. `y` too.", content="Use `x`. `y` too.")
+llama("two calls in lines", f"{NOW_TEXT}\n{NOW_TEXT}", calls=[NOW, NOW])
+llama("blanks before", f"\n {NOW_TEXT}", calls=[NOW])
 case("json", "null", "a list of numbers", "[1, 2]", content="[1, 2]")
-FENCED = '```json\n[{"name": "f", "arguments": {"a": 1}}]\n```'
-case("json", "null", "in a fence", FENCED, calls=[("f", {"a": 1})])
-case("json", "null", "in a fence, then text", FENCED + "\nDone.", content="Done.",
-    calls=[("f", {"a": 1})])
-case("json", "null", "in a plain fence", '```\n{"name": "f"}\n```', calls=[("f", {})])
+FENCED = '```json\n[{"name": "now", "arguments": {"a": 1}}]\n```'
+case("json", "null", "in a fence", FENCED, calls=[NOW])
+case("json", "null", "in a fence, then text", FENCED + "\nDone.", content="Done.", calls=[NOW])
+case("json", "null", "in a plain fence", '```\n{"name": "now", "arguments": null}\n```',
+    calls=[("now", {})])
 case("json", "null", "other things in fences", '```json\n{"x": 1}\n```', content='```json\n{"x": 1}\n```')
 case("json", "null", "code in a fence", "```js\n[]\n```", content="```js\n[]\n```")
-case("json", "null", "one object", '{"name": "f", "arguments": {"a": 1}}', calls=[("f", {"a": 1})])
+case("json", "null", "one object", '{"name": "now", "arguments": {"a": 1}}', calls=[NOW])
 case("pythonic", "null", "a link", "[link](http://x)", content="[link](http://x)")
-case("pythonic", "null", "literals", "[f(a=None, b=[True, False,], c=(1, -2.5e3), d={'k': \"v\", 1: 2}, "
-    "e='it\\'s \\x41\\u00e9\\n', g=\"\"\"t\"q\"\"\", h='', i=1_000, j=.5)]", calls=[("f", {"a": None,
+case("pythonic", "null", "after a sentence", "I look. [now(a=1)]", content="I look.", calls=[NOW])
+case("pythonic", "null", "literals", "[now(a=None, b=[True, False,], c=(1, -2.5e3), d={'k': \"v\", 1: 2}, "
+    "e='it\\'s \\x41\\u00e9\\n', g=\"\"\"t\"q\"\"\", h='', i=1_000, j=.5)]", calls=[("now", {"a": None,
     "b": [True, False], "c": [1, -2500.0], "d": {"k": "v", "1": 2}, "e": "it's Aé\n", "g": 't"q',
     "h": "", "i": 1000, "j": 0.5})])
 case("pythonic", "null", "by position", "[get_weather('Paris', 3)]",
     calls=[("get_weather", {"city": "Paris", "days": 3})])
-case("pythonic", "null", "code in an argument", "[f(a=open('x'))]", content="[f(a=open('x'))]", broken=1)
+case("pythonic", "null", "code in an argument", "[now(a=open('x'))]",
+    content="[now(a=open('x'))]", broken=1)
 case("llama_python", "null", "call is no name", '<|python_tag|>brave_search.call(query="x")<|eom_id|>',
     calls=[("brave_search", {"query": "x"})])
-case("llama_python", "null", "code", "<|python_tag|>x = 5\nprint(x)<|eom_id|>", content="x = 5\nprint(x)")
+case("llama_python", "null", "code", "<|python_tag|>x = 5\nprint(x)<|eom_id|>",
+    content="<|python_tag|>x = 5\nprint(x)")
 case("qwen3_coder", "null", "types of the schema", "<tool_call>\n" + qwen("typed", {"s": "5", "n": 5,
     "b": True, "o": {"a": 1}, "l": [1], "m": "null"}).replace("true", "True") + "\n</tool_call>",
     calls=[("typed", {"s": "5", "n": 5, "b": True, "o": {"a": 1}, "l": [1], "m": None})])
@@ -320,6 +350,48 @@ case("qwen3_coder", "null", "newlines of the value itself", "<function=note><par
     "</parameter></function>", calls=[("note", {"text": "\n a\n"})])
 case("qwen3_coder", "null", "tags in a value", qwen("note", {"text": "<a></para></function>\n</p"}),
     calls=[("note", {"text": "<a></para></function>\n</p"})])
+case("qwen3_coder", "null", "a newline of the value", "<function=note><parameter=text>line 1\n"
+    "</parameter></function>", calls=[("note", {"text": "line 1\n"})])
+UNCLOSED = "<tool_call>\n<function=get_weather>\n<parameter=city>\nDallas\n%s\n</tool_call>"
+case("qwen3_coder", "null", "a value without end before the next", UNCLOSED %
+    "<parameter=days>\n3\n</parameter>\n</function>", calls=[("get_weather", {"city": "Dallas",
+    "days": 3})])
+case("qwen3_coder", "null", "a value without end before the end", UNCLOSED % "</function>",
+    calls=[("get_weather", {"city": "Dallas"})])
+case("qwen3_coder", "null", "a value without end at the end", (UNCLOSED % "</function>")[:-13],
+    calls=[("get_weather", {"city": "Dallas"})])
+case("qwen3_coder", "null", "two calls, the first without end", UNCLOSED % "</function>" + "\n" +
+    ROWS["qwen3_coder"].text([ROME]), calls=[("get_weather", {"city": "Dallas"}), ROME])
+case("qwen3_coder", "null", "two calls without the outer tag", (UNCLOSED % "</function>")[12:-13] +
+    "\n" + qwen(*ROME), calls=[("get_weather", {"city": "Dallas"}), ROME])
+case("qwen3_coder", "null", "the tag of a parameter in a value", qwen("note", {"text":
+    "a <parameter=other>\nb</parameter"}) , calls=[("note", {"text":
+    "a <parameter=other>\nb</parameter"})])
+case("qwen3_coder", "null", "both tags in a value", qwen("note", {"text":
+    "a <parameter=x<parameter=y z></function> </function></"}), calls=[("note", {"text":
+    "a <parameter=x<parameter=y z></function> </function></"})])
+case("minimax_m2", "null", "a value without end", '<minimax:tool_call>\n<invoke name="get_weather">\n'
+    '<parameter name="city">Dallas\n<parameter name="days">3\n</invoke>\n</minimax:tool_call>',
+    calls=[("get_weather", {"city": "Dallas\n", "days": 3})])
+case("seed_oss", "null", "a value without end", "<seed:tool_call>\n<function=get_weather>\n"
+    "<parameter=city>\nDallas\n</function>\n</seed:tool_call>", calls=[("get_weather",
+    {"city": "Dallas"})])
+case("glm45", "null", "a value without end", "<tool_call>get_weather\n<arg_key>city</arg_key>\n"
+    "<arg_value>Dallas<arg_key>days</arg_key><arg_value>3</tool_call>", calls=[("get_weather",
+    {"city": "Dallas", "days": 3})])
+case("glm45", "null", "a newline of the value", "<tool_call>note\n<arg_key>text</arg_key>\n"
+    "<arg_value>line 1\n</arg_value>\n</tool_call>", calls=[("note", {"text": "line 1\n"})])
+case("minimax_m2", "null", "a newline of the value", '<minimax:tool_call><invoke name="note">'
+    '<parameter name="text">line 1\n</parameter></invoke></minimax:tool_call>',
+    calls=[("note", {"text": "line 1\n"})])
+case("seed_oss", "null", "a newline of the value", "<seed:tool_call><function=note><parameter=text>"
+    "line 1\n</parameter></function></seed:tool_call>", calls=[("note", {"text": "line 1\n"})])
+case("kimi_k2", "null", "blanks before the separators", "<|tool_calls_section_begin|>\n"
+    "<|tool_call_begin|> functions.now:0 \n <|tool_call_argument_begin|> {\"a\": 1} <|tool_call_end|>"
+    " <|tool_calls_section_end|>", calls=[NOW])
+case("kimi_k2", "null", "blanks inside a name", "<|tool_call_begin|>functions.a b:0"
+    "<|tool_call_argument_begin|>{}<|tool_call_end|>", content="<|tool_call_begin|>functions.a b:0"
+    "<|tool_call_argument_begin|>{}<|tool_call_end|>")
 case("glm45", "null", "two types", glm("\n")("typed", {"s": "1", "n": 1, "u": [1]}),
     calls=[("typed", {"s": "1", "n": 1, "u": [1]})])
 case("glm4_xml", "null", "no arguments at all", "<tool_call><name>now</name></tool_call>",
@@ -394,15 +466,16 @@ for id_, (a, b) in THINK.items():
     t("nothing thought", f"{a}\n\n{b}\n\nYes.", content="Yes.")
     t("the prompt began it", f"Hm.\n{b}\n\nYes.", content="Yes.", reasoning="Hm.", start="thinking")
     t("never ends", f"{a}Hm. é", reasoning="Hm. é")
-    t("twice", f"{a}One.{b}A\n{a}Two.{b}\nB", content="A\nB", reasoning="One.\nTwo.")
-    t("twice, with newlines", f"{a}\nOne.{b}A{a}\nTwo.\n{b}B", content="AB", reasoning="One.\nTwo.")
-    t("text before", f"Well. {a}Hm.{b} Yes.", content="Well. Yes.", reasoning="Hm.")
-    t("nested", f"{a}x{a}y{b}z", content="z", reasoning="xy")
-    t("a stray end", f"x{b}y", content="xy")
+    t("twice", f"{a}One.{b}\n{a}Two.{b}\nB", content="B", reasoning="One.\nTwo.")
+    t("after text", f"{a}One.{b}A\n{a}Two.{b}\nB", content=f"A\n{a}Two.{b}\nB", reasoning="One.")
+    t("text before", f"Well. {a}Hm.{b} Yes.", content=f"Well. {a}Hm.{b} Yes.")
+    t("the marker in prose", f"Use `{a}` and `{b}`.", content=f"Use `{a}` and `{b}`.")
+    t("nested", f"{a}x{a}y{b}z", content="z", reasoning=f"x{a}y")
+    t("begun twice", f"{a}\n{a}x{b}y", content="y", reasoning="x")
+    t("a stray end", f"x{b}y", content=f"x{b}y")
     t("cut off in the end marker", f"{a}x{b[:-1]}", reasoning="x" + b[:-1])
     t("no thinking", " Just <b>text</b>.\n", content=" Just <b>text</b>.\n")
-    t("markers do not grow together", f"{a[:3]}{b}{a[3:]}x", content=a[:3] + a[3:-1].rstrip("\n") + "x"
-        if id_ not in ("gemma4",) else a[:3] + a[3:-1] + "x")
+    t("a marker in a marker", f"{a[:3]}{b}{a[3:]}x", content=f"{a[:3]}{b}{a[3:]}x")
 
 t = lambda name, text, **more: case("hermes_json", more.pop("thinking", "think_tag"), name, text, **more)
 t("thinking, then a call", f'<think>\nHm.\n</think>\n\n{T}\n{{"name": "f"}}\n{E}', reasoning="Hm.",
@@ -411,8 +484,30 @@ t("a call that is only thought of", f'<think>I could {T}{{"name": "f"}}{E}</thin
     content="No.", reasoning=f'I could {T}{{"name": "f"}}{E}')
 t("thinking inside an argument", f'{T}{{"name": "f", "arguments": {{"a": "<think>"}}}}{E}',
     calls=[("f", {"a": "<think>"})])
-t("text between", f'<think>a</think>B{T}{{"name": "f"}}{E}C<think>d</think>E', content="BCE",
+t("text between", f'<think>a</think>B{T}{{"name": "f"}}{E}C<think>d</think>E',
+    content="BC<think>d</think>E", reasoning="a", calls=[("f", {})])
+t("thinking after a call", f'<think>a</think>{T}{{"name": "f"}}{E}<think>d</think>E', content="E",
     reasoning="a\nd", calls=[("f", {})])
+for id_, (a, b) in THINK.items():
+    if id_ == "granite" or id_ == "exaone":
+        continue # models without tools in this form
+    t("a call at the end of open thinking", f'{a}I look.\n{T}\n{{"name": "now", "arguments": {{}}}}\n{E}',
+        thinking=id_, reasoning="I look.", calls=[("now", {})])
+t("two calls at the end of open thinking", f'<think>I look.{T}{{"name": "now"}}{E}\n{T}{{"name": "now"}}',
+    reasoning="I look.", calls=[("now", {}), ("now", {})])
+t("a call in open thinking, then more", f'<think>Like {T}{{"name": "now"}}{E} or so.',
+    reasoning=f'Like {T}{{"name": "now"}}{E} or so.')
+t("a call of an unknown tool in open thinking", f'<think>Hm.{T}{{"name": "f"}}{E}',
+    reasoning=f'Hm.{T}{{"name": "f"}}{E}')
+t("a cut call in open thinking", f'<think>Hm.{T}{{"name": "now", "arguments": {{"a": "',
+    reasoning=f'Hm.{T}{{"name": "now", "arguments": {{"a": "')
+t("an open string in thinking", f'<think>Hm.{T}{{"name": "now</think>Yes. {T}{{"name": "now"}}{E}',
+    reasoning=f'Hm.{T}{{"name": "now', content="Yes.", calls=[("now", {})])
+t("an argument with the end marker in open thinking",
+    f'<think>Hm.{T}{{"name": "now", "arguments": {{"a": "</think>"}}}}{E}', reasoning="Hm.",
+    calls=[("now", {"a": "</think>"})])
+case("qwen3_coder", "think_tag", "a call at the end of open thinking", "<think>Hm.\n" +
+    ROWS["qwen3_coder"].text([PARIS]), reasoning="Hm.", calls=[PARIS])
 t("a call ends the thinking", f'Hm.{T}{{"name": "f"}}{E}', thinking="deepseek_v3", start="thinking",
     reasoning="Hm.", calls=[("f", {})])
 case("minimax_m2", "minimax_m2", "a call ends the thinking", "Hm.\n" + ROWS["minimax_m2"].text([PARIS]),

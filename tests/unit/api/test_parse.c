@@ -68,12 +68,13 @@ static void broken_call_is_returned_as_content(void)
 {
     expect_response(
         "{'tool_parser':'hermes_json','text':'<tool_call>{\\'name\\':\\'f\\',\\'arguments\\':{'}",
-        "{'content':'{\\'name\\':\\'f\\',\\'arguments\\':{','reasoning':null,'tool_calls':[],"
+        "{'content':'<tool_call>{\\'name\\':\\'f\\',\\'arguments\\':{','reasoning':null,'tool_"
+        "calls':[],"
         "'finish_reason':'stop','deltas':[{'tool_calls':[{'index':0,'id':'call_0','type':'function'"
         ","
         "'function':{'name':'f','arguments':''}}]},{'tool_calls':[{'index':0,'function':{"
         "'arguments':'{'}}]},{'broken_call':0},"
-        "{'content':'{\\'name\\':\\'f\\',\\'arguments\\':{'}]}");
+        "{'content':'<tool_call>{\\'name\\':\\'f\\',\\'arguments\\':{'}]}");
 }
 
 static void start_state_and_tools_are_used(void)

@@ -156,6 +156,55 @@ static void irregular_schemas_are_tolerated(void)
     EXPECT(tool_argument_types(NULL, STR("p")) == 0);
 }
 
+static unsigned types_in(const char *schema)
+{
+    struct arena *a = arena_new(MB);
+    struct json *j = NULL;
+    struct err e;
+
+    EXPECT(a && !json_parse(&j, str_of(schema), a, NULL, &e));
+    unsigned types = tool_argument_types(j, STR("p"));
+    arena_free(a);
+    return types;
+}
+
+static void references_and_combined_schemas_are_followed(void)
+{
+    EXPECT(types_in("{\"properties\":{\"p\":{\"$ref\":\"#/$defs/Size\"}},"
+                    "\"$defs\":{\"Size\":{\"enum\":[\"42\",\"43\"]}}}") == TYPE_STRING);
+    EXPECT(
+        types_in("{\"properties\":{\"p\":{\"$ref\":\"#/$defs/a~1b/anyOf/1\"}},\"$defs\":"
+                 "{\"a/b\":{\"anyOf\":[{\"type\":\"null\"},{\"const\":\"7\"}]}}}") == TYPE_STRING);
+    EXPECT(types_in("{\"properties\":{\"p\":{\"anyOf\":[{\"$ref\":\"#/definitions/x\"},"
+                    "{\"type\":\"null\"}]}},\"definitions\":{\"x\":{\"type\":\"string\"}}}") ==
+           (TYPE_STRING | TYPE_NULL));
+    EXPECT(types_of("{\"allOf\":[{\"type\":[\"string\",\"integer\"]},{\"type\":\"string\"}]}") ==
+           TYPE_STRING);
+    EXPECT(types_of("{\"type\":[\"string\",\"integer\"],\"enum\":[\"1\"]}") == TYPE_STRING);
+    EXPECT(types_of("{\"anyOf\":[{\"anyOf\":[{\"const\":1}]},{\"type\":\"boolean\"}]}") ==
+           (TYPE_NUMBER | TYPE_BOOLEAN));
+    /* references that lead nowhere, outside or to themselves */
+    EXPECT(types_of("{\"$ref\":\"#/properties/p\"}") == 0);
+    EXPECT(types_of("{\"$ref\":\"#\"}") == 0);
+    EXPECT(types_of("{\"$ref\":\"#x\"}") == 0);
+    EXPECT(types_of("{\"$ref\":\"other.json#/a\"}") == 0);
+    EXPECT(types_of("{\"$ref\":\"#/properties/p/anyOf/9\",\"type\":\"string\"}") == TYPE_STRING);
+}
+
+/* Two references in each of many schemas: the search would be exponential without its limit. */
+static void search_for_types_ends(void)
+{
+    static char schema[16 * 1024];
+    size_t n = (size_t)snprintf(
+        schema, sizeof(schema), "{\"properties\":{\"p\":{\"$ref\":\"#/d/0\"}},\"d\":[");
+
+    for (int i = 0; i < 60; i++)
+        n += (size_t)snprintf(schema + n, sizeof(schema) - n,
+            "{\"anyOf\":[{\"$ref\":\"#/d/%d\"},{\"$ref\":\"#/d/%d\"}]},", i + 1, i + 1);
+    snprintf(schema + n, sizeof(schema) - n, "{\"type\":\"string\"}]}");
+    EXPECT(types_in(schema) == 0); /* deeper than the limit: not specified */
+}
+
 static void tools_of_all_dialects_are_found(void)
 {
     struct arena *a = arena_new(MB);
@@ -218,5 +267,6 @@ static void marker_search_agrees_with_its_definition_on_random_texts(void)
 TESTS(TEST(literals_become_json), TEST(invalid_literal_ends_at_its_first_wrong_byte),
     TEST(format_may_have_its_own_quotes_and_bare_keys), TEST(too_deep_literal_is_rejected),
     TEST(text_is_converted_to_the_type_of_the_schema), TEST(irregular_schemas_are_tolerated),
+    TEST(references_and_combined_schemas_are_followed), TEST(search_for_types_ends),
     TEST(tools_of_all_dialects_are_found),
     TEST(marker_search_agrees_with_its_definition_on_random_texts))
