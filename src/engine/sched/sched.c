@@ -15,12 +15,10 @@ int sched_new(
     sc->l = *l;
     sc->seqs = try_aligned(_Alignof(struct seq), l->max_seqs * sizeof(*sc->seqs));
     sc->timers.heap = try_calloc(l->max_seqs, sizeof(*sc->timers.heap));
-    sc->decode = try_calloc(4 * (size_t)l->max_batch + SCHED_AHEAD, sizeof(*sc->decode));
-    sc->prefill = sc->decode ? sc->decode + l->max_batch : NULL;
-    sc->order = sc->decode ? sc->prefill + 2 * l->max_batch : NULL;
+    bool has_planner = planner_init(&sc->planner, l->max_batch);
     sc->page_refs = try_calloc(page_n_total(pool), sizeof(*sc->page_refs));
     sc->by_rank.n = try_calloc(l->max_seqs, sizeof(*sc->by_rank.n));
-    if (!sc->seqs || !sc->timers.heap || !sc->decode || !sc->page_refs || !sc->by_rank.n) {
+    if (!sc->seqs || !sc->timers.heap || !has_planner || !sc->page_refs || !sc->by_rank.n) {
         sched_free(sc);
         return err_set(e, ERR_MEMORY, "no memory to schedule %u sequences", l->max_seqs);
     }
@@ -46,7 +44,7 @@ void sched_free(struct sched *sc)
     tenants_clear(&sc->tenants);
     mem_free(sc->seqs);
     mem_free(sc->timers.heap);
-    mem_free(sc->decode);
+    planner_clear(&sc->planner);
     mem_free(sc->page_refs);
     mem_free(sc->by_rank.n);
     mem_free(sc);
@@ -152,7 +150,7 @@ static void leave_state(struct sched *sc, struct seq *s)
     if (s->state == SEQ_RUNNING) {
         sched_partial_discard(sc, s);
         running_remove(sc, s);
-        sc->promised -= sched_missing_pages(s);
+        sc->planner.promised -= sched_missing_pages(s);
     } else if (s->state == SEQ_WAITING)
         waitq_remove(&sc->waiting, sched_index(sc, s));
     --*state_count(sc, s->state);
@@ -171,7 +169,7 @@ static void enter_state(struct sched *sc, struct seq *s, enum seq_state state)
             s->queued_ns = s->waited_ns;
         s->is_fresh = false;
         running_insert(sc, s);
-        sc->promised += sched_missing_pages(s);
+        sc->planner.promised += sched_missing_pages(s);
         return;
     }
     if (state == SEQ_WAITING)

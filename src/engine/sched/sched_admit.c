@@ -16,7 +16,7 @@ static void match_prefix(struct sched *sc, struct seq *s)
 
 static void record_swap(struct sched *sc, const struct plan_swap *t)
 {
-    struct step_plan *p = sc->plan;
+    struct step_plan *p = sc->planner.plan;
 
     if (p->n_swaps < 4 * sc->l.max_batch)
         p->swaps[p->n_swaps++] = *t;
@@ -152,9 +152,9 @@ static void end_slices(struct sched *sc, uint64_t now)
         return;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
         if (is_slice_over(sc, &sc->seqs[id], &sc->seqs[first]))
-            sc->decode[n++] = id;
+            sc->planner.decode[n++] = id;
     for (int i = 0; i < n; i++) {
-        struct seq *s = &sc->seqs[sc->decode[i]];
+        struct seq *s = &sc->seqs[sc->planner.decode[i]];
         s->n_slice = 0;
         yield_place(sc, s, sc->n_orders++, false, now);
     }

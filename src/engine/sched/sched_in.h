@@ -10,12 +10,11 @@
 #pragma once
 
 #include "engine/prefix.h"
+#include "engine/sched/planner.h"
 #include "engine/sched/sched.h"
 #include "engine/sched/tenants.h"
 #include "engine/sched/timers.h"
 #include "engine/sched/waitq.h"
-
-enum { SCHED_AHEAD = 4 }; /* prefetch distance in lists of sequences */
 
 struct sched {
     struct page_pool *pool;
@@ -29,37 +28,16 @@ struct sched {
     uint32_t ranked;       /* root of the set of running sequences in by_rank */
     uint32_t first_holder; /* list of sequences that hold pages and do not run */
     uint64_t held_pages;   /* sum of their pages; upper bound on what preempting them frees */
-    /* While planning, if has_promised: sum of sched_missing_pages over running sequences. */
-    int64_t promised;
-    bool has_promised;
     struct tenants tenants;
     struct waitq waiting;
     struct fairness fair;
     uint64_t n_orders;
     struct timers timers;
     struct sched_counts counts;
-    /* While planning. decode [max_batch]: decoding sequences that are not decode-only; prefill [2
-     * max_batch]: prefilling sequences; order [max_batch + SCHED_AHEAD]: running sequences in list
-     * order, those of the last step until list_running overwrites them. */
-    uint32_t *decode, *prefill, *order;
-    int n_decode, n_prefill;
-    uint32_t *page_refs;          /* [n_pages] scratch of sched_check */
-    int rows_left, logits_left;   /* while planning */
-    struct step_size decode_size; /* while planning: size of the decode rows */
-    /* While planning a mixed step: remaining prefill budget of long prompts and of all prompts
-     * (indices PREFILL_LONG and PREFILL_ALL), and the number of prompts in each class that are not
-     * planned yet. */
-    double prefill_budget_ns[2];
-    int n_prefills[2];
-    /* While planning: equal share of the budget of short prompts, predicted time of the unplanned
-     * short prompts that fit into such a share, and predicted time of all planned prefill rows. */
-    double short_prefill_share_ns, short_prefill_reserved_ns, prefill_ns;
-    uint32_t partial_seq;    /* sequence with partial rows; NO_SEQ */
-    bool has_partial;        /* while planning: a run with partial rows is planned */
-    bool is_prefill_limited; /* the step has decode rows and a prefill budget */
-    bool has_prefill_rows;   /* prefill rows were planned, so the minimum is used up */
+    uint32_t *page_refs;  /* [n_pages] scratch of sched_check */
+    uint32_t partial_seq; /* sequence with partial rows; NO_SEQ */
     struct step_time step_time;
-    struct step_plan *plan; /* while planning */
+    struct planner planner; /* scratch of sched_plan */
 };
 
 static inline uint32_t sched_index(const struct sched *sc, const struct seq *s)

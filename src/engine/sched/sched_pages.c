@@ -43,11 +43,13 @@ static bool evict_holder(struct sched *sc, uint64_t now)
 
 static void unplan_rows(struct sched *sc, struct seq *s)
 {
-    sc->rows_left += s->plan_rows;
-    sc->logits_left += s->plan_logits;
+    struct planner *pl = &sc->planner;
+
+    pl->rows_left += s->plan_rows;
+    pl->logits_left += s->plan_logits;
     if (s->plan_rows == 1 && s->n_tokens - s->n_kv == 1) {
-        sc->decode_size.rows--;
-        sc->decode_size.keys -= s->n_kv + 1;
+        pl->decode_size.rows--;
+        pl->decode_size.keys -= s->n_kv + 1;
     }
     s->plan_rows = s->plan_logits = s->plan_end_layer = 0;
 }
@@ -63,9 +65,9 @@ static bool preempt_below(struct sched *sc, const struct seq *s, uint64_t now)
     if (victim == s)
         return false;
     unplan_rows(sc, victim);
-    sc->promised -= sched_missing_pages(victim);
+    sc->planner.promised -= sched_missing_pages(victim);
     evict_pages_of(sc, victim);
-    sc->promised += sched_missing_pages(victim);
+    sc->planner.promised += sched_missing_pages(victim);
     sched_set_state(sc, victim, SEQ_WAITING, now);
     return true;
 }
@@ -99,13 +101,15 @@ static bool drop_shared_tail(struct sched *sc, struct seq *s)
 /* Computed once per step; later changes of running sequences update it. */
 static int64_t promised_pages(struct sched *sc)
 {
-    if (sc->has_promised)
-        return sc->promised;
-    sc->has_promised = true;
-    sc->promised = 0;
+    struct planner *pl = &sc->planner;
+
+    if (pl->has_promised)
+        return pl->promised;
+    pl->has_promised = true;
+    pl->promised = 0;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
-        sc->promised += sched_missing_pages(&sc->seqs[id]);
-    return sc->promised;
+        pl->promised += sched_missing_pages(&sc->seqs[id]);
+    return pl->promised;
 }
 
 /* Promised pages and a reserve for the growth of running sequences. A sequence that would run alone

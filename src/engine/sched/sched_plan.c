@@ -23,13 +23,10 @@ static bool is_prefilling(const struct seq *s)
     return s->n_tokens - s->n_kv > 1;
 }
 
-/* Budget classes: long prompts; all prompts, which is the class of a short one. */
-enum { PREFILL_LONG, PREFILL_ALL };
-
 /* Partial rows share the reads of the layer's weights and of the prompt's KV. */
 enum { PARTIAL_ROWS = 16 };
 
-static int prefill_class(const struct sched *sc, const struct seq *s)
+static enum prefill_class prefill_class_of(const struct sched *sc, const struct seq *s)
 {
     return s->n_admit_rows > sc->l.prefill_chunk ? PREFILL_LONG : PREFILL_ALL;
 }
@@ -40,26 +37,33 @@ static bool fits_equal_share(const struct sched *sc, const struct seq *s, double
     return step_time_of_rows(&sc->step_time, s->n_kv, s->n_tokens - s->n_kv) <= share;
 }
 
+/* Remaining budget of a class in ns; the budget of long prompts is part of that of all prompts. */
+static double class_budget(const struct planner *pl, enum prefill_class kind)
+{
+    return MIN(pl->prefill_budget_ns[kind], pl->prefill_budget_ns[PREFILL_ALL]);
+}
+
 /* Prefill budget of `s` in this step in ns. Long prompts split the remaining long budget evenly.
  * Short prompts run one after the other, since with equal shares all of them would finish as late
  * as the last. A short prompt that an equal share completes in this step does not wait for the
  * others: its time is reserved from the budget of the others. */
 static double prefill_budget_of(struct sched *sc, const struct seq *s)
 {
-    const int kind = prefill_class(sc, s);
-    double left = MIN(sc->prefill_budget_ns[kind], sc->prefill_budget_ns[PREFILL_ALL]);
+    struct planner *pl = &sc->planner;
+    const enum prefill_class kind = prefill_class_of(sc, s);
+    double left = class_budget(pl, kind);
 
     if (kind == PREFILL_LONG)
-        return left / MAX(sc->n_prefills[kind], 1);
-    if (fits_equal_share(sc, s, sc->short_prefill_share_ns))
+        return left / MAX(pl->n_prefills[kind], 1);
+    if (fits_equal_share(sc, s, pl->short_prefill_share_ns))
         return left;
-    return left - MAX(sc->short_prefill_reserved_ns, 0);
+    return left - MAX(pl->short_prefill_reserved_ns, 0);
 }
 
 /* No sequence of higher rank has partial rows in this step. */
 static bool may_run_partial(const struct sched *sc, const struct seq *s)
 {
-    return !sc->has_partial && sc->l.n_layers > 1 && is_prefilling(s);
+    return !sc->planner.has_partial && sc->l.n_layers > 1 && is_prefilling(s);
 }
 
 /* Number of the n rows that pass all layers; `fit` rows are within the budget of the sequence. A
@@ -68,16 +72,17 @@ static bool may_run_partial(const struct sched *sc, const struct seq *s)
  * this step. */
 static int full_rows_in_budget(struct sched *sc, const struct seq *s, int n, int fit)
 {
-    const int least = MIN(n, (int)MIXED_PREFILL_ROWS_MIN), kind = prefill_class(sc, s);
+    struct planner *pl = &sc->planner;
+    const int least = MIN(n, (int)MIXED_PREFILL_ROWS_MIN);
+    const enum prefill_class kind = prefill_class_of(sc, s);
 
     if (fit >= least)
         return fit;
-    if (!sc->has_prefill_rows)
+    if (!pl->has_prefill_rows)
         return least;
-    fit = step_time_rows_within(&sc->step_time, s->n_kv,
-        MIN(sc->prefill_budget_ns[kind], sc->prefill_budget_ns[PREFILL_ALL]), least);
+    fit = step_time_rows_within(&sc->step_time, s->n_kv, class_budget(pl, kind), least);
     if (fit == 0)
-        sc->prefill_budget_ns[kind] = 0;
+        pl->prefill_budget_ns[kind] = 0;
     return fit;
 }
 
@@ -113,30 +118,32 @@ static int partial_rows_in_budget(const struct sched *sc, const struct seq *s, i
  * A later one that does not fit closes its class for this step. */
 static bool has_budget_for_layer(struct sched *sc, const struct seq *s, int n)
 {
-    const int kind = prefill_class(sc, s);
+    struct planner *pl = &sc->planner;
+    const enum prefill_class kind = prefill_class_of(sc, s);
     double layer_ns = step_time_of_rows(&sc->step_time, s->n_kv, n) / sc->l.n_layers;
 
-    if (!sc->has_prefill_rows ||
-        layer_ns <= MIN(sc->prefill_budget_ns[kind], sc->prefill_budget_ns[PREFILL_ALL]))
+    if (!pl->has_prefill_rows || layer_ns <= class_budget(pl, kind))
         return true;
-    sc->prefill_budget_ns[kind] = 0;
+    pl->prefill_budget_ns[kind] = 0;
     return false;
 }
 
 /* Number of the n rows to compute in this step; sets *ns to the time budget of plan_layers. */
 static int prefill_rows_in_budget(struct sched *sc, struct seq *s, int n, double *ns)
 {
+    struct planner *pl = &sc->planner;
     int fit, enough = sc->partial_seq == NO_SEQ ? PARTIAL_ROWS : MIXED_PREFILL_ROWS_MIN;
 
     *ns = prefill_budget_of(sc, s);
-    sc->n_prefills[prefill_class(sc, s)]--;
-    if (prefill_class(sc, s) == PREFILL_ALL && fits_equal_share(sc, s, sc->short_prefill_share_ns))
-        sc->short_prefill_reserved_ns -=
+    pl->n_prefills[prefill_class_of(sc, s)]--;
+    if (prefill_class_of(sc, s) == PREFILL_ALL &&
+        fits_equal_share(sc, s, pl->short_prefill_share_ns))
+        pl->short_prefill_reserved_ns -=
             step_time_of_rows(&sc->step_time, s->n_kv, s->n_tokens - s->n_kv);
     if (s->n_partial_rows > 0)
         return has_budget_for_layer(sc, s, n) ? n : 0;
     fit = step_time_rows_within(&sc->step_time, s->n_kv, *ns, n);
-    if (fit == 0 && sc->has_prefill_rows && prefill_class(sc, s) == PREFILL_ALL)
+    if (fit == 0 && pl->has_prefill_rows && prefill_class_of(sc, s) == PREFILL_ALL)
         return 0; /* earlier short prompts have used the budget */
     /* If another sequence has partial rows, which a partial run of `s` would discard, `s` gets full
      * rows as long as MIXED_PREFILL_ROWS_MIN of them fit. */
@@ -152,7 +159,7 @@ static int prefill_rows_in_budget(struct sched *sc, struct seq *s, int n, double
  * new requests; only the first run of the step has one. */
 static double prefill_only_limit(const struct sched *sc)
 {
-    return sc->l.max_prefill_step_ns > 0 && sc->rows_left == sc->l.max_rows
+    return sc->l.max_prefill_step_ns > 0 && sc->planner.rows_left == sc->l.max_rows
                ? sc->l.max_prefill_step_ns
                : INFINITY;
 }
@@ -161,9 +168,9 @@ static double prefill_only_limit(const struct sched *sc)
  * than max_prefill_step_ns. Otherwise all prompts of the step would finish as late as the last. */
 static bool exceeds_step_limit(const struct sched *sc, const struct seq *s, int n)
 {
-    return sc->l.max_prefill_step_ns > 0 && sc->l.mixed_step_factor > 0 && sc->prefill_ns > 0 &&
-           s->n_partial_rows == 0 &&
-           sc->prefill_ns + step_time_of_rows(&sc->step_time, s->n_kv, n) >
+    return sc->l.max_prefill_step_ns > 0 && sc->l.mixed_step_factor > 0 &&
+           sc->planner.prefill_ns > 0 && s->n_partial_rows == 0 &&
+           sc->planner.prefill_ns + step_time_of_rows(&sc->step_time, s->n_kv, n) >
                sc->l.max_prefill_step_ns;
 }
 
@@ -185,30 +192,34 @@ static void add_partial_size(const struct sched *sc, const struct seq *s, struct
 
 static void charge_prefill_budget(struct sched *sc, const struct seq *s)
 {
+    struct planner *pl = &sc->planner;
+
     if (!is_prefilling(s))
-        step_size_add(&sc->decode_size, s->n_kv, s->plan_rows);
+        step_size_add(&pl->decode_size, s->n_kv, s->plan_rows);
     if (!is_prefilling(s) || s->plan_rows == 0)
         return;
     double ns = step_time_of_rows(&sc->step_time, s->n_kv, s->plan_rows) * layer_fraction(sc, s);
-    sc->prefill_ns += ns;
-    if (!sc->is_prefill_limited)
+    pl->prefill_ns += ns;
+    if (!pl->is_prefill_limited)
         return;
-    sc->prefill_budget_ns[PREFILL_ALL] -= ns;
-    if (prefill_class(sc, s) == PREFILL_LONG)
-        sc->prefill_budget_ns[PREFILL_LONG] -= ns;
-    sc->has_prefill_rows = true;
+    pl->prefill_budget_ns[PREFILL_ALL] -= ns;
+    if (prefill_class_of(sc, s) == PREFILL_LONG)
+        pl->prefill_budget_ns[PREFILL_LONG] -= ns;
+    pl->has_prefill_rows = true;
 }
 
 /* Takes over pages that other sequences have computed for the same prefix. Returns true if a run of
  * this plan computes the very next page of `s`, so that `s` should wait for it. */
 static bool reuse_computed_prefix(struct sched *sc, struct seq *s)
 {
+    struct planner *pl = &sc->planner;
+
     prefix_insert(s, sc->l.tree);
     if (s->root.i == TREE_NONE.i || !is_prefilling(s))
         return false;
     prefix_catch_up(s, sc->l.tree);
-    for (int i = 0; i < sc->n_prefill && &sc->seqs[sc->prefill[i]] != s; i++)
-        if (prefix_computes_next(&sc->seqs[sc->prefill[i]], s))
+    for (int i = 0; i < pl->n_prefill && &sc->seqs[pl->prefill[i]] != s; i++)
+        if (prefix_computes_next(&sc->seqs[pl->prefill[i]], s))
             return true;
     return false;
 }
@@ -227,7 +238,7 @@ static void plan_layers(struct sched *sc, struct seq *s, double ns)
         &sc->seqs[sc->partial_seq] != s) /* lower rank, not planned yet */
         sched_partial_discard(sc, &sc->seqs[sc->partial_seq]);
     s->plan_end_layer = end;
-    sc->has_partial = true;
+    sc->planner.has_partial = true;
     if (end < sc->l.n_layers)
         s->plan_logits = 0;
 }
@@ -235,6 +246,8 @@ static void plan_layers(struct sched *sc, struct seq *s, double ns)
 /* Plans up to a chunk of rows of `s`; takes pages from other sequences if necessary. */
 static void plan_seq_rows(struct sched *sc, struct seq *s, uint64_t now)
 {
+    struct planner *pl = &sc->planner;
+
     if (s->n_partial_rows == 0 && reuse_computed_prefix(sc, s))
         return;
     int n =
@@ -242,29 +255,29 @@ static void plan_seq_rows(struct sched *sc, struct seq *s, uint64_t now)
     int logits_from = logits_begin(s);
     double ns = INFINITY;
 
-    n = MIN(n, sc->rows_left);
-    if (is_prefilling(s) && sc->is_prefill_limited)
+    n = MIN(n, pl->rows_left);
+    if (is_prefilling(s) && pl->is_prefill_limited)
         n = prefill_rows_in_budget(sc, s, n, &ns);
     else if (is_prefilling(s) && exceeds_step_limit(sc, s, n))
         return;
     else if (is_prefilling(s))
         ns = prefill_only_limit(sc);
-    n = MIN(n, logits_from - s->n_kv + MIN(s->credits, sc->logits_left));
+    n = MIN(n, logits_from - s->n_kv + MIN(s->credits, pl->logits_left));
     if (n <= 0)
         return;
     s->plan_rows = sched_get_pages(sc, s, s->n_kv + n, now) - s->n_kv;
     s->plan_logits = MAX(s->n_kv + s->plan_rows - logits_from, 0);
     plan_layers(sc, s, ns);
-    sc->rows_left -= s->plan_rows;
-    sc->logits_left -= s->plan_logits;
+    pl->rows_left -= s->plan_rows;
+    pl->logits_left -= s->plan_logits;
     charge_prefill_budget(sc, s);
 }
 
 static void plan_seq(struct sched *sc, struct seq *s, uint64_t now)
 {
-    sc->promised -= sched_missing_pages(s);
+    sc->planner.promised -= sched_missing_pages(s);
     plan_seq_rows(sc, s, now);
-    sc->promised += sched_missing_pages(s);
+    sc->planner.promised += sched_missing_pages(s);
 }
 
 /* If the next row is written to a page that only this sequence holds, so are the rows up to the end
@@ -290,39 +303,40 @@ static void plan_decode_row(struct sched *sc, struct seq *s)
 {
     s->plan_rows = 1;
     s->plan_logits = !s->is_scripted;
-    sc->logits_left -= s->plan_logits;
+    sc->planner.logits_left -= s->plan_logits;
 }
 
 /* Plans decode-only sequences immediately: the batch has a row for each running sequence, and they
  * take no pages from others. The other sequences are collected in lists, since planning one may
- * preempt others. The running list mostly equals that of the last step, so sc->order is used for
+ * preempt others. The running list mostly equals that of the last step, so `order` is used for
  * prefetching. */
 static void list_running(struct sched *sc)
 {
+    struct planner *pl = &sc->planner;
     int n = 0, n_decode_only = 0;
     int64_t keys = 0;
 
-    sc->n_decode = sc->n_prefill = 0;
-    sc->promised = 0; /* decode-only sequences need no more pages */
-    sc->has_promised = true;
+    pl->n_decode = pl->n_prefill = 0;
+    pl->promised = 0; /* decode-only sequences need no more pages */
+    pl->has_promised = true;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
         struct seq *s = &sc->seqs[id];
-        __builtin_prefetch(&sc->seqs[sc->order[n + SCHED_AHEAD]]);
-        sc->order[n++] = id;
+        __builtin_prefetch(&sc->seqs[pl->order[n + PLANNER_AHEAD]]);
+        pl->order[n++] = id;
         if (is_decode_only(s)) {
             plan_decode_row(sc, s);
             n_decode_only++;
             keys += s->n_kv + 1;
             continue;
         }
-        sc->promised += sched_missing_pages(s);
+        pl->promised += sched_missing_pages(s);
         if (is_prefilling(s))
-            sc->prefill[sc->n_prefill++] = id;
+            pl->prefill[pl->n_prefill++] = id;
         else
-            sc->decode[sc->n_decode++] = id;
+            pl->decode[pl->n_decode++] = id;
     }
-    sc->rows_left -= n_decode_only;
-    sc->decode_size = (struct step_size){ n_decode_only, (double)keys };
+    pl->rows_left -= n_decode_only;
+    pl->decode_size = (struct step_size){ n_decode_only, (double)keys };
 }
 
 static const page_id *tail_page(const struct seq *s)
@@ -333,8 +347,8 @@ static const page_id *tail_page(const struct seq *s)
 static void plan_listed(struct sched *sc, const uint32_t *ids, int n, uint64_t now)
 {
     for (int i = 0; i < n; i++) {
-        if (i + SCHED_AHEAD < n)
-            __builtin_prefetch(tail_page(&sc->seqs[ids[i + SCHED_AHEAD]]));
+        if (i + PLANNER_AHEAD < n)
+            __builtin_prefetch(tail_page(&sc->seqs[ids[i + PLANNER_AHEAD]]));
         if (sc->seqs[ids[i]].state == SEQ_RUNNING)
             plan_seq(sc, &sc->seqs[ids[i]], now);
     }
@@ -347,7 +361,7 @@ static void plan_listed(struct sched *sc, const uint32_t *ids, int n, uint64_t n
  * 2). */
 static double total_prefill_budget(const struct sched *sc, double decode_only_ns)
 {
-    const struct step_size *d = &sc->decode_size;
+    const struct step_size *d = &sc->planner.decode_size;
     const struct step_size one = { 1, d->keys / MAX(d->rows, 1) };
     double factor = sc->l.mixed_step_factor_short;
 
@@ -361,14 +375,16 @@ static double total_prefill_budget(const struct sched *sc, double decode_only_ns
 /* Reserves the time of the short prompts that an equal share completes in this step. */
 static void reserve_short_prefill(struct sched *sc)
 {
-    sc->short_prefill_share_ns =
-        sc->prefill_budget_ns[PREFILL_ALL] / MAX(sc->n_prefills[PREFILL_ALL], 1);
-    sc->short_prefill_reserved_ns = 0;
-    for (int i = 0; i < sc->n_prefill; i++) {
-        const struct seq *s = &sc->seqs[sc->prefill[i]];
-        if (prefill_class(sc, s) == PREFILL_ALL &&
-            fits_equal_share(sc, s, sc->short_prefill_share_ns))
-            sc->short_prefill_reserved_ns +=
+    struct planner *pl = &sc->planner;
+
+    pl->short_prefill_share_ns =
+        pl->prefill_budget_ns[PREFILL_ALL] / MAX(pl->n_prefills[PREFILL_ALL], 1);
+    pl->short_prefill_reserved_ns = 0;
+    for (int i = 0; i < pl->n_prefill; i++) {
+        const struct seq *s = &sc->seqs[pl->prefill[i]];
+        if (prefill_class_of(sc, s) == PREFILL_ALL &&
+            fits_equal_share(sc, s, pl->short_prefill_share_ns))
+            pl->short_prefill_reserved_ns +=
                 step_time_of_rows(&sc->step_time, s->n_kv, s->n_tokens - s->n_kv);
     }
 }
@@ -376,23 +392,26 @@ static void reserve_short_prefill(struct sched *sc)
 /* Computes the prefill budgets; the decode rows are planned. */
 static void init_prefill_budgets(struct sched *sc)
 {
-    double decode_only_ns = step_time_of(&sc->step_time, &sc->decode_size);
+    struct planner *pl = &sc->planner;
+    double decode_only_ns = step_time_of(&sc->step_time, &pl->decode_size);
 
-    sc->has_prefill_rows = false;
-    sc->is_prefill_limited = sc->l.mixed_step_factor > 0 && sc->decode_size.rows > 0;
-    sc->prefill_ns = 0;
-    sc->prefill_budget_ns[PREFILL_LONG] = (sc->l.mixed_step_factor - 1) * decode_only_ns;
-    sc->prefill_budget_ns[PREFILL_ALL] = total_prefill_budget(sc, decode_only_ns);
-    sc->n_prefills[PREFILL_LONG] = sc->n_prefills[PREFILL_ALL] = 0;
-    for (int i = 0; i < sc->n_prefill; i++)
-        sc->n_prefills[prefill_class(sc, &sc->seqs[sc->prefill[i]])]++;
+    pl->has_prefill_rows = false;
+    pl->is_prefill_limited = sc->l.mixed_step_factor > 0 && pl->decode_size.rows > 0;
+    pl->prefill_ns = 0;
+    pl->prefill_budget_ns[PREFILL_LONG] = (sc->l.mixed_step_factor - 1) * decode_only_ns;
+    pl->prefill_budget_ns[PREFILL_ALL] = total_prefill_budget(sc, decode_only_ns);
+    pl->n_prefills[PREFILL_LONG] = pl->n_prefills[PREFILL_ALL] = 0;
+    for (int i = 0; i < pl->n_prefill; i++)
+        pl->n_prefills[prefill_class_of(sc, &sc->seqs[pl->prefill[i]])]++;
     reserve_short_prefill(sc);
 }
 
 static void plan_waiting(struct sched *sc, uint64_t now)
 {
-    while (sc->counts.running < (uint32_t)sc->l.max_batch && sc->rows_left > 0 &&
-           sc->logits_left > 0) {
+    struct planner *pl = &sc->planner;
+
+    while (sc->counts.running < (uint32_t)sc->l.max_batch && pl->rows_left > 0 &&
+           pl->logits_left > 0) {
         uint32_t id = sched_first_waiting(sc, now);
         if (id == NO_SEQ)
             return;
@@ -401,9 +420,9 @@ static void plan_waiting(struct sched *sc, uint64_t now)
                 return;
             continue; /* parked until its pages are read from the offload tier */
         }
-        if (is_prefilling(&sc->seqs[id]) && sc->n_prefill < 2 * sc->l.max_batch)
+        if (is_prefilling(&sc->seqs[id]) && pl->n_prefill < 2 * sc->l.max_batch)
             /* Room for two batches: listed sequences may be preempted and others admitted. */
-            sc->prefill[sc->n_prefill++] = id;
+            pl->prefill[pl->n_prefill++] = id;
         plan_seq(sc, &sc->seqs[id], now);
     }
 }
@@ -499,22 +518,24 @@ static void emit_plan(struct sched *sc, struct step_plan *p)
 
 void sched_plan(struct sched *sc, uint64_t now, struct step_plan *p)
 {
-    sc->rows_left = sc->l.max_rows;
-    sc->logits_left = sc->l.max_logits;
-    sc->is_prefill_limited = sc->has_partial = false;
+    struct planner *pl = &sc->planner;
+
+    pl->rows_left = sc->l.max_rows;
+    pl->logits_left = sc->l.max_logits;
+    pl->is_prefill_limited = pl->has_partial = false;
     if (sc->l.tree)
         tree_set_time(sc->l.tree, now);
-    sc->plan = p;
-    sc->has_promised = false;
+    pl->plan = p;
+    pl->has_promised = false;
     p->n_swaps = 0;
     sched_apply_fairness(sc, now);
     list_running(sc);
-    plan_listed(sc, sc->decode, sc->n_decode, now);
+    plan_listed(sc, pl->decode, pl->n_decode, now);
     init_prefill_budgets(sc);
-    plan_listed(sc, sc->prefill, sc->n_prefill, now);
+    plan_listed(sc, pl->prefill, pl->n_prefill, now);
     plan_waiting(sc, now);
     emit_plan(sc, p);
-    sc->plan = NULL;
+    pl->plan = NULL;
 }
 
 /* Charges the tenant for positions that are computed for the first time. */
@@ -567,8 +588,8 @@ static void add_drafts(struct sched *sc, struct step_plan *p, int i, int n)
     r->n_logits += n;
     r->n_drafts += n;
     p->n_rows += n;
-    sc->rows_left -= n;
-    sc->logits_left -= n;
+    sc->planner.rows_left -= n;
+    sc->planner.logits_left -= n;
 }
 
 int sched_extend(struct sched *sc, struct step_plan *p, int i, int n)
@@ -577,7 +598,7 @@ int sched_extend(struct sched *sc, struct step_plan *p, int i, int n)
     struct seq *s = sched_seq(sc, r->seq);
 
     CHECK(r->yields_token && !s->is_scripted && s->state == SEQ_RUNNING);
-    n = MIN(n, MIN(sc->rows_left, sc->logits_left));
+    n = MIN(n, MIN(sc->planner.rows_left, sc->planner.logits_left));
     n = MIN(n, MIN(s->credits - r->n_logits, sc->l.prefill_chunk - r->n));
     if (n <= 0)
         return 0;
@@ -610,6 +631,24 @@ void sched_trim(struct sched *sc, seq_id id)
     CHECK(s->state == SEQ_RUNNING);
     while (s->n_pages > pages_for(s->n_tokens))
         page_unref(sc->pool, s->pages[--s->n_pages]);
+}
+
+bool planner_init(struct planner *pl, int max_batch)
+{
+    const size_t n = (size_t)max_batch;
+
+    *pl = (struct planner){ .decode = try_calloc(4 * n + PLANNER_AHEAD, sizeof(*pl->decode)) };
+    if (!pl->decode)
+        return false;
+    pl->prefill = pl->decode + n;
+    pl->order = pl->prefill + 2 * n;
+    return true;
+}
+
+void planner_clear(struct planner *pl)
+{
+    mem_free(pl->decode); /* all lists are in one allocation */
+    *pl = (struct planner){ 0 };
 }
 
 void step_plan_init(struct step_plan *p, const struct sched_limits *l)
