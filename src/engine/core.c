@@ -285,7 +285,6 @@ void core_cancel_all(struct core *c, enum errcode why, uint64_t now)
     while (c->gens)
         cancel_gen(c, c->gens, why, now);
     outbox_flush(&c->out);
-    outbox_wake(&c->out);
 }
 
 /* ---- messages */
@@ -431,7 +430,6 @@ void core_drain(struct core *c, uint64_t now)
         sched_set_fairness(c->sched, &f);
     }
     outbox_flush(&c->out);
-    outbox_wake(&c->out);
     if (c->tier)
         tier_send(c->tier);
 }

@@ -15,8 +15,6 @@ struct outbox {
         struct msg *newest, *oldest;
     } chain[OUTBOXES];
     int n;
-    int sleepers[OUTBOXES]; /* eventfds to write */
-    int n_sleepers;
 };
 
 void outbox_add_first(struct outbox *o, struct mailbox *to, struct msg *take);
@@ -35,7 +33,4 @@ static inline void outbox_add(struct outbox *o, struct mailbox *to, struct msg *
     o->chain[i].newest = take;
 }
 
-/* Posts the collected messages. Sleeping receivers are not woken yet: that is a system call, which
- * waits until the step is complete. */
-void outbox_flush(struct outbox *o);
-void outbox_wake(struct outbox *o);
+void outbox_flush(struct outbox *o); /* posts the collected messages */

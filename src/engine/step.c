@@ -507,7 +507,6 @@ bool core_step(struct core *c, uint64_t now)
     c->n_prompt_done = 0;
     bool has_run = run_step(c, now);
     update_stats(c);
-    outbox_flush(&c->out);
     uint64_t took = c->clock() - start;
     if (c->n_computed > steps_before) {
         measure_step(c, took);
@@ -516,7 +515,7 @@ bool core_step(struct core *c, uint64_t now)
     throughput_add_step(&c->throughput, took, c->n_prompt_done, have_waited);
     throughput_publish(&c->throughput, &c->queue->wait_estimate);
     noalloc_end();
-    outbox_wake(&c->out);
+    outbox_flush(&c->out); /* may wake io threads, which is a system call */
     if (c->tier)
         tier_send(c->tier);
     log_swaps(c);

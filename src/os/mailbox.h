@@ -3,9 +3,9 @@
  * Any thread posts; the owner drains. A message belongs to the thread that holds it: post takes it,
  * drain returns it. Messages of one poster arrive in order.
  *
- * No operation waits: a post is one compare-and-swap, a drain one exchange. The owner announces
- * that it is about to sleep; only the first message after that costs a system call (a write to the
- * eventfd), so a busy owner is never signalled.
+ * A mutex guards the list. It is held for a few instructions, and for the write to the eventfd: the
+ * owner announces that it is about to sleep, and only the first message after that costs a system
+ * call, so a busy owner is never signalled.
  *
  * Owner: the thread that drains; mailbox_post* may be called by any thread. */
 #pragma once
@@ -20,8 +20,8 @@ struct msg {
 struct mailbox;
 
 int mailbox_open(struct mailbox **out, struct err *e);
-/* The mailbox must be empty. May be called as soon as the last message is drained: a poster uses
- * only the descriptor after its compare-and-swap, and mailbox_close waits for that use. */
+/* The mailbox must be empty. May be called as soon as the last message is drained: its poster only
+ * releases the mutex afterwards. */
 void mailbox_close(struct mailbox *m);
 
 void mailbox_post(struct mailbox *m, struct msg *take);
@@ -34,12 +34,6 @@ void mailbox_post_quiet(struct mailbox *m, struct msg *take);
 /* Posts a chain linked through ->next, newest first (oldest->next need not be set), as one unit:
  * the messages arrive together, oldest first. */
 void mailbox_post_chain(struct mailbox *m, struct msg *newest, struct msg *oldest);
-
-/* The same without waking the owner. Returns the descriptor that the caller must pass to
- * mailbox_wake soon, or -1 if the owner is awake. The mailbox may be closed before that; the
- * descriptor remains open. */
-int mailbox_post_asleep(struct mailbox *m, struct msg *newest, struct msg *oldest) MUST_CHECK;
-void mailbox_wake(int fd);
 
 /* Owner only. Returns all messages, oldest first, linked through ->next; NULL if there are none. */
 struct msg *mailbox_drain(struct mailbox *m);

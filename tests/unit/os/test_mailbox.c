@@ -209,8 +209,8 @@ static void *reply_all(void *arg)
     return NULL;
 }
 
-/* The message may be in the mailbox before the poster has written to the eventfd. If the mailbox
- * were closed then, the write would fail, or reach another file with the same number. */
+/* If the owner could drain the message before the poster has written to the eventfd, it could also
+ * close the mailbox: the write would fail, or reach another file with the same number. */
 static void mailbox_may_be_closed_after_its_last_message(void)
 {
     struct mailbox *there = opened();
@@ -234,28 +234,6 @@ static void mailbox_may_be_closed_after_its_last_message(void)
     mailbox_close(there);
 }
 
-static void wake_up_may_be_deferred(void)
-{
-    struct mailbox *m = opened();
-    struct msg a = { .kind = 1 }, b = { .kind = 2 }, c = { .kind = 3 };
-
-    EXPECT_EQ(mailbox_post_asleep(m, &a, &a), -1); /* the owner is awake */
-    EXPECT(mailbox_drain(m) == &a && mailbox_arm(m));
-    c.next = &b;
-    int fd = mailbox_post_asleep(m, &c, &b);
-    EXPECT_EQ(fd, mailbox_fd(m));
-    EXPECT(!is_readable(m));
-    EXPECT_EQ(mailbox_post_asleep(m, &a, &a), -1); /* the wake-up by another poster is pending */
-    mailbox_wake(fd);
-    EXPECT(is_readable(m));
-    EXPECT(mailbox_drain(m) == &b && b.next == &c && c.next == &a && !a.next);
-    EXPECT(mailbox_arm(m) && !is_readable(m));
-    fd = mailbox_post_asleep(m, &a, &a);
-    EXPECT(mailbox_drain(m) == &a); /* received before the wake-up, which comes late */
-    mailbox_wake(fd);
-    mailbox_close(m);
-}
-
 static void *post_one(void *arg)
 {
     struct ping_pong *g = arg;
@@ -264,8 +242,7 @@ static void *post_one(void *arg)
     return NULL;
 }
 
-/* A wake-up for a message that was already drained does not wake the owner waiting for the next
- * one. */
+/* A wake-up that is written late does not wake the owner waiting for the next message. */
 static void late_wake_up_is_ignored(void)
 {
     struct ping_pong g = { .to = opened() };
@@ -290,5 +267,4 @@ TESTS(TEST(messages_arrive_in_the_order_posted), TEST(a_chain_is_posted_as_one),
     TEST(quiet_posts_wake_the_owner_only_at_a_threshold),
     TEST(waiting_ends_at_the_deadline_or_with_a_message),
     TEST(nothing_is_lost_between_threads_and_each_keeps_its_order),
-    TEST(mailbox_may_be_closed_after_its_last_message), TEST(late_wake_up_is_ignored),
-    TEST(wake_up_may_be_deferred))
+    TEST(mailbox_may_be_closed_after_its_last_message), TEST(late_wake_up_is_ignored))
