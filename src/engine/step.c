@@ -260,22 +260,6 @@ static void finish_run(
 
 /* ---- the step */
 
-enum { PREFETCH_DISTANCE = 4 };
-
-/* Prefetches the choice and request of later runs. */
-static void prefetch_runs(struct core *c, int i)
-{
-    const struct step_plan *p = &c->plan;
-
-    if (i + 2 * PREFETCH_DISTANCE < p->n_runs)
-        __builtin_prefetch(p->runs[i + 2 * PREFETCH_DISTANCE].s->user);
-    if (i + PREFETCH_DISTANCE >= p->n_runs)
-        return;
-    const struct gen_choice *ch = p->runs[i + PREFETCH_DISTANCE].s->user;
-    __builtin_prefetch(ch->free_events);
-    __builtin_prefetch(ch->gen);
-}
-
 /* With several sampling threads all tokens of the step are sampled first; the events are posted in
  * the order of the runs. */
 static void finish_runs(struct core *c, uint64_t now)
@@ -283,14 +267,11 @@ static void finish_runs(struct core *c, uint64_t now)
     const struct step_plan *p = &c->plan;
     bool is_parallel = c->samples.n_samplers > 1 && (p->n_runs > 1 || c->runs[0].n_logits > 1);
 
-    for (int i = 0; is_parallel && i < p->n_runs; i++) {
-        prefetch_runs(c, i);
+    for (int i = 0; is_parallel && i < p->n_runs; i++)
         c->job[i] = sample_job_of(c, i);
-    }
     if (is_parallel)
         sample_batch_run(&c->samples, c->job, p->n_runs);
     for (int i = 0; i < p->n_runs; i++) {
-        prefetch_runs(c, i);
         const struct sample_job job = is_parallel ? c->job[i] : sample_job_of(c, i);
         finish_run(c, &p->runs[i], &job, now);
     }

@@ -2,9 +2,9 @@
  * limits of the step, and the prefill budgets.
  *
  * Lifetime: sched_plan sets all fields before it reads them. They are meaningless after it returns,
- * with two exceptions: rows_left and logits_left are valid until the next sched_plan, because
- * sched_extend adds draft rows to the finished plan, and `order` is kept for prefetching. The lists
- * are allocated once, by planner_init, since a step allocates nothing.
+ * except rows_left and logits_left, which are valid until the next sched_plan, because sched_extend
+ * adds draft rows to the finished plan. The lists are allocated once, by planner_init, since a step
+ * allocates nothing.
  *
  * Bounds: decode has an entry per running sequence, at most max_batch. prefill has at most 2
  * max_batch entries: the running sequences, some of which may be preempted, and those admitted in
@@ -15,21 +15,16 @@
 
 #include "engine/sched/step_time.h"
 
-enum { PLANNER_AHEAD = 4 }; /* prefetch distance in lists of sequences */
-
 /* Budget classes of prefill rows: long prompts; all prompts, which is the class of a short one. */
 enum prefill_class { PREFILL_LONG, PREFILL_ALL, PREFILL_CLASSES };
 
 struct planner {
     struct step_plan *plan; /* plan under construction; NULL outside sched_plan */
 
-    /* Indices of running sequences. `order` has them in list order; those of the previous step
-     * until list_running overwrites them. */
-    /* [max_batch] decoding sequences that are not decode-only; before list_running, scratch of
-     * end_slices. */
-    uint32_t *decode;
-    uint32_t *prefill; /* [2 max_batch] prefilling sequences */
-    uint32_t *order;   /* [max_batch + PLANNER_AHEAD] */
+    /* Indices of running sequences. decode [max_batch]: decoding sequences that are not
+     * decode-only; before list_running, scratch of end_slices. prefill [2 max_batch]: prefilling
+     * sequences. */
+    uint32_t *decode, *prefill;
     int n_decode, n_prefill;
 
     int rows_left, logits_left; /* of the limits per step */

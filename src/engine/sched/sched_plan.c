@@ -308,12 +308,11 @@ static void plan_decode_row(struct sched *sc, struct seq *s)
 
 /* Plans decode-only sequences immediately: the batch has a row for each running sequence, and they
  * take no pages from others. The other sequences are collected in lists, since planning one may
- * preempt others. The running list mostly equals that of the last step, so `order` is used for
- * prefetching. */
+ * preempt others. */
 static void list_running(struct sched *sc)
 {
     struct planner *pl = &sc->planner;
-    int n = 0, n_decode_only = 0;
+    int n_decode_only = 0;
     int64_t keys = 0;
 
     pl->n_decode = pl->n_prefill = 0;
@@ -321,8 +320,6 @@ static void list_running(struct sched *sc)
     pl->has_promised = true;
     for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
         struct seq *s = &sc->seqs[id];
-        __builtin_prefetch(&sc->seqs[pl->order[n + PLANNER_AHEAD]]);
-        pl->order[n++] = id;
         if (is_decode_only(s)) {
             plan_decode_row(sc, s);
             n_decode_only++;
@@ -339,19 +336,11 @@ static void list_running(struct sched *sc)
     pl->decode_size = (struct step_size){ n_decode_only, (double)keys };
 }
 
-static const page_id *tail_page(const struct seq *s)
-{
-    return &s->pages[s->n_kv / PAGE_TOKENS];
-}
-
 static void plan_listed(struct sched *sc, const uint32_t *ids, int n, uint64_t now)
 {
-    for (int i = 0; i < n; i++) {
-        if (i + PLANNER_AHEAD < n)
-            __builtin_prefetch(tail_page(&sc->seqs[ids[i + PLANNER_AHEAD]]));
+    for (int i = 0; i < n; i++)
         if (sc->seqs[ids[i]].state == SEQ_RUNNING)
             plan_seq(sc, &sc->seqs[ids[i]], now);
-    }
 }
 
 /* Prefill budget of all prompts, short ones included, in a step whose decode rows take
@@ -637,11 +626,10 @@ bool planner_init(struct planner *pl, int max_batch)
 {
     const size_t n = (size_t)max_batch;
 
-    *pl = (struct planner){ .decode = try_calloc(4 * n + PLANNER_AHEAD, sizeof(*pl->decode)) };
+    *pl = (struct planner){ .decode = try_calloc(3 * n, sizeof(*pl->decode)) };
     if (!pl->decode)
         return false;
     pl->prefill = pl->decode + n;
-    pl->order = pl->prefill + 2 * n;
     return true;
 }
 
