@@ -175,6 +175,17 @@ static uint64_t arrival_ns(const struct replay_state *r, int i)
     return 1 + (uint64_t)((r->rows[i].at_s - r->rows[0].at_s) * 1e9);
 }
 
+/* Replaces the estimates of the last step. */
+static void replace_estimates(struct replay_state *r)
+{
+    if (r->setup->constant_step_time)
+        sched_set_step_time(r->core->sched, r->setup->constant_step_time);
+    if (r->setup->without_wait_estimate) {
+        r->core->throughput = (struct throughput){ 0 };
+        throughput_publish(&r->core->throughput, &r->queue->wait_estimate);
+    }
+}
+
 static int run_trace(struct replay_state *r, struct err *e)
 {
     while (r->n_arrived < r->n || r->n_live > 0) {
@@ -182,6 +193,7 @@ static int run_trace(struct replay_state *r, struct err *e)
             if (submit_next(r, e))
                 return -1;
         core_drain(r->core, clock_now_ns);
+        replace_estimates(r);
         bool has_run = core_step(r->core, clock_now_ns);
         read_events(r);
         if (has_run)
@@ -220,6 +232,7 @@ static int open_all(struct replay_state *r, const struct replay_options *s, stru
         .n_ctx_train = s->n_ctx,
         .max_rows = s->max_rows,
         .n_pages = s->n_pages,
+        .n_layers = s->n_layers,
         .cost = s->cost,
         .clock = &clock_now_ns };
     const struct kernels *k;
