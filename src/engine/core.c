@@ -334,20 +334,13 @@ void core_schedule(struct core *c, struct gen *g, uint64_t now)
         struct gen_choice *ch = &g->choice[i];
         bool is_scored = i == 0 && g->in.want_prompt_logprobs && !g->in.script;
         struct seq_spec spec = {
-            .priority = g->in.priority,
+            .in = &g->in,
             .choice = i,
-            .tenant = g->in.tenant,
-            .weight = g->in.tenant_weight,
-            .deadline_ns = g->in.deadline_ns ? g->in.deadline_ns : UINT64_MAX,
             .start_deadline_ns = i ? 0 : latest_start_ns(c, g, now),
-            .n_prompt = g->in.n_prompt,
             .score_from = is_scored ? 0 : g->in.n_prompt - 1,
             .credits = ch->credits,
-            .is_scripted = g->in.script,
             .pages = ch->pages,
             .tokens = ch->tokens,
-            .scope = g->in.scope,
-            .cache_prompt = g->in.cache_prompt,
             .user = ch,
             .is_held = i > 0,
         };

@@ -60,13 +60,12 @@ static void add_job(struct trace *t, int tenant)
         *j = (struct job){ .tenant = tenant,
             .n_prompt = between(&t->r, 1, MAX(t->longest_prompt / scale, 1)),
             .n_out = between(&t->r, 1, MAX(t->longest_out / scale, 1)) };
-        struct seq_spec spec = { .cache_prompt = true,
-            .tenant = (uint64_t)tenant + 1,
-            .n_prompt = j->n_prompt,
-            .deadline_ns = UINT64_MAX,
-            .score_from = j->n_prompt - 1,
-            .credits = 100000,
-            .pages = j->pages };
+        const struct gen_input in = {
+            .cache_prompt = true, .tenant = (uint64_t)tenant + 1, .n_prompt = j->n_prompt
+        };
+        struct seq_spec spec = {
+            .in = &in, .score_from = j->n_prompt - 1, .credits = 100000, .pages = j->pages
+        };
         j->id = sched_add(t->sc, t->now, &spec);
         return;
     }

@@ -191,26 +191,27 @@ void sched_set_state(struct sched *sc, struct seq *s, enum seq_state state, uint
 seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
 {
     uint32_t id = sc->free == NO_SEQ ? sc->n_touched++ : sc->free;
+    const struct gen_input *in = spec->in;
 
     CHECK(id < sc->l.max_seqs); /* the submission queue admits no more */
     struct seq *s = &sc->seqs[id];
     if (id == sc->free)
         sc->free = s->next;
-    CHECK(spec->n_prompt >= 1 && spec->credits >= 1 && spec->choice < SEQ_CHOICES_MAX);
+    CHECK(in->n_prompt >= 1 && spec->credits >= 1 && spec->choice < SEQ_CHOICES_MAX);
     *s = (struct seq){
         .is_fresh = !spec->is_held,
         .timer_at = NO_SEQ,
-        .priority = spec->priority,
+        .priority = in->priority,
         .choice = spec->choice,
-        .tenant = tenants_enter(&sc->tenants, spec->tenant, spec->weight),
+        .tenant = tenants_enter(&sc->tenants, in->tenant, in->tenant_weight),
         .order = spec->choice && sc->n_orders ? sc->n_orders - 1 : sc->n_orders++,
         .since_ns = now,
-        .deadline_ns = spec->deadline_ns,
+        .deadline_ns = in->deadline_ns ? in->deadline_ns : UINT64_MAX,
         .delay_until_ns = UINT64_MAX,
         .start_deadline_ns = spec->start_deadline_ns ? spec->start_deadline_ns : UINT64_MAX,
-        .n_prompt = spec->n_prompt,
-        .n_tokens = spec->n_prompt,
-        .is_scripted = spec->is_scripted,
+        .n_prompt = in->n_prompt,
+        .n_tokens = in->n_prompt,
+        .is_scripted = in->script,
         .score_from = spec->score_from,
         .credits = spec->credits,
         .pages = spec->pages,
@@ -218,11 +219,11 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
         .copy_to = PAGE_NONE,
         .tokens = spec->tokens,
         .root = TREE_NONE,
-        .writer = spec->scope.tenant,
+        .writer = in->scope.tenant,
         .user = spec->user,
     };
-    if (sc->l.tree && spec->cache_prompt)
-        s->root = tree_enter(sc->l.tree, &spec->scope);
+    if (sc->l.tree && in->cache_prompt)
+        s->root = tree_enter(sc->l.tree, &in->scope);
     s->node = s->root;
     sc->counts.seqs++;
     enter_state(sc, s, spec->is_held ? SEQ_HELD : SEQ_WAITING);

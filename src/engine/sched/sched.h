@@ -40,8 +40,8 @@
  * Owner: the engine thread. Cost of a step: O(running + considered sequences). */
 #pragma once
 
+#include "engine/engine.h"
 #include "engine/sched/step_time.h"
-#include "engine/sched/fairness.h"
 #include "engine/seq.h"
 
 struct sched_limits {
@@ -116,22 +116,16 @@ int sched_new(struct sched **out, struct page_pool *pool, const struct sched_lim
     struct err *e) MUST_CHECK;
 void sched_free(struct sched *sc); /* all sequences must have ended */
 
-struct seq_spec {
-    int priority, choice; /* choices of one request rank in index order */
-    uint64_t tenant;
-    double weight;              /* weight of the tenant; 0 = 1 */
-    uint64_t deadline_ns;       /* UINT64_MAX = none */
+struct seq_spec {               /* one choice of a request */
+    const struct gen_input *in; /* parameters of the request; read only by sched_add */
+    int choice;                 /* choices of one request rank in index order */
     uint64_t start_deadline_ns; /* deadline of the first admission; 0 = none */
-    int n_prompt;
-    int score_from; /* see seq.h; n_prompt - 1 when no prompt logits are wanted */
+    int score_from;             /* see seq.h; in->n_prompt - 1 when no prompt logits are wanted */
     int credits;
-    bool is_scripted;
     /* Capacity for the maximum length; owned by the caller, valid until sched_end. */
     page_id *pages;
     /* Owned by the caller, valid until sched_end; keys of the prefix cache. */
     const int32_t *tokens;
-    struct cache_scope scope; /* isolation scope in the prefix cache */
-    bool cache_prompt;        /* reads and fills the prefix cache */
     void *user;
     bool is_held; /* waits for sched_fork, not for admission */
 };

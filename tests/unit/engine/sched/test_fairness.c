@@ -56,14 +56,12 @@ static void fixture_close(struct sched_fixture *d, seq_id *ids, int n)
 static seq_id add_seq_of(
     struct sched_fixture *d, uint64_t now, int priority, uint64_t tenant, int n_prompt)
 {
-    struct seq_spec spec = { .cache_prompt = true,
-        .priority = priority,
-        .tenant = tenant,
-        .n_prompt = n_prompt,
-        .deadline_ns = UINT64_MAX,
-        .score_from = n_prompt - 1,
-        .credits = 100000,
-        .pages = d->pages[d->n_added++] };
+    const struct gen_input in = {
+        .cache_prompt = true, .priority = priority, .tenant = tenant, .n_prompt = n_prompt
+    };
+    struct seq_spec spec = {
+        .in = &in, .score_from = n_prompt - 1, .credits = 100000, .pages = d->pages[d->n_added++]
+    };
 
     return sched_add(d->sc, now, &spec);
 }

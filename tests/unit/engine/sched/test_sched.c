@@ -46,13 +46,12 @@ static void fixture_close(struct sched_fixture *d)
 
 static seq_id add_seq(struct sched_fixture *d, uint64_t now, int priority, int n_prompt)
 {
-    struct seq_spec spec = { .cache_prompt = true,
-        .priority = priority,
-        .n_prompt = n_prompt,
-        .deadline_ns = UINT64_MAX,
-        .score_from = n_prompt - 1,
-        .credits = 1000,
-        .pages = d->pages[d->n_added] };
+    const struct gen_input in = {
+        .cache_prompt = true, .priority = priority, .n_prompt = n_prompt
+    };
+    struct seq_spec spec = {
+        .in = &in, .score_from = n_prompt - 1, .credits = 1000, .pages = d->pages[d->n_added]
+    };
 
     d->n_added++;
     return sched_add(d->sc, now, &spec);
@@ -61,10 +60,8 @@ static seq_id add_seq(struct sched_fixture *d, uint64_t now, int priority, int n
 static seq_id add_seq_with_tokens(
     struct sched_fixture *d, int priority, const int32_t *tokens, int n)
 {
-    struct seq_spec spec = { .cache_prompt = true,
-        .priority = priority,
-        .n_prompt = n,
-        .deadline_ns = UINT64_MAX,
+    const struct gen_input in = { .cache_prompt = true, .priority = priority, .n_prompt = n };
+    struct seq_spec spec = { .in = &in,
         .score_from = n - 1,
         .credits = 1000,
         .tokens = tokens,
@@ -260,10 +257,9 @@ static void a_fork_shares_the_prompt_and_copies_its_last_page(void)
 {
     struct sched_fixture *d = fixture_open(10, 4, 500, 500);
     int n = 2 * PAGE_TOKENS - 1; /* the second page is not full */
-    struct seq_spec held = { .cache_prompt = true,
+    const struct gen_input in = { .cache_prompt = true, .n_prompt = n };
+    struct seq_spec held = { .in = &in,
         .choice = 1,
-        .n_prompt = n,
-        .deadline_ns = UINT64_MAX,
         .score_from = n - 1,
         .credits = 9,
         .pages = d->pages[40],
@@ -347,12 +343,8 @@ static void rows_of_a_preempted_sequence_go_to_others(void)
 static void prompt_scores_stay_within_credits_and_logits(void)
 {
     struct sched_fixture *d = fixture_open(50, 4, 8, 100);
-    struct seq_spec spec = { .cache_prompt = true,
-        .n_prompt = 20,
-        .deadline_ns = UINT64_MAX,
-        .score_from = 0,
-        .credits = 5,
-        .pages = d->pages[0] };
+    const struct gen_input in = { .cache_prompt = true, .n_prompt = 20 };
+    struct seq_spec spec = { .in = &in, .score_from = 0, .credits = 5, .pages = d->pages[0] };
     seq_id a = sched_add(d->sc, 0, &spec);
     struct seq *s = sched_seq(d->sc, a);
 
@@ -380,11 +372,10 @@ static void delays_and_deadlines_expire_in_order(void)
     uint64_t last = 0;
 
     for (int i = 0; i < 30; i++) {
-        struct seq_spec spec = { .cache_prompt = true,
-            .n_prompt = 1,
-            .credits = 1,
-            .deadline_ns = 1 + rng_below(&r, 1000),
-            .pages = d->pages[d->n_added] };
+        const struct gen_input in = {
+            .cache_prompt = true, .n_prompt = 1, .deadline_ns = 1 + rng_below(&r, 1000)
+        };
+        struct seq_spec spec = { .in = &in, .credits = 1, .pages = d->pages[d->n_added] };
         d->n_added++;
         id[i] = sched_add(d->sc, 0, &spec);
     }
@@ -707,11 +698,8 @@ static void row_above_the_budget_passes_one_layer_per_step(void)
 static void scored_rows_may_be_partial(void)
 {
     struct sched_fixture *d = fixture_with_layers(4, 25);
-    struct seq_spec spec = { .cache_prompt = true,
-        .n_prompt = 20,
-        .deadline_ns = UINT64_MAX,
-        .credits = 12,
-        .pages = d->pages[0] };
+    const struct gen_input in = { .cache_prompt = true, .n_prompt = 20 };
+    struct seq_spec spec = { .in = &in, .credits = 12, .pages = d->pages[0] };
     seq_id a = sched_add(d->sc, 0, &spec);
 
     /* one layer of 12 rows fits into the budget */
