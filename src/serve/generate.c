@@ -136,15 +136,15 @@ static int open_response(struct inflight *r, struct err *e)
 static int take_slot(struct inflight *r, int i, struct err *e)
 {
     const struct request *request = &r->request;
-    const struct sample_params *s = &request->sample;
     struct slot_use u = { .model = r->model,
         .wanted = request->id_slot,
         .prompt = r->prompts[i].ids,
         .n_prompt = r->prompts[i].n,
         .n_max = max_tokens_of(r, i),
-        .params = { s->seed, s->temperature, s->top_p, s->min_p, s->typical_p, s->repeat_penalty,
-            s->presence_penalty, s->frequency_penalty, s->top_k, s->repeat_last_n,
-            request->max_tokens, request->stream, request->ignore_eos } };
+        .params = { .sample = request->sample,
+            .n_predict = request->max_tokens,
+            .stream = request->stream,
+            .ignore_eos = request->ignore_eos } };
 
     prompt_scope(&u.scope, request, scope_tenant(r->io->o, &r->caller));
     if (slot_begin(&r->inflight_prompts[i].slot, r->io->o->slots, &u, e))

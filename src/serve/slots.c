@@ -138,6 +138,16 @@ static int choose_slot(const struct slots *s, const struct slot_table *t, const 
     return best;
 }
 
+/* The view of a slot outlives the request, which owns the arrays of its parameters. */
+static void drop_borrowed(struct sample_params *s)
+{
+    s->bias = NULL;
+    s->allowed = s->banned_until_min = NULL;
+    s->n_bias = s->n_allowed = s->n_banned_until_min = 0;
+    s->mask = NULL;
+    s->mask_ctx = NULL;
+}
+
 static void take_slot(struct slots *s, struct slot_lease *h)
 {
     struct slot_table *t = table_of(s, h->use.model);
@@ -155,6 +165,7 @@ static void take_slot(struct slots *s, struct slot_lease *h)
             .is_busy = true,
             .n_max = h->use.n_max,
             .params = h->use.params };
+        drop_borrowed(&slot->view.params.sample);
     }
     pthread_mutex_unlock(&s->mu);
 }

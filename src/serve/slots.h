@@ -24,10 +24,8 @@ struct slots;
 struct slot;
 
 struct slot_params { /* parameters of a request, which GET /slots shows to its tenant */
-    uint64_t seed;
-    float temperature, top_p, min_p, typical_p;
-    float repeat_penalty, presence_penalty, frequency_penalty;
-    int top_k, repeat_last_n, n_predict;
+    struct sample_params sample;
+    int n_predict;
     bool stream, ignore_eos;
 };
 
@@ -64,8 +62,8 @@ struct slot_view {
     uint64_t task; /* number of the last request that used the slot; 0: none yet */
     uint64_t tenant;
     bool is_busy;
-    int n_generated, n_max; /* tokens of the response: so far, and limit */
-    struct slot_params params;
+    int n_generated, n_max;    /* tokens of the response: so far, and limit */
+    struct slot_params params; /* without the arrays and the mask, which end with the request */
 };
 int slots_count(const struct slots *s, const struct model *m);
 void slots_view(struct slots *s, const struct model *m, int id, struct slot_view *out);
