@@ -167,7 +167,7 @@ static void print_overload(const char *name, int n, double capacity, struct repl
     printf("  %-22s", name);
     for (size_t i = 0; i < ARRAY_LEN(patterns); i++) {
         struct replay_result r = run_pattern(n, capacity, &patterns[i], s);
-        printf(" %s: %3d %%, ttft p50 %5.1f s%s", patterns[i].name, 100 * r.n_done / n, r.ttft.p50,
+        printf(" %s: %3d %%, %6.1f tokens/s%s", patterns[i].name, 100 * r.n_done / n, r.tokens_s,
             i + 1 < ARRAY_LEN(patterns) ? ";" : "\n");
     }
 }
