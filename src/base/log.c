@@ -1,5 +1,6 @@
 #include "base/log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <time.h>
@@ -7,6 +8,26 @@
 
 static const char *const level_names[] = { "error", "warn", "info", "debug" };
 static enum log_level level_max = LOG_INFO; /* set before threads start */
+
+void log_write_direct(const char *bytes, size_t n)
+{
+    while (n) {
+        ssize_t done = write(STDERR_FILENO, bytes, n);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return; /* a closed stderr must not stop the server */
+        bytes += done;
+        n -= (size_t)done;
+    }
+}
+
+static void (*output)(const char *line, size_t n) = log_write_direct; /* set before threads start */
+
+void log_set_output(void (*to)(const char *line, size_t n))
+{
+    output = to;
+}
 
 void log_set_level(enum log_level max)
 {
@@ -50,6 +71,5 @@ void log_line(enum log_level level, const char *module, const char *event, const
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = '?';
     line[n++] = '\n';
-    if (write(STDERR_FILENO, line, n) < 0)
-        return; /* a closed stderr must not stop the server */
+    output(line, n);
 }

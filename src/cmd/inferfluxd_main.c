@@ -7,6 +7,7 @@
 #include "cmd/options.h"
 #include "cmd/paths.h"
 #include "generate/probe.h"
+#include "os/log_queue.h"
 #include "os/thread.h"
 #include "registry/pack.h"
 #include "serve/serve.h"
@@ -290,6 +291,8 @@ static void print_generated(void (*write_to)(struct buf *out))
     buf_clear(&b);
 }
 
+enum { LOG_FLUSH_MS = 1000 }; /* time for the last log lines, if stderr is not read */
+
 int main(int argc, char **argv)
 {
     struct options o;
@@ -318,10 +321,10 @@ int main(int argc, char **argv)
     } else {
         if (log_level_parse(o.log_level, &level))
             log_set_level(level);
-        if (run_server(&o, &e)) {
+        status = log_queue_open(&e) || run_server(&o, &e);
+        log_queue_close(LOG_FLUSH_MS);
+        if (status)
             fprintf(stderr, "inferfluxd: %s\n", e.msg);
-            status = 1;
-        }
     }
     options_clear(&o);
     return status;

@@ -1,6 +1,7 @@
 /* health.c: health probes, metrics, invariant checks. Orchestrators depend on the exact texts of
  * the probes. Owner: the io thread. */
 #include "base/json.h"
+#include "os/log_queue.h"
 #include "serve/async.h"
 #include "serve/io.h"
 
@@ -88,6 +89,7 @@ void health_metrics(struct io *io, struct http_exchange *x, struct route_call *c
         copy_response_cache(io->o->response_cache, &copied);
     if (io->o->response_store)
         copy_response_store(io->o->response_store, &copied);
+    metric_set(&copied, METRIC_log_lines_dropped_total, log_queue_dropped());
     shards[n++] = &copied;
     buf_init(&b, MB);
     metrics_write(&b, shards, n);

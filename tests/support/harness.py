@@ -41,8 +41,9 @@ models:
 class Server:
     """inferfluxd on a free loopback port; `with Server() as s: s.url`."""
 
-    def __init__(self, *flags, config=CONFIG, env=None, ready=True, key=None):
+    def __init__(self, *flags, config=CONFIG, env=None, ready=True, key=None, log=None):
         self.flags, self.config, self.wait_ready, self.key = list(flags), config, ready, key
+        self.stderr = log  # a descriptor; None: a file that errors() reads
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("INFERFLUX_")}
         # No response cache by default: a test that sends a request twice expects two computations.
         self.env["INFERFLUX_RESPONSE_CACHE_BYTES"] = "0"
@@ -60,7 +61,8 @@ class Server:
         self.log_path = os.path.join(self.dir.name, "log")
         self.log = open(self.log_path, "w+")
         self.process = subprocess.Popen(
-            args, env=self.env, stdout=subprocess.PIPE, stderr=self.log, text=True, cwd=ROOT)
+            args, env=self.env, stdout=subprocess.PIPE, stderr=self.stderr or self.log, text=True,
+            cwd=ROOT)
         line = self.process.stdout.readline()
         found = re.search(r"(https?)://\S+:(\d+)", line)
         if not found:

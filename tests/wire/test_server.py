@@ -2,6 +2,7 @@
 """General behaviour of the server over HTTP: probes, keys, CORS, invalid bodies, disconnects,
 draining."""
 import glob
+import http.client
 import json
 import os
 import re
@@ -27,6 +28,13 @@ def metric(server, name):
     return metric_as(server, name, {})
 
 
+def metric_of(connection, name):
+    """The same, over an open connection."""
+    connection.request("GET", "/metrics")
+    text = connection.getresponse().read().decode()
+    return float(re.search(rf"^inferflux_{name} (\S+)$", text, re.M).group(1))
+
+
 def metric_as(server, name, fields):
     for line in server.get("/metrics", **fields)[2].decode().splitlines():
         if line.startswith(f"inferflux_{name} "):
@@ -50,6 +58,29 @@ def test_probes_return_the_expected_status_and_body():
         equal(s.get("/livez")[2], b'{"status":"alive"}')
         equal(s.get("/healthz")[2], b'{"status":"ok"}')
         equal(s.get("/readyz")[2], b'{"status":"ready","role":"unified"}')
+
+
+def test_stalled_reader_of_stderr_delays_nothing():
+    """stderr is a pipe that nothing reads; requests follow until the queue of lines is full."""
+    log_read, log_write = os.pipe()
+    try:
+        with Server(log=log_write) as s:
+            c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=20)
+            body = json.dumps({"prompt": "x", "max_tokens": 1})
+            for _ in range(12000):
+                if metric_of(c, "log_lines_dropped_total") > 0:
+                    break
+                for _ in range(100):
+                    c.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+                    equal(c.getresponse().read()[:1], b"{")
+            else:
+                raise AssertionError("no line was dropped")
+            equal(s.get("/livez")[0], 200)
+            s.process.send_signal(signal.SIGTERM)
+            equal(s.process.wait(30), 0)
+    finally:
+        os.close(log_read)
+        os.close(log_write)
 
 
 def test_without_a_model_the_server_is_live_and_not_ready():
