@@ -38,38 +38,18 @@ static void on_task(struct loop_task *t);
 
 /* ---- lists and states */
 
-static struct conn_list *state_list(struct conn *c)
+static struct list *state_list(struct conn *c)
 {
     return c->state == IDLE ? &c->s->idle : &c->s->busy;
 }
 
-static void list_add(struct conn *c)
-{
-    struct conn_list *l = state_list(c);
-
-    c->next = NULL;
-    c->prev = l->last;
-    *(l->last ? &l->last->next : &l->first) = c;
-    l->last = c;
-}
-
-static void list_remove(struct conn *c)
-{
-    struct conn_list *l = state_list(c);
-
-    *(c->prev ? &c->prev->next : &l->first) = c->next;
-    *(c->next ? &c->next->prev : &l->last) = c->prev;
-}
-
 static void set_state(struct conn *c, enum conn_state state)
 {
-    if ((c->state == IDLE) == (state == IDLE)) {
-        c->state = (uint8_t)state;
-        return;
-    }
-    list_remove(c);
     c->state = (uint8_t)state;
-    list_add(c);
+    if (list_has(state_list(c), &c->in_server))
+        return;
+    list_remove(&c->in_server);
+    list_add_last(state_list(c), &c->in_server);
 }
 
 static bool is_reading(const struct conn *c)
@@ -204,7 +184,7 @@ void conn_accept(struct http_server *s, int fd, const struct sockaddr *peer)
         log_warn("http", "accept_failed", "error=\"%s\"", e.msg);
         goto fail;
     }
-    list_add(c);
+    list_add_last(state_list(c), &c->in_server);
     s->n_conns++;
     STAT_ADD(s, accepted, 1);
     STAT_ADD(s, open, 1);
@@ -277,7 +257,7 @@ void conn_free(struct conn *c)
     struct http_server *s = c->s;
 
     CHECK(c->state == DEAD);
-    list_remove(c);
+    list_remove(&c->in_server);
     loop_undefer(s->loop, &c->task);
     exchange_free(c);
     http_parser_clear(&c->parser);

@@ -38,19 +38,15 @@ struct exchange {
     bool has_no_body;    /* HEAD, 204, 304: the body written by the application is discarded */
 };
 
-struct conn_list {
-    struct conn *first, *last;
-};
-
 struct conn {
     struct loop_io io;
     struct loop_timer timer;
     /* flushes and updates the connection at the end of the round; frees it if DEAD */
     struct loop_task task;
     struct http_server *s;
-    struct conn *next, *prev; /* in s->idle if IDLE, else in s->busy */
-    struct exchange *x;       /* NULL between requests */
-    struct tls_conn *tls;     /* NULL without TLS */
+    struct list_link in_server; /* in s->idle if IDLE, else in s->busy */
+    struct exchange *x;         /* NULL between requests */
+    struct tls_conn *tls;       /* NULL without TLS */
     struct http_parser parser;
     struct buf out; /* send queue: [out_at, out.n) is not yet sent */
     size_t out_at;
@@ -90,7 +86,7 @@ struct http_server {
     /* spare descriptor, released to accept and close one client when descriptors run out */
     int reserve_fd;
     uint16_t port;
-    struct conn_list idle, busy; /* idle: longest idle first */
+    struct list idle, busy; /* idle: longest idle first */
     int n_conns;
     size_t bodies_n;               /* bytes of bodies held by all exchanges */
     struct loop_timer pause_timer; /* resumes accepting after the system ran out of memory */

@@ -123,8 +123,8 @@ static void admit_conn(struct http_server *s, int fd, const struct sockaddr *pee
             reject_with_503(s, fd);
             return;
         }
-        conn_abort(
-            s->idle.first); /* closes the connection that has been idle for the longest time */
+        /* the connection that has been idle for the longest time */
+        conn_abort(LIST_ELEMENT(s->idle.first, struct conn, in_server));
     }
     conn_accept(s, fd, peer);
 }
@@ -343,13 +343,10 @@ static void on_drain_done(struct loop_task *t)
 
 static void cut_all(struct http_server *s)
 {
-    struct conn_list *lists[] = { &s->idle, &s->busy };
-
-    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
-        for (struct conn *c = lists[i]->first, *next; c; c = next) {
-            next = c->next; /* conn_abort moves the connection to the end of the busy list */
-            conn_abort(c);
-        }
+    LIST_EACH (struct conn, c, &s->idle, in_server)
+        conn_abort(c); /* moves it to the end of the busy list */
+    LIST_EACH (struct conn, c, &s->busy, in_server)
+        conn_abort(c);
 }
 
 static void on_drain_deadline(struct loop_timer *t)
@@ -368,10 +365,8 @@ void http_server_drain(
     s->drain_done = done;
     s->drain_arg = arg;
     stop_listening(s);
-    for (struct conn *c = s->idle.first, *next; c; c = next) {
-        next = c->next;
+    LIST_EACH (struct conn, c, &s->idle, in_server)
         conn_close(c);
-    }
     loop_timer_set(s->loop, &s->drain_timer, clock_ns() + deadline_ms * 1000000ull);
     server_conn_freed(s);
 }
@@ -384,7 +379,7 @@ void http_server_close(struct http_server *s)
     stop_listening(s);
     cut_all(s);
     while (s->busy.first)
-        conn_free(s->busy.first);
+        conn_free(LIST_ELEMENT(s->busy.first, struct conn, in_server));
     CHECK(!s->idle.first && !s->n_conns);
     loop_timer_stop(s->loop, &s->drain_timer);
     loop_undefer(s->loop, &s->drain_task);

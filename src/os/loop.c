@@ -32,8 +32,8 @@ struct loop {
     size_t n_timers, heap_cap;
     bool is_firing; /* timers that are set now fire in the next round at the earliest */
 
-    struct loop_task tasks; /* list head */
-    struct loop_task mark;  /* end of the current run: tasks queued by tasks come after it */
+    struct list tasks;
+    struct loop_task mark; /* end of the current run: tasks queued by tasks come after it */
 
     struct mailbox *mailbox;
     struct msg *backlog, **backlog_tail; /* drained, not yet handled */
@@ -55,7 +55,6 @@ int loop_open(struct loop **out, struct err *e)
     struct loop *l = xcalloc(1, sizeof(*l));
 
     l->wake_fd = -1;
-    l->tasks.next = l->tasks.prev = &l->tasks;
     l->backlog_tail = &l->backlog;
     l->now = clock_ns();
     l->ep = epoll_create1(EPOLL_CLOEXEC);
@@ -273,29 +272,22 @@ static void fire_timers(struct loop *l)
 void loop_defer(struct loop *l, struct loop_task *t)
 {
     OWNED(l->owner);
-    if (t->next)
-        return;
-    t->prev = l->tasks.prev;
-    t->next = &l->tasks;
-    t->prev->next = t;
-    l->tasks.prev = t;
+    if (!list_has(&l->tasks, &t->queued))
+        list_add_last(&l->tasks, &t->queued);
 }
 
 void loop_undefer(struct loop *l, struct loop_task *t)
 {
     OWNED(l->owner);
-    if (!t->next)
-        return;
-    t->prev->next = t->next;
-    t->next->prev = t->prev;
-    t->next = t->prev = NULL;
+    if (list_has(&l->tasks, &t->queued))
+        list_remove(&t->queued);
 }
 
 static void run_tasks(struct loop *l)
 {
     loop_defer(l, &l->mark);
-    while (l->tasks.next != &l->mark) {
-        struct loop_task *t = l->tasks.next;
+    while (l->tasks.first != &l->mark.queued) {
+        struct loop_task *t = container_of(l->tasks.first, struct loop_task, queued);
         loop_undefer(l, t);
         t->fn(t);
     }
@@ -306,7 +298,7 @@ static void run_tasks(struct loop *l)
 
 static int wait_ms(const struct loop *l, int max_ms)
 {
-    if (l->backlog || l->tasks.next != &l->tasks || atomic_load(&l->is_stopped))
+    if (l->backlog || l->tasks.first || atomic_load(&l->is_stopped))
         return 0;
     if (!l->n_timers)
         return max_ms;

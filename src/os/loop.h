@@ -9,6 +9,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/list.h"
 #include "os/mailbox.h"
 
 struct loop;
@@ -25,8 +26,8 @@ struct loop_timer { /* embedded; zeroed = not running */
     void (*fn)(struct loop_timer *t);
 };
 
-struct loop_task {                 /* embedded; zeroed = not queued */
-    struct loop_task *next, *prev; /* internal; next = NULL: not queued */
+struct loop_task {           /* embedded; zeroed = not queued */
+    struct list_link queued; /* internal */
     void (*fn)(struct loop_task *t);
 };
 
