@@ -1,4 +1,5 @@
 #include "cache/tree.h"
+#include "base/list.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -7,17 +8,19 @@ enum { SIBLINGS_MAX = 64 };
 
 #define NONE UINT32_MAX
 
-/* Indices below n_pages are pages, higher ones roots. Children are a list, newest first; full pages
- * are also in a hash table keyed by (parent, tokens). */
+/* Indices below n_pages are pages, higher ones roots. Full pages are also in a hash table keyed by
+ * (parent, tokens). */
 struct node {
-    uint32_t parent, child, next, prev;
-    uint32_t chain; /* next in the hash bucket; full pages */
+    uint32_t parent;
+    struct index_list children; /* newest first */
+    struct index_link sibling;  /* in `children` of the parent */
+    uint32_t chain;             /* next in the hash bucket; full pages */
     uint32_t root, depth;
     uint32_t n_pins;
-    uint32_t next_idle, prev_idle; /* list of idle leaves of the tenant, while evict_has() */
-    int n_tokens;                  /* 0 = not in the tree */
-    uint64_t hash;                 /* hash of the prefix up to the end of the page */
-    uint64_t born_ns, used_ns;     /* time of insertion; end of the last use */
+    struct index_link idle;    /* in the list of idle leaves of the tenant, while evict_has() */
+    int n_tokens;              /* 0 = not in the tree */
+    uint64_t hash;             /* hash of the prefix up to the end of the page */
+    uint64_t born_ns, used_ns; /* time of insertion; end of the last use */
 };
 
 struct root {
@@ -31,8 +34,8 @@ struct cache_tenant {
     uint64_t id;
     uint32_t chain; /* next in the hash bucket or free list */
     uint32_t n_roots, n_pages;
-    uint32_t first_idle, last_idle;            /* idle leaves in order of last use */
-    uint32_t next_over_quota, prev_over_quota; /* list of tenants with n_pages > quota */
+    struct index_list idle;       /* idle leaves in order of last use */
+    struct index_link over_quota; /* in the list of tenants with n_pages > quota */
 };
 
 struct tree {
@@ -47,7 +50,8 @@ struct tree {
     uint32_t n_buckets;             /* a power of two */
     struct root *roots;             /* [n_roots] each root in use has a page or a user */
     struct cache_tenant *tenants;   /* [n_roots] */
-    uint32_t free_root, free_tenant, over_quota;
+    uint32_t free_root, free_tenant;
+    struct index_list over_quota;          /* tenants with n_pages > quota */
     uint32_t n_seen_roots, n_seen_tenants; /* the memory of later entries was never touched */
     struct tree_stats stats;
     void (*gone)(void *arg, page_id page);
@@ -116,13 +120,8 @@ static uint32_t tenant_ref(struct tree *t, uint64_t id)
     CHECK(i < t->n_roots);
     if (i == t->free_tenant)
         t->free_tenant = t->tenants[i].chain;
-    t->tenants[i] = (struct cache_tenant){ .id = id,
-        .chain = *bucket,
-        .n_roots = 1,
-        .first_idle = NONE,
-        .last_idle = NONE,
-        .next_over_quota = NONE,
-        .prev_over_quota = NONE };
+    t->tenants[i] =
+        (struct cache_tenant){ .id = id, .chain = *bucket, .n_roots = 1, .idle = INDEX_LIST_EMPTY };
     *bucket = i;
     t->n_tenants++;
     return i;
@@ -151,19 +150,10 @@ static void tenant_count(struct tree *t, uint32_t i, int by)
 
     n->n_pages += (uint32_t)by;
     bool is_over = n->n_pages > t->o.quota;
-    if (is_over && !was_over) {
-        n->prev_over_quota = NONE;
-        n->next_over_quota = t->over_quota;
-        if (t->over_quota != NONE)
-            t->tenants[t->over_quota].prev_over_quota = i;
-        t->over_quota = i;
-    } else if (was_over && !is_over) {
-        *(n->prev_over_quota == NONE ? &t->over_quota
-                                     : &t->tenants[n->prev_over_quota].next_over_quota) =
-            n->next_over_quota;
-        if (n->next_over_quota != NONE)
-            t->tenants[n->next_over_quota].prev_over_quota = n->prev_over_quota;
-    }
+    if (is_over && !was_over)
+        index_list_add_first(&t->over_quota, INDEX_LINKS(t->tenants, over_quota), i);
+    else if (was_over && !is_over)
+        index_list_remove(&t->over_quota, INDEX_LINKS(t->tenants, over_quota), i);
 }
 
 /* ---- idle leaves: candidates for eviction */
@@ -175,35 +165,25 @@ static uint32_t weight_of(const struct tree *t, const struct node *n)
     return (uint32_t)MIN(w * (uint64_t)n->n_tokens / PAGE_TOKENS, UINT32_MAX);
 }
 
+static struct index_list *idle_list(struct tree *t, uint32_t i)
+{
+    return &t->tenants[t->roots[t->nodes[i].root].tenant].idle;
+}
+
 static void candidate_add(struct tree *t, uint32_t i, bool is_last_used)
 {
-    struct node *n = &t->nodes[i];
-    struct cache_tenant *owner = &t->tenants[t->roots[n->root].tenant];
-    uint32_t *end = is_last_used ? &owner->last_idle : &owner->first_idle;
-    uint32_t neighbour = *end;
-
-    n->prev_idle = is_last_used ? neighbour : NONE;
-    n->next_idle = is_last_used ? NONE : neighbour;
-    if (neighbour == NONE)
-        owner->first_idle = owner->last_idle = i;
-    else if (is_last_used)
-        t->nodes[neighbour].next_idle = i;
-    else
-        t->nodes[neighbour].prev_idle = i;
-    *end = i;
-    if (is_last_used)
+    if (is_last_used) {
+        index_list_add_last(idle_list(t, i), INDEX_LINKS(t->nodes, idle), i);
         evict_add(&t->evict, i);
-    else
+    } else {
+        index_list_add_first(idle_list(t, i), INDEX_LINKS(t->nodes, idle), i);
         evict_add_next(&t->evict, i);
+    }
 }
 
 static void candidate_unlink(struct tree *t, uint32_t i)
 {
-    struct node *n = &t->nodes[i];
-    struct cache_tenant *owner = &t->tenants[t->roots[n->root].tenant];
-
-    *(n->prev_idle == NONE ? &owner->first_idle : &t->nodes[n->prev_idle].next_idle) = n->next_idle;
-    *(n->next_idle == NONE ? &owner->last_idle : &t->nodes[n->next_idle].prev_idle) = n->prev_idle;
+    index_list_remove(idle_list(t, i), INDEX_LINKS(t->nodes, idle), i);
 }
 
 static void candidate_remove(struct tree *t, uint32_t i)
@@ -226,7 +206,7 @@ static void on_idle_change(void *arg, page_id page, bool is_idle)
     if (is_idle) {
         n->used_ns = t->now;
         evict_touch(&t->evict, page.i, weight_of(t, n));
-        if (n->child == NONE)
+        if (n->children.first == NONE)
             candidate_add(t, page.i, true);
         return;
     }
@@ -263,7 +243,8 @@ int tree_new(struct tree **out, struct page_pool *pool, const struct tree_option
     CHECK(o->n_users < UINT32_MAX / 8 && t->n_pages < UINT32_MAX / 8);
     /* Always suffices, since each root has a page or a user. */
     t->n_roots = t->n_pages + o->n_users;
-    t->over_quota = t->free_root = t->free_tenant = NONE;
+    t->over_quota = INDEX_LIST_EMPTY;
+    t->free_root = t->free_tenant = NONE;
     for (t->n_buckets = 16; t->n_buckets < t->n_roots;)
         t->n_buckets *= 2;
     if (alloc_memory(t, e)) {
@@ -321,12 +302,9 @@ tree_node tree_enter(struct tree *t, const struct cache_scope *scope)
             .scope = *scope, .chain = *bucket, .tenant = tenant_ref(t, scope->tenant)
         };
         *bucket = r;
-        t->nodes[t->n_pages + r] = (struct node){ .parent = NONE,
-            .child = NONE,
-            .next = NONE,
-            .prev = NONE,
-            .root = r,
-            .hash = tree_scope_hash(scope) };
+        t->nodes[t->n_pages + r] = (struct node){
+            .parent = NONE, .children = INDEX_LIST_EMPTY, .root = r, .hash = tree_scope_hash(scope)
+        };
     }
     t->roots[r].n_users++;
     return (tree_node){ t->n_pages + r };
@@ -381,8 +359,8 @@ static uint32_t find_partial(struct tree *t, uint32_t at, const int32_t *tokens,
     int n_seen = 0;
 
     *n_best = 0;
-    for (uint32_t i = t->nodes[at].child; i != NONE && n_seen++ < SIBLINGS_MAX;
-         i = t->nodes[i].next) {
+    for (uint32_t i = t->nodes[at].children.first; i != NONE && n_seen++ < SIBLINGS_MAX;
+         i = t->nodes[i].sibling.next) {
         int n_same = 0, most = MIN(n, t->nodes[i].n_tokens);
         while (n_same < most && t->tokens[i][n_same] == tokens[n_same])
             n_same++;
@@ -449,9 +427,7 @@ static void link_node(struct tree *t, uint32_t at, const int32_t *tokens, int n,
     uint32_t i = page.i;
 
     t->nodes[i] = (struct node){ .parent = at,
-        .child = NONE,
-        .next = parent->child,
-        .prev = NONE,
+        .children = INDEX_LIST_EMPTY,
         .chain = NONE,
         .root = parent->root,
         .depth = is_page(t, at) ? parent->depth + 1 : 0,
@@ -459,11 +435,9 @@ static void link_node(struct tree *t, uint32_t at, const int32_t *tokens, int n,
         .hash = tree_extend_hash(parent->hash, tokens, n),
         .born_ns = t->now,
         .used_ns = t->now };
-    if (parent->child != NONE)
-        t->nodes[parent->child].prev = i;
     if (is_page(t, at) && evict_has(&t->evict, at))
         candidate_remove(t, at);
-    t->nodes[at].child = i;
+    index_list_add_first(&t->nodes[at].children, INDEX_LINKS(t->nodes, sibling), i);
     memcpy(t->tokens[i], tokens, (size_t)n * sizeof(*tokens));
     if (n == PAGE_TOKENS) {
         uint32_t *bucket = page_bucket(t, at, tokens);
@@ -483,11 +457,9 @@ static void remove_node(struct tree *t, uint32_t i)
     struct node *n = &t->nodes[i];
     uint32_t parent = n->parent, r = n->root;
 
-    CHECK(n->n_tokens > 0 && n->child == NONE && n->n_pins == 0);
+    CHECK(n->n_tokens > 0 && n->children.first == NONE && n->n_pins == 0);
     page_unset_cached(t->pool, (page_id){ i }); /* it is no candidate from here on */
-    *(n->prev == NONE ? &t->nodes[parent].child : &t->nodes[n->prev].next) = n->next;
-    if (n->next != NONE)
-        t->nodes[n->next].prev = n->prev;
+    index_list_remove(&t->nodes[parent].children, INDEX_LINKS(t->nodes, sibling), i);
     if (n->n_tokens == PAGE_TOKENS) {
         uint32_t *link = page_bucket(t, parent, t->tokens[i]);
         while (*link != i)
@@ -501,7 +473,7 @@ static void remove_node(struct tree *t, uint32_t i)
     page_unref(t->pool, (page_id){ i });
     /* A page that lost its last child becomes a candidate if it is idle. It is the next one to
      * evict, since it was used no later than the child. */
-    if (is_page(t, parent) && t->nodes[parent].child == NONE &&
+    if (is_page(t, parent) && t->nodes[parent].children.first == NONE &&
         page_refs(t->pool, (page_id){ parent }) == 1)
         candidate_add(t, parent, false);
     root_free_unused(t, r);
@@ -552,7 +524,7 @@ page_id tree_page(tree_node at)
 
 bool tree_remove_page(struct tree *t, page_id page)
 {
-    if (!page_is_cached(t->pool, page) || t->nodes[page.i].child != NONE ||
+    if (!page_is_cached(t->pool, page) || t->nodes[page.i].children.first != NONE ||
         t->nodes[page.i].n_pins > 0 || page_refs(t->pool, page) > 2)
         return false;
     remove_node(t, page.i);
@@ -569,13 +541,13 @@ static uint32_t pick_over_quota(struct tree *t)
 
     if (t->n_tenants < 2)
         return NONE;
-    for (uint32_t i = t->over_quota; i != NONE; i = t->tenants[i].next_over_quota)
-        if (t->tenants[i].first_idle != NONE &&
+    for (uint32_t i = t->over_quota.first; i != NONE; i = t->tenants[i].over_quota.next)
+        if (t->tenants[i].idle.first != NONE &&
             (largest == NONE || t->tenants[i].n_pages > t->tenants[largest].n_pages))
             largest = i;
     if (largest == NONE)
         return NONE;
-    uint32_t victim = t->tenants[largest].first_idle;
+    uint32_t victim = t->tenants[largest].idle.first;
     candidate_remove(t, victim);
     t->stats.n_evicted_for_quota++;
     return victim;
@@ -619,7 +591,8 @@ int tree_erase(struct tree *t, tree_node root, const int32_t *tokens, int n, int
     else
         i = at.i;
     *n_dropped = 0;
-    while (is_page(t, i) && t->nodes[i].child == NONE && page_refs(t->pool, (page_id){ i }) == 1) {
+    while (is_page(t, i) && t->nodes[i].children.first == NONE &&
+           page_refs(t->pool, (page_id){ i }) == 1) {
         uint32_t parent = t->nodes[i].parent;
         int n_page = t->nodes[i].n_tokens;
         remove_node(t, i);
@@ -815,7 +788,7 @@ static const char *check_node(const struct tree *t, uint32_t i)
     uint32_t refs = page_refs(t->pool, (page_id){ i });
     bool is_top = !is_page(t, n->parent);
 
-    if (n->n_tokens > PAGE_TOKENS || (n->n_tokens < PAGE_TOKENS && n->child != NONE))
+    if (n->n_tokens > PAGE_TOKENS || (n->n_tokens < PAGE_TOKENS && n->children.first != NONE))
         return "a page that is not full has children";
     if (!is_top && parent->n_tokens != PAGE_TOKENS)
         return "the parent of a page is not full";
@@ -825,9 +798,9 @@ static const char *check_node(const struct tree *t, uint32_t i)
         return "a page has fewer references than the tree holds";
     if (!is_top && refs > 1 && page_refs(t->pool, (page_id){ n->parent }) < 2)
         return "a page is in use and its parent is not";
-    if (evict_has(&t->evict, i) != (refs == 1 && n->child == NONE))
+    if (evict_has(&t->evict, i) != (refs == 1 && n->children.first == NONE))
         return "the eviction candidates differ from the unused leaves";
-    for (uint32_t c = n->child; c != NONE; c = t->nodes[c].next)
+    for (uint32_t c = n->children.first; c != NONE; c = t->nodes[c].sibling.next)
         if (t->nodes[c].parent != i)
             return "a list of children is wrong";
     return NULL;
@@ -857,14 +830,14 @@ static const char *check_tenants(const struct tree *t)
             if (n_pages != n->n_pages)
                 return "a tenant's pages are miscounted";
             n_over += n_pages > t->o.quota;
-            for (uint32_t j = n->first_idle; j != NONE; j = t->nodes[j].next_idle) {
+            for (uint32_t j = n->idle.first; j != NONE; j = t->nodes[j].idle.next) {
+                uint32_t next = t->nodes[j].idle.next;
                 n_idle++;
-                if (t->nodes[j].next_idle == NONE ? j != n->last_idle
-                                                  : t->nodes[t->nodes[j].next_idle].prev_idle != j)
+                if (next == NONE ? j != n->idle.last : t->nodes[next].idle.prev != j)
                     return "a tenant's idle pages are mislinked";
             }
         }
-    for (uint32_t i = t->over_quota; i != NONE; i = t->tenants[i].next_over_quota)
+    for (uint32_t i = t->over_quota.first; i != NONE; i = t->tenants[i].over_quota.next)
         n_over--;
     if (n_over != 0)
         return "the tenants above their quota are not listed";
