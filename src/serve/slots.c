@@ -1,4 +1,5 @@
 #include "serve/slots.h"
+#include "base/list.h"
 #include "base/mem.h"
 
 #include <pthread.h>
@@ -8,7 +9,7 @@ struct slot {
     struct slot_view view;   /* except n_generated, which is atomic */
     _Atomic int n_generated; /* written by the thread that generates, read by viewers */
     int n_users;             /* more than one if a busy slot was requested by its number */
-    int prev, next;          /* list of idle slots */
+    struct list_link idle;   /* in the list of idle slots of its table */
     struct slot_conversation talk;
 };
 
@@ -16,7 +17,7 @@ struct slot_table { /* slots of one model */
     const struct model *model;
     struct slot *slots;
     int n;
-    int first_idle, last_idle; /* least recently used first; SLOT_NONE: all are busy */
+    struct list idle; /* struct slot: least recently used first; empty: all are busy */
     bool has_digest;
     uint8_t digest[32];
 };
@@ -29,34 +30,6 @@ struct slots {
     uint64_t n_tasks;
 };
 
-/* ---- list of idle slots */
-
-static int *next_of(struct slot_table *t, int id)
-{
-    return id == SLOT_NONE ? &t->first_idle : &t->slots[id].next;
-}
-
-static int *prev_of(struct slot_table *t, int id)
-{
-    return id == SLOT_NONE ? &t->last_idle : &t->slots[id].prev;
-}
-
-static void idle_add(struct slot_table *t, int id)
-{
-    t->slots[id].next = SLOT_NONE;
-    t->slots[id].prev = t->last_idle;
-    *next_of(t, t->last_idle) = id;
-    t->last_idle = id;
-}
-
-static void idle_remove(struct slot_table *t, int id)
-{
-    struct slot *s = &t->slots[id];
-
-    *next_of(t, s->prev) = s->next;
-    *prev_of(t, s->next) = s->prev;
-}
-
 struct slots *slots_new(struct registry *p, bool keeps_conversations)
 {
     struct slots *s = xcalloc(1, sizeof(*s));
@@ -68,9 +41,8 @@ struct slots *slots_new(struct registry *p, bool keeps_conversations)
         t->model = registry_model(p, i);
         t->n = t->model->spec->engine.max_batch;
         t->slots = xcalloc((size_t)t->n, sizeof(*t->slots));
-        t->first_idle = t->last_idle = SLOT_NONE;
         for (int j = 0; j < t->n; j++)
-            idle_add(t, j);
+            list_add_last(&t->idle, &t->slots[j].idle);
     }
     return s;
 }
@@ -122,20 +94,20 @@ static int n_common(const struct slot_conversation *t, const struct slot_use *u)
 }
 
 /* Among the idle slots: the one whose conversation has the longest common prefix, else the least
- * recently used one. */
+ * recently used one; SLOT_NONE if all slots are busy. */
 static int choose_slot(const struct slots *s, const struct slot_table *t, const struct slot_use *u)
 {
-    int best = t->first_idle;
+    const struct slot *best = LIST_ELEMENT(t->idle.first, struct slot, idle);
     int64_t most = (int64_t)u->n_prompt * SLOT_CONTINUES_PERCENT / 100;
 
-    for (int i = best; s->keeps_conversations && i != SLOT_NONE; i = t->slots[i].next) {
-        int n = n_common(&t->slots[i].talk, u);
+    LIST_EACH (const struct slot, k, &t->idle, idle) {
+        int n = s->keeps_conversations ? n_common(&k->talk, u) : 0;
         if (n > most) {
             most = n;
-            best = i;
+            best = k;
         }
     }
-    return best;
+    return best ? (int)(best - t->slots) : SLOT_NONE;
 }
 
 /* The view of a slot outlives the request, which owns the arrays of its parameters. */
@@ -157,7 +129,7 @@ static void take_slot(struct slots *s, struct slot_lease *h)
     if (h->id != SLOT_NONE) {
         struct slot *slot = &t->slots[h->id];
         if (slot->n_users++ == 0)
-            idle_remove(t, h->id);
+            list_remove(&slot->idle);
         h->slot = slot;
         slot->n_generated = h->n_generated;
         slot->view = (struct slot_view){ .task = ++s->n_tasks,
@@ -226,7 +198,7 @@ void slot_end(struct slot_lease *h)
         CHECK(slot->n_users > 0);
         slot->view.is_busy = --slot->n_users > 0;
         if (!slot->view.is_busy)
-            idle_add(table_of(s, h->use.model), h->id);
+            list_add_last(&table_of(s, h->use.model)->idle, &slot->idle);
         if (talk.tokens)
             swap_conversation(slot, &talk);
         pthread_mutex_unlock(&s->mu);

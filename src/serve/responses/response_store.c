@@ -38,11 +38,7 @@ struct store_entry *response_store_entry(const struct stored_response *k)
 
 static void remove_owner(struct response_store *s, struct store_owner *o)
 {
-    struct store_owner **at = &s->owners;
-
-    while (*at != o)
-        at = &(*at)->next;
-    *at = o->next;
+    list_remove(&o->in_store);
     mem_free(o);
 }
 
@@ -93,29 +89,20 @@ static struct store_entry **bucket_of(struct response_store *s, uint64_t hash)
 
 static struct store_owner *find_owner(struct response_store *s, uint64_t id)
 {
-    struct store_owner *o = s->owners;
-
-    while (o && o->id != id)
-        o = o->next;
-    return o;
+    LIST_EACH (struct store_owner, o, &s->owners, in_store)
+        if (o->id == id)
+            return o;
+    return NULL;
 }
 
-static void unlink_use(struct store_entry *k)
+static bool is_listed(const struct store_entry *k)
 {
-    struct store_owner *o = k->owner;
-
-    *(k->newer ? &k->newer->older : &o->newest) = k->older;
-    *(k->older ? &k->older->newer : &o->oldest) = k->newer;
+    return list_has(&k->owner->by_use, &k->in_owner);
 }
 
-static void link_newest(struct store_entry *k)
+static struct store_entry *least_recent(const struct store_owner *o)
 {
-    struct store_owner *o = k->owner;
-
-    k->newer = NULL;
-    k->older = o->newest;
-    *(o->newest ? &o->newest->newer : &o->oldest) = k;
-    o->newest = k;
+    return LIST_ELEMENT(o->by_use.last, struct store_entry, in_owner);
 }
 
 /* Removes the entry from its bucket and its LRU list, so that it cannot be found. */
@@ -126,9 +113,9 @@ static void unlink_entry(struct response_store *s, struct store_entry *k, struct
     while (*at != k)
         at = &(*at)->chain;
     *at = k->chain;
-    if (k->is_listed)
-        unlink_use(k);
-    k->is_found = k->is_listed = false;
+    if (is_listed(k))
+        list_remove(&k->in_owner);
+    k->is_found = false;
     s->stats.entries--;
     unref(s, k, gone);
 }
@@ -145,9 +132,9 @@ static void touch(struct store_entry *k, uint64_t now_ns)
 {
     for (; k; k = k->previous) {
         k->used_ns = now_ns;
-        if (k->is_listed) {
-            unlink_use(k);
-            link_newest(k);
+        if (is_listed(k)) {
+            list_remove(&k->in_owner);
+            list_add_first(&k->owner->by_use, &k->in_owner);
         }
     }
 }
@@ -155,14 +142,13 @@ static void touch(struct store_entry *k, uint64_t now_ns)
 /* Marks the entry as complete: from now on it can expire and be evicted. */
 void response_store_set_complete(struct store_entry *k, uint64_t now_ns)
 {
-    k->is_listed = true;
-    link_newest(k);
+    list_add_first(&k->owner->by_use, &k->in_owner);
     touch(k, now_ns);
 }
 
 static bool is_too_old(const struct response_store *s, const struct store_entry *k, uint64_t now_ns)
 {
-    return k->is_listed && now_ns > k->used_ns && now_ns - k->used_ns > s->o.ttl_ns;
+    return is_listed(k) && now_ns > k->used_ns && now_ns - k->used_ns > s->o.ttl_ns;
 }
 
 static struct store_entry *find(struct response_store *s, uint64_t owner, struct str id,
@@ -187,19 +173,17 @@ static bool evict_one(struct response_store *s, struct store_owner *o, struct st
 {
     uint64_t id = o->id;
 
-    if (!o->oldest)
+    if (!o->by_use.last)
         return false;
-    evict(s, o->oldest, gone);
+    evict(s, least_recent(o), gone);
     return find_owner(s, id) != NULL;
 }
 
 static void evict_old(struct response_store *s, uint64_t now_ns, struct store_entry **gone)
 {
-    for (struct store_owner *o = s->owners, *next; o; o = next) {
-        next = o->next;
-        while (o->oldest && is_too_old(s, o->oldest, now_ns) && evict_one(s, o, gone))
+    LIST_EACH (struct store_owner, o, &s->owners, in_store)
+        while (o->by_use.last && is_too_old(s, least_recent(o), now_ns) && evict_one(s, o, gone))
             continue;
-    }
 }
 
 /* The owner with the most bytes among those that have an evictable entry. */
@@ -207,8 +191,8 @@ static struct store_owner *largest_owner(struct response_store *s)
 {
     struct store_owner *most = NULL;
 
-    for (struct store_owner *o = s->owners; o; o = o->next)
-        if (o->oldest && (!most || o->bytes > most->bytes))
+    LIST_EACH (struct store_owner, o, &s->owners, in_store)
+        if (o->by_use.last && (!most || o->bytes > most->bytes))
             most = o;
     return most;
 }
@@ -220,7 +204,7 @@ static void make_room(
         continue;
     for (struct store_owner *most;
          s->stats.bytes + bytes > s->o.max_bytes && (most = largest_owner(s));)
-        evict(s, most->oldest, gone);
+        evict(s, least_recent(most), gone);
 }
 
 /* ---- insert, find, remove */
@@ -232,8 +216,8 @@ void response_store_close(struct response_store *s)
     if (!s)
         return;
     for (struct store_owner *most; (most = largest_owner(s));)
-        unlink_entry(s, most->oldest, &gone);
-    CHECK(!s->owners && !s->stats.bytes);
+        unlink_entry(s, least_recent(most), &gone);
+    CHECK(!s->owners.first && !s->stats.bytes);
     response_store_free_entries(gone);
     pthread_mutex_destroy(&s->mu);
     mem_free(s->buckets);
@@ -358,8 +342,7 @@ bool response_store_insert(
         o = fresh;
         fresh = NULL;
         o->id = owner;
-        o->next = s->owners;
-        s->owners = o;
+        list_add_first(&s->owners, &o->in_store);
     }
     bool is_ok = try_insert(s, o, k, now_ns, &gone);
     pthread_mutex_unlock(&s->mu);
@@ -459,15 +442,17 @@ void response_store_stats(struct response_store *s, struct response_store_stats 
 
 static void check_owner(const struct store_owner *o, size_t *n_listed)
 {
-    const struct store_entry *newer = NULL;
+    const struct list_link *newer = NULL;
 
     CHECK(o->n_live);
-    for (const struct store_entry *k = o->newest; k; newer = k, k = k->older) {
-        CHECK(k->is_found && k->is_listed && k->owner == o && k->newer == newer && k->refs >= 1);
+    LIST_EACH (const struct store_entry, k, &o->by_use, in_owner) {
+        CHECK(k->is_found && is_listed(k) && k->owner == o && k->refs >= 1);
+        CHECK(k->in_owner.prev == newer);
+        newer = &k->in_owner;
         CHECK(!k->previous || k->previous->refs >= 1);
         *n_listed += 1;
     }
-    CHECK(o->oldest == newer);
+    CHECK(o->by_use.last == newer);
 }
 
 void response_store_check(struct response_store *s)
@@ -475,15 +460,15 @@ void response_store_check(struct response_store *s)
     size_t bytes = 0, n_listed = 0, n_growing = 0, in_buckets = 0;
 
     pthread_mutex_lock(&s->mu);
-    for (const struct store_owner *o = s->owners; o; o = o->next) {
+    LIST_EACH (const struct store_owner, o, &s->owners, in_store) {
         bytes += o->bytes;
         check_owner(o, &n_listed);
     }
     for (size_t i = 0; i < s->n_buckets; i++)
         for (const struct store_entry *k = s->buckets[i]; k; k = k->chain) {
             in_buckets++;
-            n_growing += !k->is_listed;
-            CHECK(k->is_found && (k->is_listed || k->live_state));
+            n_growing += !is_listed(k);
+            CHECK(k->is_found && (is_listed(k) || k->live_state));
         }
     CHECK(in_buckets == s->stats.entries && n_listed + n_growing == in_buckets);
     CHECK(bytes == s->stats.bytes && bytes <= s->o.max_bytes);

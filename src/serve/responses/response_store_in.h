@@ -2,16 +2,18 @@
  * live_response.c only. Any thread; response_store.mu guards all of it. */
 #pragma once
 
+#include "base/list.h"
 #include "serve/responses/live_response.h"
 
 #include <pthread.h>
 
 struct store_owner {
-    struct store_owner *next;
+    struct list_link in_store;
     uint64_t id;
-    size_t bytes;                        /* all live entries of this owner */
-    size_t n_live;                       /* number of these entries */
-    struct store_entry *newest, *oldest; /* LRU list of the entries that can be found and evicted */
+    size_t bytes;  /* all live entries of this owner */
+    size_t n_live; /* number of these entries */
+    /* Entries that can be found and are complete, so that they can be evicted; newest use first. */
+    struct list by_use;
 };
 
 struct live_state { /* state of an entry that was created with live_response_begin */
@@ -32,12 +34,11 @@ struct store_entry {
     struct store_owner *owner;
     struct store_entry *previous; /* previous response; a reference */
     struct store_entry *chain;    /* next in the hash bucket, or in the list of entries to free */
-    struct store_entry *newer, *older;
+    struct list_link in_owner;    /* in owner->by_use */
     uint64_t hash, used_ns;
     size_t bytes;
     int refs;
     bool is_found;                 /* linked in its bucket, which holds one reference */
-    bool is_listed;                /* in its owner's LRU list: can be found and is complete */
     struct live_state *live_state; /* NULL: stored complete with response_store_put */
 };
 
@@ -47,7 +48,7 @@ struct response_store {
     uint64_t seed; /* random, so that a client cannot construct ids that collide in one bucket */
     struct store_entry **buckets;
     size_t n_buckets;
-    struct store_owner *owners;
+    struct list owners;
     struct response_store_stats stats;
 };
 
