@@ -1,5 +1,6 @@
 #include "generate/response_cache.h"
 
+#include "base/list.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -17,8 +18,8 @@ struct cached_token {
 /* One memory block holds this struct, the token offsets, the tokens and the key. */
 struct cached_response {
     _Atomic int refs;
-    struct cached_response *chain;         /* next in the bucket */
-    struct cached_response *newer, *older; /* LRU list */
+    struct cached_response *chain; /* next in the bucket */
+    struct list_link in_cache;     /* in by_use */
     uint64_t hash, born_ns;
     size_t bytes;
     struct str key;
@@ -33,8 +34,9 @@ struct response_cache {
     pthread_mutex_t mu;
     struct response_cache_options o;
     uint64_t seed; /* random, so that a client cannot construct keys that collide in one bucket */
-    struct cached_response **buckets, *newest, *oldest;
+    struct cached_response **buckets;
     size_t n_buckets;
+    struct list by_use; /* most recently used first */
     struct response_cache_stats stats;
 };
 
@@ -108,18 +110,9 @@ static struct cached_response *find(struct response_cache *x, struct str key, ui
     return NULL;
 }
 
-static void unlink_use(struct response_cache *x, struct cached_response *a)
+static struct cached_response *least_recent(const struct response_cache *x)
 {
-    *(a->newer ? &a->newer->older : &x->newest) = a->older;
-    *(a->older ? &a->older->newer : &x->oldest) = a->newer;
-}
-
-static void link_newest(struct response_cache *x, struct cached_response *a)
-{
-    a->newer = NULL;
-    a->older = x->newest;
-    *(x->newest ? &x->newest->newer : &x->oldest) = a;
-    x->newest = a;
+    return LIST_ELEMENT(x->by_use.last, struct cached_response, in_cache);
 }
 
 /* Removes an entry from the table and adds it to a list that is released after unlocking. */
@@ -131,7 +124,7 @@ static void remove_entry(
     while (*at != a)
         at = &(*at)->chain;
     *at = a->chain;
-    unlink_use(x, a);
+    list_remove(&a->in_cache);
     x->stats.entries--;
     x->stats.bytes -= a->bytes;
     a->chain = *gone;
@@ -168,8 +161,8 @@ const struct cached_response *response_cache_take(
         a = NULL;
     if (a) {
         a->refs++;
-        unlink_use(x, a);
-        link_newest(x, a);
+        list_remove(&a->in_cache);
+        list_add_first(&x->by_use, &a->in_cache);
     }
     *(a ? &x->stats.hits : &x->stats.misses) += 1;
     pthread_mutex_unlock(&x->mu);
@@ -183,8 +176,8 @@ size_t response_cache_flush(struct response_cache *x)
 
     pthread_mutex_lock(&x->mu);
     size_t n = x->stats.entries;
-    while (x->oldest)
-        remove_entry(x, x->oldest, &gone);
+    while (x->by_use.last)
+        remove_entry(x, least_recent(x), &gone);
     pthread_mutex_unlock(&x->mu);
     unref_all(gone);
     return n;
@@ -303,14 +296,14 @@ void response_cache_put(struct response_cache *x, struct str key, struct respons
     bool is_wanted = !old || is_better(a, old) || now_ns - old->born_ns > x->o.ttl_ns;
     if (is_wanted && old)
         remove_entry(x, old, &gone);
-    while (is_wanted && x->oldest && x->stats.bytes + a->bytes > x->o.max_bytes) {
-        remove_entry(x, x->oldest, &gone);
+    while (is_wanted && x->by_use.last && x->stats.bytes + a->bytes > x->o.max_bytes) {
+        remove_entry(x, least_recent(x), &gone);
         x->stats.evicted++;
     }
     if (is_wanted) {
         a->chain = *bucket_of(x, a->hash);
         *bucket_of(x, a->hash) = a;
-        link_newest(x, a);
+        list_add_first(&x->by_use, &a->in_cache);
         x->stats.entries++;
         x->stats.bytes += a->bytes;
     }
