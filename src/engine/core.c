@@ -156,7 +156,7 @@ void core_close(struct core *c)
 {
     if (!c)
         return;
-    CHECK(!c->gens && c->out.n == 0);
+    CHECK(!c->gens.first && c->out.n == 0);
     kv_load_close(c);
     step_plan_clear(&c->plan);
     mem_free(c->runs);
@@ -205,12 +205,7 @@ static void end_gen(struct core *c, struct gen *g, uint64_t now)
 {
     struct engine_stats *st = &c->queue->stats;
 
-    if (g->prev)
-        g->prev->next = g->next;
-    else
-        c->gens = g->next;
-    if (g->next)
-        g->next->prev = g->prev;
+    list_remove(&g->in_core);
     *(g->result.err.code == ERR_NONE ? &st->finished : &st->cancelled) += 1;
     submit_queue_uncount(c->queue, g);
     c->n_queued -= g->result.started_ns == 0;
@@ -282,8 +277,8 @@ static void cancel_gen(struct core *c, struct gen *g, enum errcode why, uint64_t
 
 void core_cancel_all(struct core *c, enum errcode why, uint64_t now)
 {
-    while (c->gens)
-        cancel_gen(c, c->gens, why, now);
+    while (c->gens.first)
+        cancel_gen(c, LIST_ELEMENT(c->gens.first, struct gen, in_core), why, now);
     outbox_flush(&c->out);
 }
 
@@ -319,11 +314,7 @@ static void start_gen(struct core *c, struct gen *g, uint64_t now)
     c->n_queued++;
     g->priority_slot = priority_index(&c->queue->stats, g->in.priority);
     g->n_live = g->in.n_choices;
-    g->prev = NULL;
-    g->next = c->gens;
-    if (g->next)
-        g->next->prev = g;
-    c->gens = g;
+    list_add_first(&c->gens, &g->in_core);
     if (!kv_load_start(c, g))
         core_schedule(c, g, now);
 }
@@ -440,7 +431,7 @@ void core_audit(struct core *c, struct engine_audit *out)
     uint32_t n_gens = 0, n_choices = 0, n_started = 0;
 
     sched_counts(c->sched, &n);
-    for (struct gen *g = c->gens; g; g = g->next) {
+    LIST_EACH (const struct gen, g, &c->gens, in_core) {
         n_gens++;
         n_started += g->result.started_ns > 0;
         for (int i = 0; i < g->in.n_choices; i++)

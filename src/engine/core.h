@@ -35,7 +35,7 @@ struct core {
     struct sample_job *job; /* [max_batch] sampling job of each run */
     struct outbox out;
     int n_step_accepted;            /* accepted draft tokens of this step */
-    struct gen *gens;               /* list of requests that have not ended */
+    struct list gens;               /* struct gen: requests that have not ended */
     uint32_t n_queued;              /* requests that have not started */
     uint64_t n_computed;            /* steps that were not interrupted */
     uint64_t forward_ns, tokens_ns; /* this step: forward pass; sampling and events */

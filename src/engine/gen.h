@@ -5,6 +5,7 @@
  * block. An event is either free (linked from its choice) or sent to the caller. */
 #pragma once
 
+#include "base/list.h"
 #include "engine/spec/draft_text.h"
 #include "engine/submit_queue.h"
 #include "engine/seq.h"
@@ -62,7 +63,7 @@ struct gen {
     bool is_over;                /* GEN_END is posted */
     struct tier_read *tier_read; /* pages read before the sequences are scheduled; NULL = none */
     struct ngram prompt_ngram, predicted_ngram; /* filled by gen_new, then constant */
-    struct gen *prev, *next;                    /* list of the requests in the engine */
+    struct list_link in_core;                   /* in core.gens */
     struct gen_result result;
     struct gen_event begun, end;
     struct msg submit_msg, cancel_msg, free_msg;

@@ -18,6 +18,7 @@
  * Owner: the engine thread. */
 #pragma once
 
+#include "base/list.h"
 #include "cache/tree.h"
 
 typedef struct {
@@ -34,12 +35,12 @@ enum seq_state { SEQ_FREE, SEQ_HELD, SEQ_WAITING, SEQ_RUNNING, SEQ_PARKED, SEQ_D
 struct seq {
     /* First cache line: fields that each step reads and writes for a decoding sequence. */
     ALIGNED(64) enum seq_state state;
-    uint32_t next;    /* list of running sequences */
-    bool is_scripted; /* output comes from a script: no logits */
-    bool is_fresh;    /* was never admitted */
-    bool is_holder;   /* is in the list of sequences that hold pages without running */
-    bool has_yielded; /* waits because it yielded its place */
-    bool was_planned; /* was part of a plan */
+    struct index_link running; /* in the list of running sequences; `next` also in the free list */
+    bool is_scripted;          /* output comes from a script: no logits */
+    bool is_fresh;             /* was never admitted */
+    bool is_holder;            /* is in the list of sequences that hold pages without running */
+    bool has_yielded;          /* waits because it yielded its place */
+    bool was_planned;          /* was part of a plan */
     int n_prompt, n_tokens, n_kv;
     /* Single-token rows at positions below it are written to an existing page that no other
      * sequence shares, so they need no page management. 0 = must be determined. */
@@ -63,7 +64,6 @@ struct seq {
     /* Prefix cache (prefix.h): the first n_tree_pages pages, all full, are also in the tree; `node`
      * is the last of them, `root` the root of the scope (TREE_NONE: no prefix caching). */
     tree_node root, node;
-    uint32_t prev; /* list of running sequences */
     int n_partial_rows,
         layer;        /* partial rows after n_kv, and the layer at which they resume; 0 = none */
     int n_admit_rows; /* rows to compute at the last admission */
@@ -78,9 +78,9 @@ struct seq {
     uint64_t queued_ns;                   /* part of waited_ns before the first run */
     uint64_t deadline_ns, delay_until_ns; /* UINT64_MAX = none */
     uint64_t start_deadline_ns;           /* deadline of the first admission; UINT64_MAX = none */
-    uint32_t prev_holder, next_holder;
-    uint32_t line;     /* while waiting: see waitq.c */
-    uint32_t timer_at; /* index in the heap of timers; NO_SEQ = not in it */
+    struct index_link holder;             /* in the list of holders, while is_holder */
+    uint32_t line;                        /* while waiting: see waitq.c */
+    uint32_t timer_at;                    /* index in the heap of timers; NO_SEQ = not in it */
     int n_preempted;
 
     /* Odd number of cache lines: the first lines of all sequences spread over all cache sets. */

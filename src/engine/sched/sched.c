@@ -30,7 +30,8 @@ int sched_new(
     sc->timers.seqs = sc->seqs;
     sc->fair = fairness_default;
     sc->partial_seq = NO_SEQ;
-    sc->running = sc->running_tail = sc->first_holder = sc->free = sc->ranked = NO_SEQ;
+    sc->running = sc->holders = INDEX_LIST_EMPTY;
+    sc->free = sc->ranked = NO_SEQ;
     *out = sc;
     return 0;
 }
@@ -63,11 +64,7 @@ void sched_holder_add(struct sched *sc, struct seq *s)
     if (s->n_pages == 0)
         return;
     s->is_holder = true;
-    s->prev_holder = NO_SEQ;
-    s->next_holder = sc->first_holder;
-    if (sc->first_holder != NO_SEQ)
-        sc->seqs[sc->first_holder].prev_holder = sched_index(sc, s);
-    sc->first_holder = sched_index(sc, s);
+    index_list_add_first(&sc->holders, INDEX_LINKS(sc->seqs, holder), sched_index(sc, s));
     sc->held_pages += (uint64_t)s->n_pages;
 }
 
@@ -76,12 +73,7 @@ void sched_holder_remove(struct sched *sc, struct seq *s)
     if (!s->is_holder)
         return;
     s->is_holder = false;
-    if (s->prev_holder != NO_SEQ)
-        sc->seqs[s->prev_holder].next_holder = s->next_holder;
-    else
-        sc->first_holder = s->next_holder;
-    if (s->next_holder != NO_SEQ)
-        sc->seqs[s->next_holder].prev_holder = s->prev_holder;
+    index_list_remove(&sc->holders, INDEX_LINKS(sc->seqs, holder), sched_index(sc, s));
     sc->held_pages -= (uint64_t)s->n_pages;
 }
 
@@ -111,17 +103,15 @@ static void running_insert(struct sched *sc, struct seq *s)
     n->tag = seq_arrival(s);
     uint32_t after = sorted_before(&sc->by_rank, sc->ranked, id);
     sorted_insert(&sc->by_rank, &sc->ranked, id);
-    s->prev = after;
-    s->next = after == NO_SEQ ? sc->running : sc->seqs[after].next;
-    *(after == NO_SEQ ? &sc->running : &sc->seqs[after].next) = id;
-    *(s->next == NO_SEQ ? &sc->running_tail : &sc->seqs[s->next].prev) = id;
+    index_list_add_after(&sc->running, INDEX_LINKS(sc->seqs, running), id, after);
 }
 
 static void running_remove(struct sched *sc, struct seq *s)
 {
-    sorted_remove(&sc->by_rank, &sc->ranked, sched_index(sc, s));
-    *(s->prev == NO_SEQ ? &sc->running : &sc->seqs[s->prev].next) = s->next;
-    *(s->next == NO_SEQ ? &sc->running_tail : &sc->seqs[s->next].prev) = s->prev;
+    uint32_t id = sched_index(sc, s);
+
+    sorted_remove(&sc->by_rank, &sc->ranked, id);
+    index_list_remove(&sc->running, INDEX_LINKS(sc->seqs, running), id);
 }
 
 static uint32_t *state_count(struct sched *sc, enum seq_state state)
@@ -196,7 +186,7 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
     CHECK(id < sc->l.max_seqs); /* the submission queue admits no more */
     struct seq *s = &sc->seqs[id];
     if (id == sc->free)
-        sc->free = s->next;
+        sc->free = s->running.next;
     CHECK(in->n_prompt >= 1 && spec->credits >= 1 && spec->choice < SEQ_CHOICES_MAX);
     *s = (struct seq){
         .is_fresh = !spec->is_held,
@@ -270,7 +260,7 @@ void sched_end(struct sched *sc, seq_id id)
     tenants_leave(&sc->tenants, s->tenant);
     sc->counts.fairness_waiting -= s->has_yielded;
     s->state = SEQ_FREE;
-    s->next = sc->free;
+    s->running.next = sc->free;
     sc->free = id.i;
     sc->counts.seqs--;
 }

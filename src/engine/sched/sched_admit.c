@@ -150,7 +150,7 @@ static void end_slices(struct sched *sc, uint64_t now)
         first = sched_first_waiting(sc, now);
     if (first == NO_SEQ)
         return;
-    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
+    for (uint32_t id = sc->running.first; id != NO_SEQ; id = sc->seqs[id].running.next)
         if (is_slice_over(sc, &sc->seqs[id], &sc->seqs[first]))
             sc->planner.decode[n++] = id;
     for (int i = 0; i < n; i++) {
@@ -163,10 +163,10 @@ static void end_slices(struct sched *sc, uint64_t now)
 /* Lowest running sequence, if `s` may take its place; NULL otherwise. */
 static struct seq *find_lower_running(const struct sched *sc, const struct seq *s, uint64_t now)
 {
-    uint32_t id = sc->running_tail;
+    uint32_t id = sc->running.last;
 
     while (id != NO_SEQ && !is_low_priority(sc, &sc->seqs[id]))
-        id = sc->seqs[id].prev;
+        id = sc->seqs[id].running.prev;
     if (id == NO_SEQ ||
         seq_rank(&sc->seqs[id], now, sc->l.age_ns) >= seq_rank(s, now, sc->l.age_ns))
         return NULL;

@@ -50,14 +50,14 @@ static const char *check_lists(const struct sched *sc)
     uint32_t n_running = 0;
     uint64_t held_pages = 0;
 
-    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
+    for (uint32_t id = sc->running.first; id != NO_SEQ; id = sc->seqs[id].running.next) {
         const struct seq *s = &sc->seqs[id];
         if (s->state != SEQ_RUNNING || ++n_running > sc->counts.running)
             return "the list of running sequences is wrong";
-        if (s->next != NO_SEQ && !sched_ranks_before(sc, s, &sc->seqs[s->next], 0))
+        if (s->running.next != NO_SEQ && !sched_ranks_before(sc, s, &sc->seqs[s->running.next], 0))
             return "the list of running sequences is not in rank order";
     }
-    for (uint32_t id = sc->first_holder; id != NO_SEQ; id = sc->seqs[id].next_holder)
+    for (uint32_t id = sc->holders.first; id != NO_SEQ; id = sc->seqs[id].holder.next)
         held_pages += (uint64_t)sc->seqs[id].n_pages;
     if (n_running != sc->counts.running || sc->waiting.n != sc->counts.waiting)
         return "the counts of running or waiting are wrong";

@@ -20,14 +20,13 @@ struct sched {
     struct page_pool *pool;
     struct sched_limits l;
     struct seq *seqs;   /* [max_seqs] */
-    uint32_t free;      /* free list through `next` */
+    uint32_t free;      /* free list through running.next */
     uint32_t n_touched; /* entries from here on were never used and their memory is untouched */
-    uint32_t running;   /* list in rank order; ranks do not change while running */
-    uint32_t running_tail;
-    struct sorted by_rank; /* finds the list position of a new running sequence */
-    uint32_t ranked;       /* root of the set of running sequences in by_rank */
-    uint32_t first_holder; /* list of sequences that hold pages and do not run */
-    uint64_t held_pages;   /* sum of their pages; upper bound on what preempting them frees */
+    struct index_list running; /* in rank order; ranks do not change while running */
+    struct sorted by_rank;     /* finds the list position of a new running sequence */
+    uint32_t ranked;           /* root of the set of running sequences in by_rank */
+    struct index_list holders; /* sequences that hold pages and do not run, newest first */
+    uint64_t held_pages;       /* sum of their pages; upper bound on what preempting them frees */
     struct tenants tenants;
     struct waitq waiting;
     struct fairness fair;

@@ -33,7 +33,7 @@ static bool evict_holder(struct sched *sc, uint64_t now)
 {
     struct seq *last = NULL;
 
-    for (uint32_t id = sc->first_holder; id != NO_SEQ; id = sc->seqs[id].next_holder)
+    for (uint32_t id = sc->holders.first; id != NO_SEQ; id = sc->seqs[id].holder.next)
         if (!last || sched_ranks_before(sc, last, &sc->seqs[id], now))
             last = &sc->seqs[id];
     if (last)
@@ -57,10 +57,10 @@ static void unplan_rows(struct sched *sc, struct seq *s)
 /* Preempts the lowest running sequence below `s` that has pages. */
 static bool preempt_below(struct sched *sc, const struct seq *s, uint64_t now)
 {
-    uint32_t id = sc->running_tail;
+    uint32_t id = sc->running.last;
 
     while (&sc->seqs[id] != s && sc->seqs[id].n_pages == 0)
-        id = sc->seqs[id].prev;
+        id = sc->seqs[id].running.prev;
     struct seq *victim = &sc->seqs[id];
     if (victim == s)
         return false;
@@ -107,7 +107,7 @@ static int64_t promised_pages(struct sched *sc)
         return pl->promised;
     pl->has_promised = true;
     pl->promised = 0;
-    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next)
+    for (uint32_t id = sc->running.first; id != NO_SEQ; id = sc->seqs[id].running.next)
         pl->promised += sched_missing_pages(&sc->seqs[id]);
     return pl->promised;
 }

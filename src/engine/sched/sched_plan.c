@@ -318,7 +318,7 @@ static void list_running(struct sched *sc)
     pl->n_decode = pl->n_prefill = 0;
     pl->promised = 0; /* decode-only sequences need no more pages */
     pl->has_promised = true;
-    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
+    for (uint32_t id = sc->running.first; id != NO_SEQ; id = sc->seqs[id].running.next) {
         struct seq *s = &sc->seqs[id];
         if (is_decode_only(s)) {
             plan_decode_row(sc, s);
@@ -485,7 +485,7 @@ static void emit_plan(struct sched *sc, struct step_plan *p)
     p->n_runs = p->n_copies = p->n_clears = p->n_rows = p->n_prefill_runs = 0;
     p->size = (struct step_size){ 0 };
     p->partial_fraction = 1;
-    for (uint32_t id = sc->running; id != NO_SEQ; id = sc->seqs[id].next) {
+    for (uint32_t id = sc->running.first; id != NO_SEQ; id = sc->seqs[id].running.next) {
         struct seq *s = &sc->seqs[id];
         if (s->plan_rows == 1 && is_decode_only(s)) {
             n_decode_only++;

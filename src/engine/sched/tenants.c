@@ -5,10 +5,9 @@ enum { IDLE_TENANTS = 256 };
 
 int tenants_init(struct tenants *ts, uint32_t n_live, struct err *e)
 {
-    *ts = (struct tenants){ .cap = n_live + IDLE_TENANTS,
-        .idle = NO_TENANT,
-        .idle_tail = NO_TENANT,
-        .waiting = SORTED_NONE };
+    *ts = (struct tenants){
+        .cap = n_live + IDLE_TENANTS, .idle = INDEX_LIST_EMPTY, .waiting = SORTED_NONE
+    };
     for (ts->n_hash = 1; ts->n_hash < ts->cap;)
         ts->n_hash *= 2;
     ts->t = try_calloc(ts->cap, sizeof(*ts->t));
@@ -34,50 +33,13 @@ static uint32_t *chain_of(struct tenants *ts, uint64_t id)
     return &ts->hash[(id * 0x9e3779b97f4a7c15u >> 32) & (ts->n_hash - 1)];
 }
 
-static void link_in(struct tenants *ts, uint32_t i, uint32_t prev, uint32_t next)
-{
-    ts->t[i].prev = prev;
-    ts->t[i].next = next;
-    if (prev != NO_TENANT)
-        ts->t[prev].next = i;
-    if (next != NO_TENANT)
-        ts->t[next].prev = i;
-}
-
-static void link_out(struct tenants *ts, uint32_t i)
-{
-    const struct tenant_service *t = &ts->t[i];
-
-    if (t->prev != NO_TENANT)
-        ts->t[t->prev].next = t->next;
-    if (t->next != NO_TENANT)
-        ts->t[t->next].prev = t->prev;
-}
-
-static void idle_append(struct tenants *ts, uint32_t i)
-{
-    link_in(ts, i, ts->idle_tail, NO_TENANT);
-    if (ts->idle == NO_TENANT)
-        ts->idle = i;
-    ts->idle_tail = i;
-}
-
-static void idle_remove(struct tenants *ts, uint32_t i)
-{
-    if (ts->idle == i)
-        ts->idle = ts->t[i].next;
-    if (ts->idle_tail == i)
-        ts->idle_tail = ts->t[i].prev;
-    link_out(ts, i);
-}
-
 static uint32_t take_slot(struct tenants *ts)
 {
     if (ts->n < ts->cap)
         return ts->n++;
-    uint32_t i = ts->idle; /* exists, since fewer than cap tenants have sequences */
+    uint32_t i = ts->idle.first; /* exists, since fewer than cap tenants have sequences */
     CHECK(i != NO_TENANT);
-    idle_remove(ts, i);
+    index_list_remove(&ts->idle, INDEX_LINKS(ts->t, idle), i);
     uint32_t *at = chain_of(ts, ts->t[i].id);
     while (*at != i)
         at = &ts->t[*at].next_hash;
@@ -98,7 +60,7 @@ uint32_t tenants_enter(struct tenants *ts, uint64_t id, double weight)
         };
         *chain = i;
     } else if (ts->t[i].n_live == 0) {
-        idle_remove(ts, i);
+        index_list_remove(&ts->idle, INDEX_LINKS(ts->t, idle), i);
     }
     ts->t[i].n_live++;
     ts->t[i].weight = weight > 0 ? weight : 1;
@@ -109,7 +71,7 @@ void tenants_leave(struct tenants *ts, uint32_t i)
 {
     CHECK(ts->t[i].n_live > 0);
     if (--ts->t[i].n_live == 0)
-        idle_append(ts, i);
+        index_list_add_last(&ts->idle, INDEX_LINKS(ts->t, idle), i);
 }
 
 /* Counters only grow: if the first tenant by its earlier value has not grown since, it has the

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "base/list.h"
 #include "engine/sched/sorted.h"
 
 enum { CHARGE_PROMPT = 1, CHARGE_OUTPUT = 2, LANES = 2 };
@@ -24,14 +25,14 @@ struct tenant_service {
     uint32_t n_live, n_waiting; /* sequences */
     uint32_t waiting[LANES];    /* waiting sequences: sets of waitq.c */
     uint32_t next_hash;
-    uint32_t prev, next; /* list of idle tenants */
+    struct index_link idle; /* in the list of idle tenants, while n_live == 0 */
 };
 
 struct tenants {
     struct tenant_service *t; /* [cap] */
     uint32_t *hash;           /* [n_hash] chains through next_hash */
     uint32_t cap, n, n_hash;
-    uint32_t idle, idle_tail; /* tenants without sequences, the longest idle first */
+    struct index_list idle; /* tenants without sequences, the longest idle first */
     /* Tenants with waiting sequences, by an earlier value of their counter. */
     struct sorted by_service;
     uint32_t waiting;   /* root of that set */
