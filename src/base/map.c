@@ -1,4 +1,5 @@
 #include "base/map.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -15,15 +16,6 @@ static uint64_t process_seed(void)
                 : zero; /* another thread was first: its seed is used */
     }
     return v;
-}
-
-static uint64_t hash_mix(uint64_t h)
-{
-    h ^= h >> 32;
-    h *= 0xd6e8feb86659fd93ull;
-    h ^= h >> 32;
-    h *= 0xd6e8feb86659fd93ull;
-    return h ^ (h >> 32);
 }
 
 static size_t capacity_for(size_t expected)
@@ -46,21 +38,6 @@ struct str_map {
     size_t cap, n;
     uint64_t seed;
 };
-
-static uint64_t hash_bytes(uint64_t s, struct str key)
-{
-    uint64_t h = s ^ (key.n * 0x9e3779b97f4a7c15ull), w;
-
-    while (key.n >= 8) {
-        memcpy(&w, key.p, 8);
-        h = hash_mix(h ^ w) + s;
-        key = str_skip(key, 8);
-    }
-    w = 0;
-    if (key.n)
-        memcpy(&w, key.p, key.n);
-    return hash_mix(h ^ w);
-}
 
 struct str_map *str_map_new(size_t expected)
 {
@@ -117,7 +94,7 @@ int str_map_put(struct str_map *m, struct str key, uint32_t value)
         return -1;
     if (!key.p)
         key = STR("");
-    uint64_t hash = hash_bytes(m->seed, key);
+    uint64_t hash = hash_bytes(m->seed, key.p, key.n);
     struct str_slot *s = str_slot_for(m, key, hash);
     if (s->key.p)
         return 0;
@@ -128,7 +105,7 @@ int str_map_put(struct str_map *m, struct str key, uint32_t value)
 
 bool str_map_get(const struct str_map *m, struct str key, uint32_t *value)
 {
-    const struct str_slot *s = str_slot_for(m, key, hash_bytes(m->seed, key));
+    const struct str_slot *s = str_slot_for(m, key, hash_bytes(m->seed, key.p, key.n));
 
     if (!s->key.p)
         return false;
