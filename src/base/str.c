@@ -88,14 +88,3 @@ bool str_to_f64(struct str s, double *out)
     *out = v;
     return true;
 }
-
-uint64_t str_hash(struct str s)
-{
-    uint64_t h = 0xcbf29ce484222325ull;
-
-    for (size_t i = 0; i < s.n; i++)
-        h = (h ^ (unsigned char)s.p[i]) * 0x100000001b3ull;
-    h ^= h >> 32;
-    h *= 0x9fb21c651e98df25ull;
-    return h ^ (h >> 29);
-}

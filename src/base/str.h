@@ -47,5 +47,3 @@ struct str str_trim(struct str s);                     /* removes ASCII whitespa
 bool str_to_u64(struct str s, uint64_t *out);
 bool str_to_i64(struct str s, int64_t *out);
 bool str_to_f64(struct str s, double *out);
-/* FNV-1a with a final mix; no protection against chosen collisions */
-uint64_t str_hash(struct str s);

@@ -28,11 +28,12 @@ static bool is_name_id(struct str id)
     return n < id.n && n > 11 && id.p[n - 1] == ':' && str_starts(id, STR("functions."));
 }
 
-/* Equal ids give equal results. */
+/* Equal ids give equal results, in every version, since clients and models see them: the hash is
+ * FNV-1a, not one of base/hash.h. */
 static struct str nine_id_of(struct str id, struct arena *a)
 {
     static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    uint64_t h = 0xcbf29ce484222325u; /* FNV-1a */
+    uint64_t h = 0xcbf29ce484222325u;
     char text[NINE];
 
     for (size_t i = 0; i < id.n; i++)

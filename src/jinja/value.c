@@ -1,4 +1,5 @@
 #include "jinja/value.h"
+#include "base/hash.h"
 #include "base/utf8.h"
 
 #include <math.h>
@@ -103,14 +104,6 @@ int list_own(struct rt *rt, struct val_list *l)
 
 /* ---- dicts */
 
-static uint64_t mix_hash(uint64_t h)
-{
-    h ^= h >> 32;
-    h *= 0xd6e8feb86659fd93ull;
-    h ^= h >> 32;
-    return h;
-}
-
 /* Equal values have equal hashes: 1, 1.0 and True are one key. Colliding keys cost steps, which are
  * limited per rendering, so the hash needs no secret. */
 static int hash_of(struct rt *rt, struct val v, uint64_t *out)
@@ -118,18 +111,18 @@ static int hash_of(struct rt *rt, struct val v, uint64_t *out)
     switch (v.type) {
     case T_STR:
     case T_BIG:
-        *out = str_hash(text_str(v.u.s));
+        *out = hash_bytes(0, text_str(v.u.s).p, v.u.s->n);
         return rt_spend_bytes(rt, v.u.s->n);
     case T_NONE:
         *out = 1;
         return 0;
     case T_BOOL:
     case T_INT:
-        *out = mix_hash((uint64_t)val_int(v));
+        *out = hash_mix((uint64_t)val_int(v));
         return 0;
     case T_FLOAT:
         if (v.u.f >= -9e18 && v.u.f <= 9e18 && v.u.f == floor(v.u.f))
-            *out = mix_hash((uint64_t)(int64_t)v.u.f);
+            *out = hash_mix((uint64_t)(int64_t)v.u.f);
         else
             memcpy(out, &v.u.f, sizeof(*out));
         return 0;
@@ -141,7 +134,7 @@ static int hash_of(struct rt *rt, struct val v, uint64_t *out)
             uint64_t h;
             if (hash_of(rt, v.u.list->v[i], &h))
                 return -1;
-            *out = mix_hash(*out ^ h);
+            *out = hash_mix(*out ^ h);
         }
         rt_leave(rt);
         return 0;

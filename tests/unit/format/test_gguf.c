@@ -2,6 +2,7 @@
  * cause a read outside of the file. */
 #include "support/check.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "format/cursor.h"
@@ -80,9 +81,9 @@ static uint64_t read_everything(const struct gguf *g)
         double f;
         int64_t n;
         if (v->kind == GGUF_STR)
-            sum += str_hash(v->s);
+            sum += hash_bytes(0, v->s.p, v->s.n);
         while (gguf_arr_next_str(v, &at, &s))
-            sum += str_hash(s);
+            sum += hash_bytes(0, s.p, s.n);
         for (uint64_t k = 0; v->kind == GGUF_ARR && k < v->arr.n; k++)
             sum += (uint64_t)gguf_arr_i64(v, k, &n) + (uint64_t)gguf_arr_f64(v, k, &f);
     }
@@ -90,7 +91,7 @@ static uint64_t read_everything(const struct gguf *g)
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         for (uint64_t k = 0; k < t->bytes; k++)
             sum += t->data[k];
-        sum += str_hash(t->name);
+        sum += hash_bytes(0, t->name.p, t->name.n);
         gguf_tensor_release(g, t);
     }
     return sum;
