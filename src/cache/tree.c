@@ -1,4 +1,5 @@
 #include "cache/tree.h"
+#include "base/hash.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -60,44 +61,23 @@ struct tree {
 
 /* ---- hashing */
 
-static uint64_t hash_mix(uint64_t a, uint64_t b)
-{
-    __uint128_t p = (__uint128_t)(a ^ 0x9e3779b97f4a7c15u) * (b ^ 0xd6e8feb86659fd93u);
-
-    return (uint64_t)p ^ (uint64_t)(p >> 64);
-}
-
-static uint64_t hash_bytes(const struct tree *t, uint64_t start, const void *bytes, size_t n)
-{
-    const uint8_t *p = bytes;
-    uint64_t h = hash_mix(t->seed, start), w[2];
-
-    for (; n >= sizeof(w); n -= sizeof(w), p += sizeof(w)) {
-        memcpy(w, p, sizeof(w));
-        h = hash_mix(h ^ w[0], t->seed ^ w[1]);
-    }
-    w[0] = w[1] = 0;
-    memcpy(w, p, n);
-    return hash_mix(h ^ w[0], t->seed ^ w[1]);
-}
-
 static uint32_t *page_bucket(struct tree *t, uint32_t parent, const int32_t *tokens)
 {
-    uint64_t h = hash_bytes(t, parent, tokens, PAGE_TOKENS * sizeof(*tokens));
+    uint64_t h = hash_bytes(hash_fold(t->seed, parent), tokens, PAGE_TOKENS * sizeof(*tokens));
 
     return &t->buckets[h & (t->n_buckets - 1)];
 }
 
 static uint32_t *root_bucket(struct tree *t, const struct cache_scope *s)
 {
-    uint64_t h = hash_bytes(t, s->tenant, s->salt, sizeof(s->salt));
+    uint64_t h = hash_bytes(hash_fold(t->seed, s->tenant), s->salt, sizeof(s->salt));
 
     return &t->buckets[t->n_buckets + (h & (t->n_buckets - 1))];
 }
 
 static uint32_t *tenant_bucket(struct tree *t, uint64_t id)
 {
-    return &t->buckets[2 * t->n_buckets + (hash_mix(t->seed, id) & (t->n_buckets - 1))];
+    return &t->buckets[2 * t->n_buckets + (hash_fold(t->seed, id) & (t->n_buckets - 1))];
 }
 
 static bool is_page(const struct tree *t, uint32_t i)
@@ -700,18 +680,18 @@ tree_node tree_insert_page(struct tree *t, tree_node at, const int32_t *tokens, 
 
 uint64_t tree_scope_hash(const struct cache_scope *scope)
 {
-    uint64_t w[4], hash = hash_mix(1, scope->tenant);
+    uint64_t w[4], hash = hash_fold(1, scope->tenant);
 
     memcpy(w, scope->salt, sizeof(w));
     for (size_t i = 0; i < ARRAY_LEN(w); i++)
-        hash = hash_mix(hash, w[i]);
+        hash = hash_fold(hash, w[i]);
     return hash | 1; /* never 0 */
 }
 
 uint64_t tree_extend_hash(uint64_t hash, const int32_t *tokens, int n)
 {
     for (int i = 0; i < n; i++)
-        hash = hash_mix(hash + (uint64_t)i, (uint32_t)tokens[i]);
+        hash = hash_fold(hash + (uint64_t)i, (uint32_t)tokens[i]);
     return hash | 1;
 }
 
