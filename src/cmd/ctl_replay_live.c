@@ -4,6 +4,7 @@
  * Prompts are token ids, so they have exactly the length of the trace; ignore_eos gives the output
  * its exact length. The time to the first token is measured from the scheduled arrival to the first
  * frame with a token, including the connection. */
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cmd/ctl_replay.h"
@@ -198,7 +199,7 @@ static void write_body(struct live_request *f, int index)
     jw_end_object(&w);
     jw_key(&w, "prompt"), jw_array(&w);
     for (int i = 0; i < row->n_prompt; i++) {
-        uint64_t x = (key ^ (uint64_t)i << 40) * 0x9e3779b97f4a7c15u;
+        uint64_t x = hash_step(key, (uint64_t)i << 40);
         jw_i64(&w, l->token_pool[(x ^ x >> 29) % (uint64_t)l->n_token_pool]);
     }
     jw_end_array(&w);

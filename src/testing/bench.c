@@ -1,4 +1,5 @@
 #include "testing/bench.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "kernel/kernels.h"
 #include "os/thread_pool.h"
@@ -309,11 +310,8 @@ static void bench_free(struct bench *b)
 
 int32_t bench_token(uint64_t seed, int seq, int pos, int n_vocab)
 {
-    uint64_t z = seed + 0x9e3779b97f4a7c15 * ((uint64_t)seq << 32 | (uint32_t)pos);
+    uint64_t z = hash_mix(seed + HASH_GOLDEN * ((uint64_t)seq << 32 | (uint32_t)pos));
 
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    z ^= z >> 31;
     return (int32_t)(z % (uint64_t)n_vocab);
 }
 

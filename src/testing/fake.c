@@ -1,4 +1,5 @@
 #include "testing/fake.h"
+#include "base/hash.h"
 #include "base/mem.h"
 
 struct fake {
@@ -12,15 +13,6 @@ struct fake {
     uint64_t *partial_rows;
     struct lm_run partial;
 };
-
-static uint64_t hash_mix(uint64_t x)
-{
-    x ^= x >> 32;
-    x *= 0xd6e8feb86659fd93u;
-    x ^= x >> 29;
-    x *= 0xa0761d6478bd642fu;
-    return x ^ x >> 32;
-}
 
 static uint64_t row_hash(uint64_t seed, uint64_t prefix, int32_t token, int pos)
 {

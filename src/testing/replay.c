@@ -1,4 +1,5 @@
 #include "testing/replay.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "engine/core.h"
 
@@ -76,7 +77,7 @@ static void write_prompt(struct flight *f, int index)
     uint64_t key = f->row->prefix ? f->row->prefix : 0x8000000000000000u | (uint64_t)index;
 
     for (int i = 0; i < f->row->n_prompt; i++) {
-        uint64_t x = (key ^ (uint64_t)i << 40) * 0x9e3779b97f4a7c15u;
+        uint64_t x = hash_step(key, (uint64_t)i << 40);
         f->prompt[i] = (int32_t)((x ^ x >> 29) % N_VOCAB);
     }
 }

@@ -1,5 +1,6 @@
 /* synth.c: tensors, metadata and vocabulary of a synthetic model, and the scale of its weights. */
 #include "testing/synth.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "testing/gguf_write.h"
 #include "testing/synth_blocks.h"
@@ -441,7 +442,7 @@ static int write_tensor(struct synth_plan *p, size_t i, uint8_t *chunk, struct e
 {
     const struct synth_tensor *t = &p->t[i];
     const struct qtype_info *q = qtype_info((uint32_t)t->type);
-    uint64_t key = p->s->seed * 0x9e3779b97f4a7c15ull + i;
+    uint64_t key = hash_step(0, p->s->seed) + i;
 
     if (t->fill_kind != FILL_MATRIX) {
         float *x = try_malloc((size_t)t->bytes);

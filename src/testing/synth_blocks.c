@@ -4,18 +4,16 @@
  * 5.85. */
 #include "testing/synth_blocks.h"
 
+#include "base/half.h"
+#include "base/hash.h"
+
 struct random_source {
     uint64_t key, at;
 };
 
-/* SplitMix64 (Steele, Lea, Flood 2014): one multiply-xor chain per 8 bytes, by counter. */
 static uint64_t next_bits(struct random_source *s)
 {
-    uint64_t z = s->key + ++s->at * 0x9e3779b97f4a7c15ull;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return z ^ z >> 31;
+    return hash_mix(s->key + ++s->at * HASH_GOLDEN);
 }
 
 static void fill_random(struct random_source *s, uint8_t *out, size_t n)
@@ -24,29 +22,6 @@ static void fill_random(struct random_source *s, uint8_t *out, size_t n)
         uint64_t v = next_bits(s);
         memcpy(out, &v, MIN(n, (size_t)8));
     }
-}
-
-/* Rounds to the nearest f16, for the range of scales and weights; below 2^-24 the result is 0. */
-static uint16_t f32_to_f16(float f)
-{
-    uint32_t u;
-
-    memcpy(&u, &f, 4);
-    uint32_t sign = u >> 16 & 0x8000, exponent = u >> 23 & 0xFF, mantissa = u & 0x7FFFFF;
-    if (exponent >= 113) {
-        CHECK(exponent < 142); /* under 65504 */
-        uint32_t h = (exponent - 112) << 10 | mantissa >> 13;
-        uint32_t rest = mantissa & 0x1FFF;
-        h += rest > 0x1000 || (rest == 0x1000 && (h & 1));
-        return (uint16_t)(sign | h);
-    }
-    if (exponent < 102)
-        return (uint16_t)sign;
-    mantissa |= 0x800000;
-    uint32_t shift = 126 - exponent, h = mantissa >> shift;
-    uint32_t rest = mantissa & ((1u << shift) - 1), tie = 1u << (shift - 1);
-    h += rest > tie || (rest == tie && (h & 1));
-    return (uint16_t)(sign | h);
 }
 
 static uint8_t *put16(uint8_t *out, uint16_t v)
@@ -187,7 +162,6 @@ bool synth_has_type(enum qtype type)
 static void one_block(enum qtype type, struct random_source *s, float sigma, uint8_t *out)
 {
     float f;
-    uint32_t u;
 
     switch (type) {
     case Q_Q4_0:
@@ -231,9 +205,7 @@ static void one_block(enum qtype type, struct random_source *s, float sigma, uin
         (void)put16(out, f32_to_f16(number(s, sigma)));
         return;
     case Q_BF16:
-        f = number(s, sigma);
-        memcpy(&u, &f, 4);
-        (void)put16(out, (uint16_t)(u >> 16));
+        (void)put16(out, (uint16_t)(f32_to_bits(number(s, sigma)) >> 16)); /* truncated */
         return;
     default:
         CHECK(!"a type of synth_has_type");
