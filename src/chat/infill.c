@@ -8,22 +8,6 @@ struct infill_ctx {
     struct err *e;
 };
 
-static int put_id(struct infill_ctx *c, int32_t id)
-{
-    struct tokens *t = c->out;
-
-    if (t->n == t->cap) {
-        size_t cap = MAX(2 * t->cap, (size_t)64);
-        int32_t *ids = arena_realloc(t->arena, t->ids, t->cap * sizeof(*ids), cap * sizeof(*ids));
-        if (!ids)
-            return err_set(c->e, ERR_MEMORY, "no memory for the prompt");
-        t->ids = ids;
-        t->cap = cap;
-    }
-    t->ids[t->n++] = id;
-    return 0;
-}
-
 static int put_text(struct infill_ctx *c, struct str a, struct str b)
 {
     const struct span spans[] = { { a, false }, { b, false } };
@@ -36,7 +20,7 @@ static int put_marked(struct infill_ctx *c, enum fim which, struct str a, struct
 {
     int32_t id = vocab_fim(c->v, which);
 
-    return (id != TOKEN_NONE && put_id(c, id)) || put_text(c, a, b) ? -1 : 0;
+    return (id != TOKEN_NONE && tokens_push(c->out, id, c->e)) || put_text(c, a, b) ? -1 : 0;
 }
 
 static int put_file(struct infill_ctx *c, const struct infill_file *f, int nth)
@@ -73,7 +57,7 @@ int infill_encode(const struct vocab *v, const struct infill *q, struct tokens *
 
     if (!infill_is_possible(v))
         return err_set(e, ERR_UNSUPPORTED, "The model has no fill-in-the-middle tokens.");
-    if (vocab_add_bos(v) && vocab_bos(v) != TOKEN_NONE && put_id(&c, vocab_bos(v)))
+    if (vocab_add_bos(v) && vocab_bos(v) != TOKEN_NONE && tokens_push(out, vocab_bos(v), e))
         return -1;
     if (q->n_extra && put_extra(&c, q))
         return -1;

@@ -17,20 +17,23 @@ struct encoder {
     struct err *e;
 };
 
-static int put_token(struct encoder *c, int32_t id)
+int tokens_push(struct tokens *t, int32_t id, struct err *e)
 {
-    struct tokens *t = c->out;
-
     if (t->n == t->cap) {
         size_t cap = MAX(t->cap * 2, (size_t)64);
         int32_t *ids = arena_realloc(t->arena, t->ids, t->cap * sizeof(*ids), cap * sizeof(*ids));
         if (!ids)
-            return err_set(c->e, ERR_MEMORY, "no memory after %zu tokens", t->n);
+            return err_set(e, ERR_MEMORY, "no memory after %zu tokens", t->n);
         t->ids = ids;
         t->cap = cap;
     }
     t->ids[t->n++] = id;
     return 0;
+}
+
+static int put_token(struct encoder *c, int32_t id)
+{
+    return tokens_push(c->out, id, c->e);
 }
 
 /* Text without a token is encoded byte by byte; bytes without a byte token become the unknown

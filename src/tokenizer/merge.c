@@ -1,4 +1,5 @@
 #include "tokenizer/merge.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -195,7 +196,7 @@ static struct merge_memo_entry look_up_cached(
 {
     if (!m->memo)
         return look_up(v, pair, both);
-    struct merge_memo_entry *k = &m->memo[(pair * 0x9e3779b97f4a7c15ull >> 32) % MERGE_MEMO];
+    struct merge_memo_entry *k = &m->memo[(hash_step(0, pair) >> 32) % MERGE_MEMO];
     if (k->not_pair != ~pair)
         *k = look_up(v, pair, both);
     return *k;

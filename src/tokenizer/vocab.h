@@ -63,6 +63,8 @@ struct tokens { /* list that grows in its arena */
     const _Atomic bool *stop; /* checked at every word: true cancels encoding. May be NULL */
 };
 
+int tokens_push(struct tokens *t, int32_t id, struct err *e); /* ERR_MEMORY */
+
 /* Appends the tokens of the spans. Adjacent spans without a special token at their border are
  * joined before splitting, so that cutting a text into spans does not change its tokens. with_bos:
  * begins with BOS if the vocabulary requires it (the caller appends EOS: vocab_add_eos). Invalid
