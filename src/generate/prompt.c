@@ -33,20 +33,6 @@ static int build_chat(
     return 0;
 }
 
-static int push_token(struct tokens *t, int32_t id, struct err *e)
-{
-    if (t->n == t->cap) {
-        size_t cap = MAX(2 * t->cap, (size_t)64);
-        int32_t *ids = arena_realloc(t->arena, t->ids, t->cap * sizeof(*ids), cap * sizeof(*ids));
-        if (!ids)
-            return err_set(e, ERR_MEMORY, "no memory for the prompt");
-        t->ids = ids;
-        t->cap = cap;
-    }
-    t->ids[t->n++] = id;
-    return 0;
-}
-
 static int build_infill(struct prompt *p, const struct request *request,
     const struct infill *infill, const struct prompt_ctx *ctx, struct err *e)
 {
@@ -73,7 +59,7 @@ static int build_mixed(struct prompt *p, const struct request *request,
         const struct prompt_piece *piece = &from->pieces[i];
         struct span span = { piece->text, true };
         bool with_bos = !i && request->add_special_tokens;
-        if (piece->is_token ? push_token(&t, piece->id, e)
+        if (piece->is_token ? tokens_push(&t, piece->id, e)
                             : vocab_encode(ctx->model->vocab, &span, 1, with_bos, &t, e))
             return -1;
     }
@@ -257,7 +243,7 @@ static int push_byte(struct tokens *t, const struct vocab *v, char byte, struct 
         struct span one = { { &byte, 1 }, false };
         return vocab_encode(v, &one, 1, false, t, e);
     }
-    return push_token(t, id, e);
+    return tokens_push(t, id, e);
 }
 
 struct groups {
