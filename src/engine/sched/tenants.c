@@ -1,4 +1,5 @@
 #include "engine/sched/tenants.h"
+#include "base/hash.h"
 #include "base/mem.h"
 
 enum { IDLE_TENANTS = 256 };
@@ -30,7 +31,7 @@ void tenants_clear(struct tenants *ts)
 /* Ids are mostly hashes; the multiplication prevents chosen ids from colliding. */
 static uint32_t *chain_of(struct tenants *ts, uint64_t id)
 {
-    return &ts->hash[(id * 0x9e3779b97f4a7c15u >> 32) & (ts->n_hash - 1)];
+    return &ts->hash[(hash_step(0, id) >> 32) & (ts->n_hash - 1)];
 }
 
 static uint32_t take_slot(struct tenants *ts)

@@ -1,5 +1,7 @@
 #include "engine/spec/ngram.h"
 
+#include "base/hash.h"
+
 #include <string.h>
 
 size_t ngram_slots(int n_tokens, size_t most)
@@ -23,7 +25,7 @@ static uint32_t *slot_of(const struct ngram *g, const int32_t *end, int len)
     uint64_t h = (uint64_t)len;
 
     for (int i = 1; i <= len; i++)
-        h = (h ^ (uint32_t)end[-i]) * 0x9e3779b97f4a7c15u;
+        h = hash_step(h, (uint32_t)end[-i]);
     return &g->slots[(uint32_t)(h >> 32) & g->mask];
 }
 
