@@ -1,5 +1,6 @@
 #include "serve/responses/response_store_in.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -73,13 +74,7 @@ void response_store_free_entries(struct store_entry *gone)
 
 static uint64_t hash_of(const struct response_store *s, uint64_t owner, struct str id)
 {
-    uint64_t h = s->seed ^ owner;
-
-    for (size_t i = 0; i < id.n; i++) {
-        h = (h ^ (unsigned char)id.p[i]) * 0x9E3779B97F4A7C15u;
-        h ^= h >> 32;
-    }
-    return h;
+    return hash_bytes(hash_fold(s->seed, owner), id.p, id.n);
 }
 
 static struct store_entry **bucket_of(struct response_store *s, uint64_t hash)
