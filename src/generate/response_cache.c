@@ -1,5 +1,6 @@
 #include "generate/response_cache.h"
 
+#include "base/hash.h"
 #include "base/list.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -83,20 +84,6 @@ void cached_response_unref(const struct cached_response *a)
 
 /* ---- table; all functions hold the mutex */
 
-static uint64_t hash_of(const struct response_cache *x, struct str key)
-{
-    uint64_t h = x->seed ^ key.n, word;
-
-    for (; key.n >= sizeof(word); key = str_skip(key, sizeof(word))) {
-        memcpy(&word, key.p, sizeof(word));
-        h = (h ^ word) * 0x9E3779B97F4A7C15u;
-        h ^= h >> 32;
-    }
-    for (size_t i = 0; i < key.n; i++)
-        h = (h ^ (unsigned char)key.p[i]) * 0x9E3779B97F4A7C15u;
-    return h ^ h >> 29;
-}
-
 static struct cached_response **bucket_of(struct response_cache *x, uint64_t hash)
 {
     return &x->buckets[hash & (x->n_buckets - 1)];
@@ -147,7 +134,7 @@ static bool serves(const struct cached_response *a, int max_tokens)
 const struct cached_response *response_cache_take(
     struct response_cache *x, struct str key, int max_tokens, uint64_t now_ns)
 {
-    uint64_t hash = hash_of(x, key);
+    uint64_t hash = hash_bytes(x->seed, key.p, key.n);
     struct cached_response *gone = NULL;
 
     pthread_mutex_lock(&x->mu);
@@ -289,7 +276,7 @@ void response_cache_put(struct response_cache *x, struct str key, struct respons
         cached_response_unref(a);
         return;
     }
-    a->hash = hash_of(x, key);
+    a->hash = hash_bytes(x->seed, key.p, key.n);
     a->born_ns = now_ns;
     pthread_mutex_lock(&x->mu);
     struct cached_response *old = find(x, key, a->hash);
