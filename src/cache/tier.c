@@ -37,7 +37,7 @@ struct tier {
     size_t n_sets;             /* a power of two */
     struct tier_write writes[TIER_WRITES], *free_writes;
     struct tier_read fetches[TIER_READS], *free_fetches;
-    struct msg *outgoing, **outgoing_end;
+    struct msg_queue outgoing; /* jobs for the next tier_send */
     double page_ns;
     struct tier_stats stats;
 };
@@ -298,7 +298,6 @@ int tier_open(struct tier **out, const struct tier_options *o, struct err *e)
         .arg = t };
 
     t->o = *o;
-    t->outgoing_end = &t->outgoing;
     t->is_stopped = true;
     /* Twice as many entries as pages fit on disk, so that a set rarely overflows. */
     uint64_t n_most = MIN(o->max_bytes / o->kind.page_bytes, (uint64_t)1 << 27);
@@ -386,9 +385,7 @@ struct tier_read *tier_read_begin(struct tier *t)
 static void enqueue(struct tier *t, struct msg *m, int kind)
 {
     m->kind = kind;
-    m->next = NULL;
-    *t->outgoing_end = m;
-    t->outgoing_end = &m->next;
+    msg_queue_put(&t->outgoing, m);
 }
 
 void tier_put_write(struct tier *t, struct tier_write *w)
@@ -409,14 +406,8 @@ void tier_put_read(struct tier *t, struct tier_read *f)
 
 void tier_send(struct tier *t)
 {
-    struct msg *next;
-
-    for (struct msg *m = t->outgoing; m; m = next) {
-        next = m->next;
+    for (struct msg *m; (m = msg_queue_take(&t->outgoing));)
         mailbox_post(t->inbox, m);
-    }
-    t->outgoing = NULL;
-    t->outgoing_end = &t->outgoing;
 }
 
 void tier_write_end(struct tier *t, struct msg *m)

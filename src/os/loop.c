@@ -36,7 +36,7 @@ struct loop {
     struct loop_task mark; /* end of the current run: tasks queued by tasks come after it */
 
     struct mailbox *mailbox;
-    struct msg *backlog, **backlog_tail; /* drained, not yet handled */
+    struct msg_queue backlog; /* drained, not yet handled */
     void (*on_message)(void *ctx, struct msg *m);
     void *message_ctx;
 };
@@ -55,7 +55,6 @@ int loop_open(struct loop **out, struct err *e)
     struct loop *l = xcalloc(1, sizeof(*l));
 
     l->wake_fd = -1;
-    l->backlog_tail = &l->backlog;
     l->now = clock_ns();
     l->ep = epoll_create1(EPOLL_CLOEXEC);
     if (l->ep < 0) {
@@ -82,20 +81,17 @@ fail:
 
 static void take_messages(struct loop *l)
 {
-    struct msg *m = mailbox_drain(l->mailbox);
-
-    *l->backlog_tail = m;
-    while (*l->backlog_tail)
-        l->backlog_tail = &(*l->backlog_tail)->next;
+    for (struct msg *m = mailbox_drain(l->mailbox), *next; m; m = next) {
+        next = m->next;
+        msg_queue_put(&l->backlog, m);
+    }
 }
 
 static void handle_messages(struct loop *l, int max)
 {
-    for (int i = 0; i < max && l->backlog; i++) {
-        struct msg *m = l->backlog;
-        l->backlog = m->next;
-        if (!l->backlog)
-            l->backlog_tail = &l->backlog;
+    struct msg *m;
+
+    for (int i = 0; i < max && (m = msg_queue_take(&l->backlog)); i++) {
         CHECK(l->on_message);
         l->on_message(l->message_ctx, m);
     }
@@ -119,7 +115,7 @@ void loop_close(struct loop *l)
         return;
     if (l->mailbox) {
         take_messages(l);
-        while (l->backlog) {
+        while (l->backlog.first) {
             handle_messages(l, INT32_MAX);
             take_messages(l);
         }
@@ -298,7 +294,7 @@ static void run_tasks(struct loop *l)
 
 static int wait_ms(const struct loop *l, int max_ms)
 {
-    if (l->backlog || l->tasks.first || atomic_load(&l->is_stopped))
+    if (l->backlog.first || l->tasks.first || atomic_load(&l->is_stopped))
         return 0;
     if (!l->n_timers)
         return max_ms;

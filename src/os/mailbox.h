@@ -17,6 +17,27 @@ struct msg {
     int kind; /* defined by sender and receiver */
 };
 
+/* Queue of messages of one thread, first in, first out. Zeroed: empty. */
+struct msg_queue {
+    struct msg *first, *last; /* `last` is undefined while the queue is empty */
+};
+
+static inline void msg_queue_put(struct msg_queue *q, struct msg *take)
+{
+    take->next = NULL;
+    *(q->first ? &q->last->next : &q->first) = take;
+    q->last = take;
+}
+
+static inline struct msg *msg_queue_take(struct msg_queue *q) /* NULL: empty */
+{
+    struct msg *m = q->first;
+
+    if (m)
+        q->first = m->next;
+    return m;
+}
+
 struct mailbox;
 
 int mailbox_open(struct mailbox **out, struct err *e);
