@@ -29,7 +29,7 @@ struct session {
     struct session_ctx ctx;
     struct session_params p;
     struct session_choice *choices;
-    struct msg *paused, **paused_tail; /* events held back by session_pause */
+    struct msg_queue paused; /* events held back by session_pause */
     bool is_cancelled, is_paused;
     struct err err; /* internal error while text was produced */
     uint64_t first_token_ns;
@@ -129,7 +129,6 @@ int session_open(struct session **out, const struct session_params *p,
         return err_set(e, ERR_MEMORY, "no memory for the request");
     s->ctx = *ctx;
     s->p = *p;
-    s->paused_tail = &s->paused;
     s->choices = arena_zalloc(ctx->arena, (size_t)p->gen.n_choices, sizeof(*s->choices));
     if (!s->choices || arena_cleanup(ctx->arena, free_buffers, s))
         return err_set(e, ERR_MEMORY, "no memory for %d choices", p->gen.n_choices);
@@ -364,9 +363,7 @@ void session_event(struct gen_event *ev)
     struct session *s = gen_user(ev->gen);
 
     if (s->is_paused && !s->is_cancelled) {
-        ev->msg.next = NULL;
-        *s->paused_tail = &ev->msg;
-        s->paused_tail = &ev->msg.next;
+        msg_queue_put(&s->paused, &ev->msg);
         return;
     }
     handle_event(s, ev);
@@ -378,15 +375,11 @@ void session_event(struct gen_event *ev)
 
 static void drain_paused(struct session *s)
 {
-    struct msg *m = s->paused;
+    struct msg_queue events = s->paused; /* s may be freed by the last event */
 
-    s->paused = NULL;
-    s->paused_tail = &s->paused;
-    while (m) {
-        struct msg *next = m->next; /* s may be freed by the last event */
+    s->paused = (struct msg_queue){ 0 };
+    for (struct msg *m; (m = msg_queue_take(&events));)
         session_event(container_of(m, struct gen_event, msg)); /* may hold the event back again */
-        m = next;
-    }
 }
 
 void session_cancel(struct session *s)
