@@ -1,8 +1,9 @@
-/* aho_corasick.h: Aho-Corasick matcher for a few dozen short strings, as a dense table.
+/* aho_corasick.h: Aho-Corasick matcher for a few dozen short strings: a trie with failure links.
  *
  * The state after a byte is the longest suffix of the text that is a prefix of some string. The
  * bytes of that suffix are known from the strings, so a caller which holds it back need not store
- * it. A step is one table lookup per byte, for any strings.
+ * it. Time is linear in the text, for any strings: one table lookup per byte if the table is small,
+ * else a search in the children and the failure links, so that memory is linear in the strings.
  *
  * Built once, read-only afterwards: any thread. The state is a number which the caller keeps; in
  * the root state no byte is held. */
@@ -10,32 +11,39 @@
 
 #include "base/arena.h"
 
-enum { AHO_CORASICK_MAX_STRINGS = 64, AHO_CORASICK_MAX_BYTES = 2048 }; /* strings; total bytes */
+enum { AHO_CORASICK_MAX_STRINGS = 64, AHO_CORASICK_MAX_BYTES = 4096 }; /* strings; total bytes */
 enum { AHO_CORASICK_ROOT = 0 };
 
 struct aho_corasick_node {
-    uint16_t depth;        /* bytes held in this state */
-    uint16_t string_index; /* index of a string whose first `depth` bytes lead to this state */
-    int16_t hit;           /* index of the longest string that ends here, or -1 */
+    uint16_t child, sibling; /* first child, next child of the same node; 0: there is none */
+    uint16_t fail;           /* the longest proper suffix that is in the trie */
+    uint16_t depth;          /* bytes held in this state */
+    uint16_t string_index;   /* index of a string whose first `depth` bytes lead to this state */
+    int16_t hit;             /* index of the longest string that ends here, or -1 */
+    char byte;               /* last byte of the state */
 };
 
 struct aho_corasick {
-    unsigned char class_of[256]; /* 0: the byte occurs in no string */
-    uint16_t n_classes, n_nodes;
-    unsigned shift; /* a table row has 1 << shift cells */
-    uint16_t *next; /* [n_nodes][1 << shift] */
+    unsigned char class_of[256]; /* column of the table; 0: the byte occurs in no string */
+    uint16_t n_nodes;
+    unsigned shift;       /* a table row has 1 << shift cells */
+    const uint16_t *next; /* table of the transitions: [n_nodes][1 << shift]; NULL: too large */
     struct aho_corasick_node *nodes;
     const struct str *strings;
     bool starts[256];  /* some string begins with this byte */
     bool starts_blank; /* some string begins with a blank */
 };
 
-/* The strings are borrowed and must outlive the matcher. None is empty. NULL if there is no
- * memory. */
+/* The strings are borrowed and must outlive the matcher. Empty ones never match. Of equal strings,
+ * the first one matches. NULL if there is no memory. */
 struct aho_corasick *aho_corasick_new(struct arena *a, const struct str *strings, int n) MUST_CHECK;
+
+uint16_t aho_corasick_search(const struct aho_corasick *m, uint16_t state, char byte);
 
 static inline uint16_t aho_corasick_step(const struct aho_corasick *m, uint16_t state, char byte)
 {
+    if (!m->next)
+        return aho_corasick_search(m, state, byte);
     return m->next[((size_t)state << m->shift) + m->class_of[(unsigned char)byte]];
 }
 static inline size_t aho_corasick_depth(const struct aho_corasick *m, uint16_t state)

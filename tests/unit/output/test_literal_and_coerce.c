@@ -243,7 +243,9 @@ static void marker_search_agrees_with_its_definition_on_random_texts(void)
         for (size_t i = 0; i < sizeof(text); i++) {
             x = x * 6364136223846793005u + 1442695040888963407u;
             text[i] = "abc\xE2\x97\x81"[(x >> 40) % 6];
+            uint16_t before = at;
             at = aho_corasick_step(m, at, text[i]);
+            EXPECT(m->next && at == aho_corasick_search(m, before, text[i]));
             struct str so_far = { text, i + 1 };
             int want = -1;
             size_t depth = 0;
