@@ -52,6 +52,20 @@ static const struct gguf_value *find_array(
     return a;
 }
 
+/* An array of numbers with an entry per token. */
+static const struct gguf_value *find_token_array(
+    const struct vocab *v, const struct gguf *g, const char *key, struct err *e)
+{
+    const struct gguf_value *a = find_array(g, key, false, e);
+
+    if (a && a->arr.n != (uint64_t)v->n) {
+        err_set(e, ERR_CORRUPT, "%s has %llu entries for %d tokens", key,
+            (unsigned long long)a->arr.n, v->n);
+        return NULL;
+    }
+    return a;
+}
+
 /* ---- types and texts */
 
 static int load_texts(struct vocab *v, const struct gguf *g, struct err *e)
@@ -90,12 +104,9 @@ static int load_types(struct vocab *v, const struct gguf *g, struct err *e)
                                                                                : TOKEN_NORMAL;
     if (!gguf_find(g, key))
         return 0;
-    const struct gguf_value *a = find_array(g, key, false, e);
+    const struct gguf_value *a = find_token_array(v, g, key, e);
     if (!a)
         return -1;
-    if (a->arr.n != (uint64_t)v->n)
-        return err_set(e, ERR_CORRUPT, "%s has %llu entries for %d tokens", key,
-            (unsigned long long)a->arr.n, v->n);
     for (int32_t i = 0; i < v->n; i++) {
         if (!gguf_arr_i64(a, (uint64_t)i, &type) || type < 0 || type > TOKEN_BYTE)
             return err_set(e, ERR_CORRUPT, "%s: token %d has an unknown type", key, i);
@@ -278,12 +289,9 @@ static int load_scores(struct vocab *v, const struct gguf *g, struct err *e)
         return no_memory(e);
     if (!gguf_find(g, key))
         return 0; /* all scores are equal: the leftmost pair is merged first */
-    const struct gguf_value *a = find_array(g, key, false, e);
+    const struct gguf_value *a = find_token_array(v, g, key, e);
     if (!a)
         return -1;
-    if (a->arr.n != (uint64_t)v->n)
-        return err_set(e, ERR_CORRUPT, "%s has %llu entries for %d tokens", key,
-            (unsigned long long)a->arr.n, v->n);
     for (int32_t i = 0; i < v->n; i++) {
         if (!gguf_arr_f64(a, (uint64_t)i, &score) || isnan(score))
             return err_set(e, ERR_CORRUPT, "%s: the score of token %d is not a number", key, i);
