@@ -40,6 +40,16 @@ int json_parse(struct json **out, struct str text, struct arena *a, const struct
 
 /* NULL: absent, or not an object */
 const struct json *json_get(const struct json *object, const char *key);
+/* Appends `take`, which is in no tree, to an object or array. *tail points to the link that ends
+ * its children, at first &all->child. */
+static inline void json_append(struct json *all, struct json ***tail, struct json *take)
+{
+    take->next = NULL;
+    **tail = take;
+    *tail = &take->next;
+    all->n++;
+}
+
 static inline bool json_is_null(const struct json *j) /* true for an absent value */
 {
     return !j || j->kind == JSON_NULL;

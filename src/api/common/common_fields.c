@@ -256,13 +256,6 @@ static struct json *member_new(struct fields *f, const char *key, enum json_kind
     return j;
 }
 
-static struct json **member_append(struct json *all, struct json **tail, struct json *m)
-{
-    *tail = m;
-    all->n++;
-    return &m->next;
-}
-
 /* The client's own members follow, since of two members with one name the last is used. */
 int common_field_set_template_kwargs(struct fields *f)
 {
@@ -281,17 +274,16 @@ int common_field_set_template_kwargs(struct fields *f)
     enable->b = f->request->thinking == THINKING_ON;
     struct json **tail = &all->child;
     if (has_effort)
-        tail = member_append(all, tail, effort);
+        json_append(all, &tail, effort);
     if (has_thinking)
-        tail = member_append(all, tail, enable);
+        json_append(all, &tail, enable);
     const struct json *own = c->template_kwargs ? c->template_kwargs->child : NULL;
     for (; own; own = own->next) {
         struct json *copy = arena_alloc(f->arena, sizeof(*copy));
         if (!copy)
             return field_no_memory(f);
         *copy = *own;
-        copy->next = NULL;
-        tail = member_append(all, tail, copy);
+        json_append(all, &tail, copy);
     }
     c->template_kwargs = all;
     return 0;

@@ -46,6 +46,19 @@ int path_need_text(struct fields *f, const struct path *at, const struct json *v
     return 0;
 }
 
+int path_need_role(struct fields *f, const struct path *where, const char *words, struct message *m)
+{
+    struct str role;
+
+    if (path_need_text(f, AT(where, "role"), json_get(m->raw, "role"), &role))
+        return -1;
+    if (role_parse(role, &m->role))
+        return 0;
+    struct path_text at = path_format(AT(where, "role"));
+    return err_param(f->e, ERR_INVALID, at.z, "'%s' must be one of %s, not '%.*s'.", at.z, words,
+        (int)MIN(role.n, (size_t)40), role.p);
+}
+
 int path_take_text(struct fields *f, const struct path *at, const struct json *v, struct str *out)
 {
     return json_is_null(v) ? 0 : path_need_text(f, at, v, out);

@@ -29,3 +29,6 @@ int path_unsupported(struct fields *f, const struct path *at, const char *what);
  * unchanged). */
 int path_need_text(struct fields *f, const struct path *at, const struct json *v, struct str *out);
 int path_take_text(struct fields *f, const struct path *at, const struct json *v, struct str *out);
+/* Reads the member `role` of the message m->raw at `where`; `words`: the roles, for the error. */
+int path_need_role(
+    struct fields *f, const struct path *where, const char *words, struct message *m);

@@ -19,17 +19,9 @@ static struct json *copy_node(struct fields *f, const char *key, const struct js
 
     if (j) {
         *j = *v;
-        j->next = NULL;
         j->key = key ? str_of(key) : v->key;
     }
     return j;
-}
-
-static void append_node(struct json *all, struct json ***tail, struct json *j)
-{
-    **tail = j;
-    *tail = &j->next;
-    all->n++;
 }
 
 int tools_begin(struct tool_list *l, struct fields *f, const char *name, const struct json *said)
@@ -76,8 +68,8 @@ static struct json *no_parameters(struct fields *f)
         return NULL;
     type->s = STR("object");
     struct json **tail = &all->child;
-    append_node(all, &tail, type);
-    append_node(all, &tail, properties);
+    json_append(all, &tail, type);
+    json_append(all, &tail, properties);
     return all;
 }
 
@@ -92,17 +84,17 @@ static int put_tool(
         return field_no_memory(f);
     type->s = STR("function");
     struct json **tail = &tool->child;
-    append_node(tool, &tail, type);
-    append_node(tool, &tail, function);
+    json_append(tool, &tail, type);
+    json_append(tool, &tail, function);
     for (const struct json *m = said ? said->child : NULL; m; m = m->next) {
         if (str_is(m->key, "type") || str_is(m->key, "function"))
             continue;
         struct json *copy = copy_node(f, NULL, m);
         if (!copy)
             return field_no_memory(f);
-        append_node(tool, &tail, copy);
+        json_append(tool, &tail, copy);
     }
-    append_node(l->array, &l->tail, tool);
+    json_append(l->array, &l->tail, tool);
     return 0;
 }
 
@@ -122,14 +114,14 @@ int tools_add(
         return field_no_memory(f);
     struct json **tail = &function->child;
     name->s = t->name;
-    append_node(function, &tail, name);
+    json_append(function, &tail, name);
     if (description != name) {
         description->s = t->description;
-        append_node(function, &tail, description);
+        json_append(function, &tail, description);
     }
-    append_node(function, &tail, parameters);
+    json_append(function, &tail, parameters);
     if (strict != name)
-        append_node(function, &tail, strict);
+        json_append(function, &tail, strict);
     return put_tool(l, f, NULL, function);
 }
 
@@ -152,9 +144,9 @@ static struct json *keep_function(struct fields *f, const struct json *said)
         struct json *copy = copy_node(f, NULL, m);
         if (!copy)
             return NULL;
-        append_node(function, &tail, copy);
+        json_append(function, &tail, copy);
     }
-    append_node(function, &tail, parameters);
+    json_append(function, &tail, parameters);
     return function;
 }
 
@@ -259,7 +251,7 @@ static int set_allowed_tools(struct request *request, struct arena *a, struct er
         struct json *copy = copy_node(&f, NULL, t);
         if (!copy)
             return field_no_memory(&f);
-        append_node(l.array, &l.tail, copy);
+        json_append(l.array, &l.tail, copy);
     }
     request->convo.tools = l.array;
     return 0;

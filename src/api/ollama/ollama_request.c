@@ -138,20 +138,6 @@ static int read_tools(struct fields *f, const char *name, const struct json *v)
 
 /* ---- messages */
 
-static int read_role(struct fields *f, const struct path *where, struct message *m)
-{
-    struct str role;
-
-    if (path_need_text(f, AT(where, "role"), json_get(m->raw, "role"), &role))
-        return -1;
-    if (role_parse(role, &m->role))
-        return 0;
-    struct path_text at = path_format(AT(where, "role"));
-    return err_param(f->e, ERR_INVALID, at.z,
-        "'%s' must be one of system, user, assistant, tool, not '%.*s'.", at.z,
-        (int)MIN(role.n, (size_t)40), role.p);
-}
-
 static int set_text(struct fields *f, struct message *m, struct str text)
 {
     m->parts = arena_zalloc(f->arena, 1, sizeof(*m->parts));
@@ -174,7 +160,7 @@ static int read_message(
         return path_wrong_kind(f, where, "an object", v);
     /* Set only while the message is read: templates see the members that all dialects have. */
     m->raw = v;
-    if (read_role(f, where, m) ||
+    if (path_need_role(f, where, "system, user, assistant, tool", m) ||
         path_take_text(f, AT(where, "content"), json_get(v, "content"), &text) ||
         path_take_text(f, AT(where, "thinking"), json_get(v, "thinking"), &m->reasoning) ||
         path_take_text(f, AT(where, "tool_name"), json_get(v, "tool_name"), &m->name) ||

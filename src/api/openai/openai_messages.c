@@ -176,20 +176,6 @@ static const struct {
     { "reasoning_content", offsetof(struct message, reasoning) },
 };
 
-static int read_role(struct fields *f, const struct path *where, struct message *m)
-{
-    struct str role;
-
-    if (path_need_text(f, AT(where, "role"), json_get(m->raw, "role"), &role))
-        return -1;
-    if (role_parse(role, &m->role))
-        return 0;
-    struct path_text at = path_format(AT(where, "role"));
-    return err_param(f->e, ERR_INVALID, at.z,
-        "'%s' must be one of system, developer, user, assistant, tool, function, not '%.*s'.", at.z,
-        (int)MIN(role.n, (size_t)40), role.p);
-}
-
 /* `reasoning` is a newer name of `reasoning_content`. It can also be an object of another server,
  * which stays in raw. */
 static void read_reasoning(struct message *m)
@@ -206,7 +192,8 @@ static int read_message(
     if (v->kind != JSON_OBJECT)
         return path_wrong_kind(f, where, "an object", v);
     m->raw = v;
-    if (read_role(f, where, m) || read_content(f, where, m) || openai_read_tool_calls(f, where, m))
+    if (path_need_role(f, where, "system, developer, user, assistant, tool, function", m) ||
+        read_content(f, where, m) || openai_read_tool_calls(f, where, m))
         return -1;
     for (size_t k = 0; k < ARRAY_LEN(text_members); k++) {
         struct str *to = (struct str *)(void *)((char *)m + text_members[k].to);

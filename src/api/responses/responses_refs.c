@@ -104,10 +104,7 @@ static int append_item(struct ref_resolver *r, const struct json *v)
     if (!copy)
         return field_no_memory(r->f);
     *copy = *v;
-    copy->next = NULL;
-    *r->tail = copy;
-    r->tail = &copy->next;
-    r->out->n++;
+    json_append(r->out, &r->tail, copy);
     return 0;
 }
 
