@@ -43,25 +43,6 @@ void async_unhold(struct async *a)
     async_unref(a);
 }
 
-void async_link(struct async *a, struct async **list)
-{
-    a->next = *list;
-    a->prev = list;
-    if (a->next)
-        a->next->prev = &a->next;
-    *list = a;
-}
-
-static void unlink_async(struct async *a)
-{
-    if (!a->prev)
-        return;
-    *a->prev = a->next;
-    if (a->next)
-        a->next->prev = a->prev;
-    a->prev = NULL;
-}
-
 void async_detach(struct async *a)
 {
     if (a->x)
@@ -76,7 +57,8 @@ void async_close(struct async *a)
         return;
     a->is_open = false;
     loop_timer_stop(a->io->loop, &a->deadline);
-    unlink_async(a);
+    if (a->in_open.list)
+        list_remove(&a->in_open);
     async_detach(a);
     if (a->is_at_worker && !a->ops->must_run)
         a->job.is_stopped = true;

@@ -44,11 +44,11 @@ struct async_ops { /* functions may be NULL; all but run are called on the io th
 struct async { /* x->user points to it */
     const struct async_ops *ops;
     struct io *io;
-    struct async *next, **prev; /* in the list of async_link; prev is NULL in none */
-    struct http_exchange *x;    /* NULL after async_detach and in CLOSED */
-    struct route_call *call;    /* in the arena of x; NULL if x is */
-    struct arena *arena;        /* contains the route's struct; NULL: x->arena contains it */
-    struct str body;            /* valid as long as x, and after async_keep_body until freed */
+    struct list_link in_open; /* in a list of the io thread (io.h), while OPEN */
+    struct http_exchange *x;  /* NULL after async_detach and in CLOSED */
+    struct route_call *call;  /* in the arena of x; NULL if x is */
+    struct arena *arena;      /* contains the route's struct; NULL: x->arena contains it */
+    struct str body;          /* valid as long as x, and after async_keep_body until freed */
     struct http_body kept_body;
     struct loop_timer deadline;
     uint64_t deadline_ns; /* UINT64_MAX: none */
@@ -68,8 +68,6 @@ void *async_new(size_t size, const struct async_ops *ops, struct io *io, struct 
 void async_init(struct async *a, const struct async_ops *ops, struct io *io,
     struct http_exchange *x, struct route_call *c);
 
-/* Adds the request to a list of its io thread, which contains it while it is OPEN. */
-void async_link(struct async *a, struct async **list);
 /* Sets the deadline if it is earlier than the current one. */
 void async_set_deadline(struct async *a, uint64_t when_ns);
 /* The body is valid until the struct is freed, also after the end of the exchange. */

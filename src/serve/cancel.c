@@ -99,8 +99,8 @@ void cancel_message(struct io *io, struct msg *m)
 /* Other io threads may have ended already, so the messages may not return. */
 void cancel_drain(struct io *io)
 {
-    while (io->cancels)
-        reply(container_of(io->cancels, struct cancel, async), ERR_DRAINING);
+    LIST_EACH (struct async, a, &io->cancels, in_open)
+        reply(container_of(a, struct cancel, async), ERR_DRAINING);
 }
 
 static struct cancel *cancel_new(
@@ -113,7 +113,7 @@ static struct cancel *cancel_new(
         return NULL;
     k->caller = c->caller;
     memcpy(k->id, id.p, MIN(id.n, sizeof(k->id) - 1));
-    async_link(&k->async, &io->cancels);
+    list_add_first(&io->cancels, &k->async.in_open);
     return k;
 }
 

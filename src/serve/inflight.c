@@ -177,13 +177,13 @@ void inflight_cancel_all(struct io *io, enum errcode why)
     struct err e;
 
     err_set(&e, why, "The server is shutting down.");
-    while (io->requests)
-        inflight_fail(inflight_of(io->requests), &e);
+    LIST_EACH (struct async, a, &io->requests, in_open)
+        inflight_fail(inflight_of(a), &e);
 }
 
 struct inflight *inflight_find(struct io *io, struct str id, const struct caller *whose)
 {
-    for (struct async *a = io->requests; a; a = a->next) {
+    LIST_EACH (struct async, a, &io->requests, in_open) {
         struct inflight *r = inflight_of(a);
         if (str_is(id, r->request_id) && (!whose || !strcmp(whose->id, r->caller.id)))
             return r;
@@ -254,7 +254,7 @@ struct inflight *inflight_new(struct io *io, struct http_exchange *x, struct rou
     if (!r)
         return NULL;
     async_hold(&r->async); /* until inflight_release drops the last of n_refs */
-    async_link(&r->async, &io->requests);
+    list_add_first(&io->requests, &r->async.in_open);
     r->n_refs = 1;
     r->io = io;
     r->route = c->route;

@@ -4,6 +4,7 @@
  * Owner of all structs here: their io thread, except where a comment states another thread. */
 #pragma once
 
+#include "base/list.h"
 #include "api/models.h"
 #include "api/common/dialect.h"
 #include "serve/serve.h"
@@ -27,10 +28,10 @@ struct io {
     struct worker *worker;
     int index; /* index in the service */
     /* lists of requests that are answered later, of three kinds; see async.h */
-    struct async *requests;    /* generation requests whose response has not ended */
-    struct async *cancels;     /* cancellations that this thread received and that visit others */
-    struct async *subscribers; /* exchanges that follow a background response */
-    int n_held;                /* references that keep this thread running */
+    struct list requests;    /* struct async: generation requests whose response has not ended */
+    struct list cancels;     /* cancellations that this thread received and that visit others */
+    struct list subscribers; /* exchanges that follow a background response */
+    int n_held;              /* references that keep this thread running */
     struct wakeup response_appended,
         response_cancelled; /* events of background responses; see background.h */
     pthread_t thread;

@@ -47,11 +47,9 @@ void model_wait_start(struct inflight *r, void (*continue_fn)(struct inflight *r
 void model_wait_message(struct io *io)
 {
     atomic_exchange(&io->is_loaded_posted, false);
-    for (struct async *a = io->requests, *next; a; a = next) {
-        next = a->next;
+    LIST_EACH (struct async, a, &io->requests, in_open)
         if (inflight_of(a)->on_model_loaded)
             continue_if_loaded(inflight_of(a));
-    }
 }
 
 void model_wait_notify(struct io *io)

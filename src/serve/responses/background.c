@@ -41,10 +41,9 @@ void background_message(struct io *io)
 
     atomic_exchange(&io->response_cancelled.is_posted, false);
     err_set(&e, ERR_CANCELLED, "The response was cancelled.");
-    for (struct async *a = io->requests, *next; a; a = next) {
+    LIST_EACH (struct async, a, &io->requests, in_open) {
         struct inflight *r = inflight_of(a);
         const struct background *b = r->background;
-        next = a->next;
         if (b && b->stored_response &&
             live_response_is_cancel_requested(io->o->response_store, b->stored_response))
             inflight_fail(r, &e);

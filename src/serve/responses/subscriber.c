@@ -97,8 +97,7 @@ static void on_ping(struct loop_timer *t)
 void subscriber_message(struct io *io)
 {
     atomic_exchange(&io->response_appended.is_posted, false);
-    for (struct async *a = io->subscribers, *next; a; a = next) {
-        next = a->next;
+    LIST_EACH (struct async, a, &io->subscribers, in_open) {
         advance(container_of(a, struct subscriber, async));
     }
 }
@@ -137,7 +136,7 @@ static void start_subscriber(struct io *io, const struct subscriber_params *a, b
     w->is_stream = is_stream;
     w->from = a->from;
     w->has_place = !a->from;
-    async_link(&w->async, &io->subscribers);
+    list_add_first(&io->subscribers, &w->async.in_open);
     live_response_subscribe(io->o->response_store, w->stored_response, (unsigned)io->index);
     if (is_stream)
         begin_stream(w);

@@ -589,20 +589,21 @@ static void struct_in_the_arena_of_the_exchange(void)
 
 static void list_contains_open_requests(void)
 {
-    struct async *list = NULL, *a[3];
+    struct list list = { 0 };
+    struct async *a[3];
 
     open_all();
     for (int i = 0; i < 3; i++) {
         a[i] = &new_job(&job_ops)->async;
         async_ref(a[i]);
-        async_link(a[i], &list);
+        list_add_first(&list, &a[i]->in_open);
     }
     async_close(a[1]);
-    EXPECT(list == a[2] && list->next == a[0] && !list->next->next);
+    EXPECT(list.first == &a[2]->in_open && list.last == &a[0]->in_open);
     async_close(a[2]);
-    EXPECT(list == a[0] && !list->next);
+    EXPECT(list.first == &a[0]->in_open && list.last == list.first);
     async_close(a[0]);
-    EXPECT(!list);
+    EXPECT(!list.first);
     for (int i = 0; i < 3; i++)
         async_unref(a[i]);
     EXPECT_EQ(seen->n_free, 3);
