@@ -140,7 +140,7 @@ static void forced_prefix_is_parsed_and_not_counted(void)
     expect_log("<f|a:{\"a\":|a:1}|>|");
     EXPECT_EQ(t.n_reasoning, 0);
     t = feed(&p, &all_ops, nothing); /* the call has no arguments */
-    expect_log("t:{\"name\": \"f\", \"arguments\": |");
+    expect_log("t:<tool_call>{\"name\": \"f\", \"arguments\": |");
     EXPECT_EQ(t.n_calls, 0);
     EXPECT_EQ(t.n_broken, 0); /* no event of the call was reported */
     output_mode_close(&r);
