@@ -50,6 +50,21 @@ struct kv_slot kv_slot_at(
     return (struct kv_slot){ .layout = l, .k = k, .v = k + l->k_bytes, .token = token };
 }
 
+struct attn_args attn_args_of_row(const struct attn_args *a, int row)
+{
+    struct attn_args one = *a;
+    size_t at = attn_row_index(a, row);
+
+    one.n_rows = 1;
+    one.rows = NULL;
+    one.n_shared = 0;
+    one.pages = a->rows ? a->rows[row].pages : a->pages;
+    one.n_keys = a->rows ? a->rows[row].n_keys : a->n_keys + row;
+    one.q = a->q + at * a->q_stride;
+    one.out = a->out + at * a->out_stride;
+    return one;
+}
+
 int attn_max_rows(int n_q)
 {
     return MAX(KV_MAX_ROW_HEADS / n_q, 1);

@@ -88,6 +88,15 @@ struct attn_args {
     float *states;
     int split_from, split_to;
 };
+
+/* Row index of one of the n_rows rows. */
+static inline size_t attn_row_index(const struct attn_args *a, int row)
+{
+    return a->rows ? (size_t)a->rows[row].at : (size_t)row;
+}
+
+/* Arguments for one row alone: pages, n_keys, q and out are those of the row. */
+struct attn_args attn_args_of_row(const struct attn_args *a, int row);
 int attn_max_rows(int n_q);
 size_t attn_scratch_floats(const struct kv_layout *l, int n_q);
 

@@ -306,21 +306,9 @@ static void attend_row(const struct attn_args *a)
 
 void ref_attend(const struct attn_args *a)
 {
-    struct attn_args row = *a;
-
     for (int i = 0; i < a->n_rows; i++) {
-        if (a->rows) {
-            row.pages = a->rows[i].pages;
-            row.n_keys = a->rows[i].n_keys;
-            row.q = a->q + (size_t)a->rows[i].at * a->q_stride;
-            row.out = a->out + (size_t)a->rows[i].at * a->out_stride;
-            attend_row(&row);
-            continue;
-        }
+        struct attn_args row = attn_args_of_row(a, i);
         attend_row(&row);
-        row.n_keys++;
-        row.q += a->q_stride;
-        row.out += a->out_stride;
     }
 }
 
