@@ -29,26 +29,17 @@
 #include "kernel/x86/x86_amx.h"
 #include "kernel/x86/x86_amx_bf16x2.h"
 #include "kernel/x86/x86_amx_tile.h"
-#include "kernel/x86/x86_avx512_attn.h"
+#include "kernel/x86/x86_attn.h"
+#include "kernel/x86/x86_avx512_vec16.h"
+#include "kernel/x86/x86_attn_state.h"
 
 #include <math.h>
 
 enum {
-    MAX_TILE_HEADS = TILE_ROWS,
-    TILE_K = 32, /* d, or positions, per tile */
+    MAX_TILE_HEADS = TILE_ROWS, /* query heads of one or more rows that share a tile */
+    TILE_K = 32,                /* d, or positions, per tile */
     TILE_BYTES = 1024,
     SCORE_KEYS = 4 * KV_GROUP, /* keys whose scores are computed at once: four C tiles */
-};
-
-/* Query heads of one or more rows that share a tile: pointers into the caller's scratch. */
-struct head_tile {
-    const struct attn_args *a;
-    int n;                      /* 1 .. MAX_TILE_HEADS */
-    int n_keys[MAX_TILE_HEADS]; /* number of keys of each head; ascending */
-    int dim, dim16;             /* head dimension, and rounded up to 16 */
-    uint8_t *q;                 /* [d / 32][hi, lo][n][32 d] */
-    float *max, *sum;
-    float *out; /* [n][dim16] */
 };
 
 /* On the stack, since a step allocates nothing. */
@@ -156,10 +147,10 @@ static const uint8_t *copy_keys(const struct attn_args *a, int pos, int to, int 
     return copy;
 }
 
-static void compute_scores(struct attn_scratch *k, const struct head_tile *g, int from, int to)
+static void compute_scores(struct attn_scratch *k, const struct head_group *g, int from, int to)
 {
     const struct attn_args *a = g->a;
-    const size_t plane = (size_t)g->n * 64;
+    const size_t plane = (size_t)g->n_q * 64;
     const uint8_t *tile[4];
 
     for (int pos = from; pos < to; pos += SCORE_KEYS) {
@@ -169,7 +160,7 @@ static void compute_scores(struct attn_scratch *k, const struct head_tile *g, in
         TILE_ZERO(2);
         TILE_ZERO(3);
         for (int s = 0; s * TILE_K < g->dim; s++) {
-            const uint8_t *q = g->q + (size_t)s * 2 * plane;
+            const uint8_t *q = (const uint8_t *)g->q + (size_t)s * 2 * plane;
             bool is_whole = (int)UNIT_KEYS == (int)KV_GROUP && (s + 1) * TILE_K <= g->dim;
             for (int i = 0; i < n; i++) {
                 int key = pos + i * KV_GROUP;
@@ -192,7 +183,7 @@ static void compute_scores(struct attn_scratch *k, const struct head_tile *g, in
 /* Converts the scores of head h to weights (hi, lo), which are zero after its last key, and scales
  * the previous sums to the new maximum. */
 static void softmax_block(
-    struct attn_scratch *k, const struct head_tile *g, int h, int n, int n_all)
+    struct attn_scratch *k, const struct head_group *g, int h, int n, int n_all)
 {
     const __m512 lowest = _mm512_set1_ps(-INFINITY), scale = _mm512_set1_ps(g->a->scale);
     float *w = k->scores[h];
@@ -245,7 +236,7 @@ static const uint8_t *copy_values(const struct attn_args *a, int pos, int to, in
     return copy - TILE_BYTES;
 }
 
-static void add_values(struct attn_scratch *k, const struct head_tile *g, int from, int to)
+static void add_values(struct attn_scratch *k, const struct head_group *g, int from, int to)
 {
     const struct attn_args *a = g->a;
     const size_t stride = (size_t)g->dim16 * sizeof(float);
@@ -273,29 +264,7 @@ static void add_values(struct attn_scratch *k, const struct head_tile *g, int fr
     }
 }
 
-/* Attention to keys [from, to) of one block. */
-static void attend_block(struct attn_scratch *k, const struct head_tile *g, int from, int to)
-{
-    configure_tiles(k, g->n);
-    compute_scores(k, g, from, to);
-    for (int h = 0; h < g->n; h++)
-        softmax_block(k, g, h, MIN(to, g->n_keys[h]) - from, to - from);
-    add_values(k, g, from, to);
-}
-
-/* ---- splits */
-
-/* Head tile with two states: the merged previous splits, and the current split. */
-struct split_states {
-    struct head_tile total, current;
-};
-
-/* Range of rows and of query heads of a GQA group. */
-struct query_range {
-    int row, n_rows, head, n_heads;
-};
-
-static void reset_state(const struct head_tile *g)
+static void reset_state(const struct head_group *g)
 {
     for (int h = 0; h < g->n; h++) {
         g->max[h] = -INFINITY;
@@ -304,92 +273,43 @@ static void reset_state(const struct head_tile *g)
     memset(g->out, 0, (size_t)g->n * (size_t)g->dim16 * sizeof(float));
 }
 
-static struct attn_state state_of(const struct head_tile *g, int h)
+static void attend_block(const struct head_group *g, int from, int to)
 {
-    return (struct attn_state){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
+    struct attn_scratch *k = g->work;
+
+    if (from % KV_SPLIT == 0)
+        reset_state(g);
+    configure_tiles(k, g->n);
+    compute_scores(k, g, from, to);
+    for (int h = 0; h < g->n; h++)
+        softmax_block(k, g, h, MIN(to, g->n_keys[h]) - from, to - from);
+    add_values(k, g, from, to);
 }
 
-static void merge_head_states(const struct head_tile *total, const struct head_tile *current)
-{
-    for (int h = 0; h < total->n; h++)
-        attn_merge(state_of(total, h), state_of(current, h), total->dim);
-}
+/* ---- queries, outputs */
 
-/* Attends to keys [from, to); `from` begins a block; is_end: no keys follow. */
-static void attend_keys(
-    struct attn_scratch *k, const struct split_states *g, int from, int to, bool is_end)
-{
-    for (int b = from; b < to; b += KV_BLOCK) {
-        const struct head_tile *state = b < KV_SPLIT ? &g->total : &g->current;
-        if (b % KV_SPLIT == 0)
-            reset_state(state);
-        attend_block(k, state, b, MIN(b + KV_BLOCK, to));
-        bool ends = (b + KV_BLOCK) % KV_SPLIT == 0 || (is_end && b + KV_BLOCK >= to);
-        if (b >= KV_SPLIT && ends)
-            merge_head_states(&g->total, &g->current);
-    }
-}
-
-/* ---- head tiles */
-
-static size_t row_index(const struct attn_args *a, int row)
-{
-    return a->rows ? (size_t)a->rows[row].at : (size_t)row;
-}
-
-static void split_queries(
-    const struct head_tile *g, const struct attn_args *a, const struct query_range *p)
+/* Splits queries into bf16 numbers hi and lo: [d / 32][hi, lo][n][32 d]. */
+static float *set_queries(
+    struct head_group *g, const struct attn_args *a, const struct query_range *range, float *at)
 {
     const size_t plane = (size_t)g->n * 64;
+    uint8_t *planes = attn_align(at);
 
+    g->q = planes;
+    g->q_head_bytes = 64;
     for (int i = 0; i < g->n; i++) {
-        const float *q = a->q + row_index(a, p->row + i / p->n_heads) * a->q_stride +
-                         (size_t)(p->head + i % p->n_heads) * (size_t)g->dim;
+        const float *q =
+            attn_query(a, range->row + i / range->n_heads, range->head + i % range->n_heads);
         for (int d = 0; d < g->dim; d += TILE_K) {
-            uint8_t *to = g->q + (size_t)(d / TILE_K) * 2 * plane + (size_t)i * 64;
-            __mmask16 first = first_lanes(MIN(16, g->dim - d));
-            __mmask16 second = first_lanes(MIN(16, MAX(g->dim - d - 16, 0)));
-            split_bf16x2(_mm512_maskz_loadu_ps(first, q + d),
-                _mm512_maskz_loadu_ps(second, q + d + 16), to, to + plane);
+            uint8_t *to = planes + (size_t)(d / TILE_K) * 2 * plane + (size_t)i * 64;
+            split_bf16x2(load_first16(q + d, g->dim - d),
+                load_first16(q + d + 16, MAX(g->dim - d - 16, 0)), to, to + plane);
         }
     }
+    return (float *)(void *)(planes + (size_t)(g->dim + TILE_K - 1) / TILE_K * 2 * plane);
 }
 
-static void *aligned(void *at)
-{
-    return (void *)(((uintptr_t)at + 63) & ~(uintptr_t)63);
-}
-
-/* Initialises a head tile with queries and states at `at`; returns the first free float after
- * them. */
-static float *init_split_states(
-    struct split_states *g, const struct attn_args *a, const struct query_range *p, float *at)
-{
-    int dim = a->layout->head_dim, n = p->n_rows * p->n_heads;
-    int dim16 = (dim + 15) / 16 * 16, dim32 = (dim + 31) / 32 * 32;
-    float *stats;
-
-    g->total = (struct head_tile){ .a = a, .n = n, .dim = dim, .dim16 = dim16 };
-    g->total.q = aligned(at);
-    g->total.out =
-        (float *)(void *)g->total.q + (size_t)n * (size_t)dim32; /* hi and lo, 2 bytes each */
-    g->current = g->total;
-    g->current.out += (size_t)n * (size_t)dim16;
-    stats = g->current.out + (size_t)n * (size_t)dim16;
-    g->total.max = stats;
-    g->total.sum = stats + n;
-    g->current.max = stats + 2 * n;
-    g->current.sum = stats + 3 * n;
-    split_queries(&g->total, a, p);
-    return stats + 4 * n;
-}
-
-static void set_keys(struct split_states *g, int i, int n_keys)
-{
-    g->total.n_keys[i] = g->current.n_keys[i] = n_keys;
-}
-
-static void write_head_output(struct attn_state total, float *out, int dim)
+static void write_output(struct attn_state total, float *out, int dim)
 {
     for (int d = 0; d < dim; d += 16) {
         __m512 v = _mm512_loadu_ps(total.out + d);
@@ -398,18 +318,6 @@ static void write_head_output(struct attn_state total, float *out, int dim)
         _mm512_mask_storeu_ps(out + d, first_lanes(MIN(16, dim - d)), v);
     }
 }
-
-static void write_outputs(
-    const struct head_tile *g, const struct attn_args *a, const struct query_range *p)
-{
-    for (int i = 0; i < g->n; i++) {
-        float *out = a->out + row_index(a, p->row + i / p->n_heads) * a->out_stride +
-                     (size_t)(p->head + i % p->n_heads) * (size_t)g->dim;
-        write_head_output(state_of(g, i), out, g->dim);
-    }
-}
-
-/* ---- rows of one sequence */
 
 /* True if the values that some of the rows read and others do not are finite. */
 static bool tail_values_are_finite(const struct attn_args *a, int row, int n_rows)
@@ -426,128 +334,12 @@ static bool tail_values_are_finite(const struct attn_args *a, int row, int n_row
     return true;
 }
 
-static void attend_query_range(
-    struct attn_scratch *k, const struct attn_args *a, const struct query_range *p)
-{
-    struct split_states g;
-
-    init_split_states(&g, a, p, a->scratch);
-    for (int i = 0; i < g.total.n; i++)
-        set_keys(&g, i, a->n_keys + p->row + i / p->n_heads);
-    attend_keys(k, &g, 0, a->n_keys + p->row + p->n_rows - 1, true);
-    write_outputs(&g.total, a, p);
-}
-
-/* One row: the state of each split is stored where attend_merge reads it. */
-static void attend_splits(
-    struct attn_scratch *k, const struct attn_args *a, const struct query_range *p)
-{
-    struct split_states g;
-
-    init_split_states(&g, a, p, a->scratch);
-    for (int i = 0; i < g.total.n; i++)
-        set_keys(&g, i, a->n_keys);
-    for (int i = a->split_from; i < a->split_to; i++) {
-        const int to = MIN((i + 1) * KV_SPLIT, a->n_keys);
-        struct attn_state at = attn_state_at(a, i, p->head);
-        g.current.max = at.max;
-        g.current.sum = at.sum;
-        g.current.out = at.out;
-        reset_state(&g.current);
-        for (int b = i * KV_SPLIT; b < to; b += KV_BLOCK)
-            attend_block(k, &g.current, b, MIN(b + KV_BLOCK, to));
-    }
-}
-
-/* Number of rows from `row` on that are processed together. They end in the same key block, and the
- * last groups have similar sizes. */
-static int rows_together(const struct attn_args *a, int row)
-{
-    int n_keys = a->n_keys + row;
-    int to_block_end = (n_keys + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - n_keys + 1;
-    int left = MIN(a->n_rows - row, to_block_end), most = MAX(MAX_TILE_HEADS / a->n_q, 1);
-    int n_parts = (left + most - 1) / most, n = (left + n_parts - 1) / n_parts;
-
-    return n_keys <= 0 || !tail_values_are_finite(a, row, n) ? 1 : n;
-}
-
-static void attend_sequence_rows(struct attn_scratch *k, const struct attn_args *a)
-{
-    int n_parts = (a->n_q + MAX_TILE_HEADS - 1) / MAX_TILE_HEADS;
-    int n_heads = (a->n_q + n_parts - 1) / n_parts, n;
-
-    for (int row = 0; row < a->n_rows; row += n) {
-        n = rows_together(a, row);
-        if (a->n_keys + row <= 0) {
-            memset(a->out + (size_t)row * a->out_stride, 0,
-                (size_t)a->n_q * (size_t)a->layout->head_dim * sizeof(float));
-            continue;
-        }
-        for (int h = 0; h < a->n_q; h += n_heads)
-            (a->states ? attend_splits : attend_query_range)(
-                k, a, &(struct query_range){ row, n, h, MIN(n_heads, a->n_q - h) });
-    }
-}
-
-/* ---- rows of several sequences */
-
-/* Attends to the keys of one row after the shared prefix, with the states of the shared tile. Each
- * row splits its queries again, over those of the shared tile, which are no longer needed. */
-static void attend_own_keys(struct attn_scratch *k, const struct attn_args *a,
-    const struct split_states *shared_states, const struct query_range *p, int i)
-{
-    const struct attn_row *row = &a->rows[p->row + i];
-    const struct query_range own_range = { p->row + i, 1, p->head, p->n_heads };
-    struct attn_args own_args = *a;
-    struct split_states g = *shared_states;
-    struct head_tile *states[] = { &g.total, &g.current };
-
-    own_args.pages = row->pages;
-    for (int j = 0; j < 2; j++) {
-        struct head_tile *one = states[j];
-        int first = i * p->n_heads;
-        one->a = &own_args;
-        one->n = p->n_heads;
-        one->out += first * one->dim16;
-        one->max += first;
-        one->sum += first;
-    }
-    for (int h = 0; h < p->n_heads; h++)
-        set_keys(&g, h, row->n_keys);
-    split_queries(&g.total, a, &own_range);
-    attend_keys(k, &g, a->n_shared, row->n_keys, true);
-    write_outputs(&g.total, a, &own_range);
-}
-
-/* Attends to the shared prefix split by split, so that a split stays in the cache until all head
- * tiles have read it, and then to each row's own keys. */
-static void attend_group_rows(struct attn_scratch *k, const struct attn_args *a)
-{
-    enum { MAX_RANGES = KV_MAX_ROW_HEADS / 4 };
-    const int together = MAX(MAX_TILE_HEADS / a->n_q, 1);
-    struct attn_args shared = *a;
-    struct query_range ranges[MAX_RANGES];
-    struct split_states groups[MAX_RANGES];
-    float *at = a->scratch;
-    int n = 0;
-
-    shared.pages = a->rows[0].pages;
-    for (int row = 0; row < a->n_rows; row += together)
-        for (int h = 0; h < a->n_q; h += MAX_TILE_HEADS, n++) {
-            CHECK(n < MAX_RANGES);
-            ranges[n] = (struct query_range){ row, MIN(together, a->n_rows - row), h,
-                MIN(MAX_TILE_HEADS, a->n_q - h) };
-            at = init_split_states(&groups[n], &shared, &ranges[n], at);
-            for (int i = 0; i < groups[n].total.n; i++)
-                set_keys(&groups[n], i, a->n_shared);
-        }
-    for (int from = 0; from < a->n_shared; from += KV_SPLIT)
-        for (int i = 0; i < n; i++)
-            attend_keys(k, &groups[i], from, MIN(from + KV_SPLIT, a->n_shared), false);
-    for (int i = 0; i < n; i++)
-        for (int r = 0; r < ranges[i].n_rows; r++)
-            attend_own_keys(k, a, &groups[i], &ranges[i], r);
-}
+static const struct attn_set attn_set = { .max_heads = MAX_TILE_HEADS,
+    .set_queries = set_queries,
+    .attend_block = attend_block,
+    .can_group = tail_values_are_finite,
+    .merge = merge_states,
+    .finish = write_output };
 
 void amx_attend(const struct attn_args *a)
 {
@@ -558,26 +350,14 @@ void amx_attend(const struct attn_args *a)
         return;
     }
     k.n = 0;
-    if (!a->rows) {
-        attend_sequence_rows(&k, a);
-    } else if (a->n_rows > 1) {
-        attend_group_rows(&k, a);
-    } else {
-        struct attn_args one = *a;
-        one.pages = a->rows->pages;
-        one.n_keys = a->rows->n_keys;
-        one.q = a->q + (size_t)a->rows->at * a->q_stride;
-        one.out = a->out + (size_t)a->rows->at * a->out_stride;
-        one.rows = NULL;
-        attend_sequence_rows(&k, &one);
-    }
+    attn_attend(&attn_set, a, &k, a->scratch);
     tile_release();
 }
 
 void amx_attend_merge(const struct attn_args *a)
 {
     if (a->layout->type == KV_BF16)
-        attn_merge_splits(a, attn_merge, write_head_output);
+        attn_merge_splits(a, merge_states, write_output);
     else
         avx512_attend_merge(a);
 }

@@ -1,0 +1,236 @@
+/* x86_attn.c: divides attention into groups of query heads and key blocks, for all x86 sets.
+ *
+ * All query heads of a GQA group, of several rows if the group is small, share every key and value
+ * that is loaded, up to attn_set.max_heads. Rows that share a group end in the same key block. Each
+ * split of KV_SPLIT keys has a state of its own; the states are merged in order. */
+#include "kernel/x86/x86_attn.h"
+
+/* Group with two states: the merged previous splits, and the current split. */
+struct split_states {
+    struct head_group total, current;
+};
+
+/* Arguments of attn_attend. */
+struct attention {
+    const struct attn_set *set;
+    const struct attn_args *a;
+    void *work;
+    float *scratch;
+};
+
+static struct attn_state state_of(const struct head_group *g, int h)
+{
+    return (struct attn_state){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
+}
+
+static void set_keys(struct split_states *g, int i, int n_keys)
+{
+    g->total.n_keys[i] = g->current.n_keys[i] = n_keys;
+}
+
+/* Initialises a group with queries and states at `at`; returns the first free float after them.
+ * a: as j->a, with the page table of the keys. */
+static float *init_split_states(struct split_states *g, const struct attention *j,
+    const struct attn_args *a, const struct query_range *range, float *at)
+{
+    int dim = a->layout->head_dim, dim16 = (dim + 15) / 16 * 16;
+    int n = range->n_rows * range->n_heads;
+    size_t n_out = (size_t)n * (size_t)dim16;
+
+    at = attn_align(at);
+    g->total = (struct head_group){
+        .a = a, .n = n, .dim = dim, .dim16 = dim16, .n_q = n, .work = j->work
+    };
+    g->total.out = at;
+    g->total.max = at + 2 * n_out;
+    g->total.sum = g->total.max + n;
+    at = j->set->set_queries(&g->total, j->a, range, g->total.sum + 3 * n);
+    g->current = g->total;
+    g->current.out = g->total.out + n_out;
+    g->current.max = g->total.sum + n;
+    g->current.sum = g->current.max + n;
+    return at;
+}
+
+/* Attends to keys [from, to); `from` begins a block; is_end: no keys follow. */
+static void attend_keys(
+    const struct attn_set *set, const struct split_states *g, int from, int to, bool is_end)
+{
+    const struct head_group *total = &g->total, *current = &g->current;
+
+    for (int b = from; b < to; b += KV_BLOCK) {
+        set->attend_block(b < KV_SPLIT ? total : current, b, MIN(b + KV_BLOCK, to));
+        bool ends = (b + KV_BLOCK) % KV_SPLIT == 0 || (is_end && b + KV_BLOCK >= to);
+        if (b >= KV_SPLIT && ends)
+            for (int h = 0; h < total->n; h++)
+                set->merge(state_of(total, h), state_of(current, h), total->dim);
+    }
+}
+
+static void write_outputs(
+    const struct attention *j, const struct head_group *g, const struct query_range *range)
+{
+    const struct attn_args *a = j->a;
+
+    for (int i = 0; i < g->n; i++) {
+        float *out = a->out + attn_row_index(a, range->row + i / range->n_heads) * a->out_stride +
+                     (size_t)(range->head + i % range->n_heads) * (size_t)g->dim;
+        j->set->finish(state_of(g, i), out, g->dim);
+    }
+}
+
+/* ---- rows of one sequence */
+
+static void attend_query_range(const struct attention *j, const struct query_range *range)
+{
+    const struct attn_args *a = j->a;
+    struct split_states g;
+
+    init_split_states(&g, j, a, range, j->scratch);
+    for (int i = 0; i < g.total.n; i++)
+        set_keys(&g, i, a->n_keys + range->row + i / range->n_heads);
+    attend_keys(j->set, &g, 0, a->n_keys + range->row + range->n_rows - 1, true);
+    write_outputs(j, &g.total, range);
+}
+
+/* One row: the state of each split is stored where attend_merge reads it. */
+static void attend_splits(const struct attention *j, const struct query_range *range)
+{
+    const struct attn_args *a = j->a;
+    struct split_states g;
+
+    init_split_states(&g, j, a, range, j->scratch);
+    for (int i = 0; i < g.total.n; i++)
+        set_keys(&g, i, a->n_keys);
+    for (int i = a->split_from; i < a->split_to; i++) {
+        const int to = MIN((i + 1) * KV_SPLIT, a->n_keys);
+        struct attn_state at = attn_state_at(a, i, range->head);
+        g.current.max = at.max;
+        g.current.sum = at.sum;
+        g.current.out = at.out;
+        for (int b = i * KV_SPLIT; b < to; b += KV_BLOCK)
+            j->set->attend_block(&g.current, b, MIN(b + KV_BLOCK, to));
+    }
+}
+
+/* Divides n into parts of at most `most`; returns the size of the largest of similar parts. */
+static int part_of(int n, int most)
+{
+    int n_parts = (n + most - 1) / most;
+
+    return (n + n_parts - 1) / n_parts;
+}
+
+/* Number of rows that can share a group. */
+static int max_rows(const struct attention *j)
+{
+    return MAX(j->set->max_heads / j->a->n_q, 1);
+}
+
+/* Number of rows from `row` on that are processed together. They end in the same key block. */
+static int rows_together(const struct attention *j, int row)
+{
+    int n_keys = j->a->n_keys + row;
+
+    if (n_keys <= 0)
+        return 1;
+    int to_block_end = (n_keys + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - n_keys + 1;
+    int n = part_of(MIN(j->a->n_rows - row, to_block_end), max_rows(j));
+    return j->set->can_group && !j->set->can_group(j->a, row, n) ? 1 : n;
+}
+
+static void attend_sequence_rows(const struct attention *j)
+{
+    const struct attn_args *a = j->a;
+    int n_heads = part_of(a->n_q, j->set->max_heads), n;
+
+    for (int row = 0; row < a->n_rows; row += n) {
+        n = rows_together(j, row);
+        if (a->n_keys + row <= 0) {
+            memset(a->out + (size_t)row * a->out_stride, 0,
+                (size_t)a->n_q * (size_t)a->layout->head_dim * sizeof(float));
+            continue;
+        }
+        for (int h = 0; h < a->n_q; h += n_heads)
+            (a->states ? attend_splits : attend_query_range)(
+                j, &(struct query_range){ row, n, h, MIN(n_heads, a->n_q - h) });
+    }
+}
+
+/* ---- rows of several sequences */
+
+/* Attends to the keys of row i of a range after the shared prefix, with the states of the group. */
+static void attend_own_keys(const struct attention *j, const struct split_states *shared_states,
+    const struct query_range *range, int i)
+{
+    const struct attn_row *row = &j->a->rows[range->row + i];
+    struct attn_args own_args = *j->a;
+    struct split_states g = *shared_states;
+    struct head_group *states[] = { &g.total, &g.current };
+
+    own_args.pages = row->pages;
+    for (int s = 0; s < 2; s++) {
+        struct head_group *one = states[s];
+        int first = i * range->n_heads;
+        one->a = &own_args;
+        one->n = range->n_heads;
+        one->q = (const uint8_t *)one->q + (size_t)first * one->q_head_bytes;
+        one->out += first * one->dim16;
+        one->max += first;
+        one->sum += first;
+    }
+    for (int h = 0; h < range->n_heads; h++)
+        set_keys(&g, h, row->n_keys);
+    attend_keys(j->set, &g, j->a->n_shared, row->n_keys, true);
+    write_outputs(
+        j, &g.total, &(struct query_range){ range->row + i, 1, range->head, range->n_heads });
+}
+
+/* Attends to the shared prefix split by split, so that a split stays in the cache until all groups
+ * have read it, and then to each row's own keys. */
+static void attend_shared_rows(const struct attention *j)
+{
+    enum {
+        MAX_RANGES = KV_MAX_ROW_HEADS / 2
+    }; /* twelve rows of five heads are 24 ranges of 3 or 2 */
+    const struct attn_args *a = j->a;
+    const int together = max_rows(j), n_heads = part_of(a->n_q, j->set->max_heads);
+    struct attn_args shared = *a;
+    struct query_range ranges[MAX_RANGES];
+    struct split_states groups[MAX_RANGES];
+    float *at = j->scratch;
+    int n = 0;
+
+    shared.pages = a->rows[0].pages;
+    for (int row = 0; row < a->n_rows; row += together)
+        for (int h = 0; h < a->n_q; h += n_heads, n++) {
+            CHECK(n < MAX_RANGES);
+            ranges[n] = (struct query_range){ row, MIN(together, a->n_rows - row), h,
+                MIN(n_heads, a->n_q - h) };
+            at = init_split_states(&groups[n], j, &shared, &ranges[n], at);
+            for (int i = 0; i < groups[n].total.n; i++)
+                set_keys(&groups[n], i, a->n_shared);
+        }
+    for (int from = 0; from < a->n_shared; from += KV_SPLIT)
+        for (int i = 0; i < n; i++)
+            attend_keys(j->set, &groups[i], from, MIN(from + KV_SPLIT, a->n_shared), false);
+    for (int i = 0; i < n; i++)
+        for (int r = 0; r < ranges[i].n_rows; r++)
+            attend_own_keys(j, &groups[i], &ranges[i], r);
+}
+
+void attn_attend(const struct attn_set *set, const struct attn_args *a, void *work, float *scratch)
+{
+    struct attention j = { set, a, work, scratch };
+    struct attn_args one;
+
+    if (a->rows && a->n_rows > 1) {
+        attend_shared_rows(&j);
+        return;
+    }
+    if (a->rows) {
+        one = attn_args_of_row(a, 0);
+        j.a = &one;
+    }
+    attend_sequence_rows(&j);
+}
