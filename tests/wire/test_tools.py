@@ -251,7 +251,7 @@ def test_choices_stop_strings_and_counts():
         # Stop strings apply to all output: the call is truncated, and therefore text.
         choice, = json.loads(ask(s, text, stop="STOP", chunk="token"))["choices"]
         equal((choice["finish_reason"], choice["stop_reason"]), ("stop", "STOP"))
-        equal(choice["message"]["content"], 'A{"name": "note", "arguments": {"text": "')
+        equal(choice["message"]["content"], 'A<tool_call>{"name": "note", "arguments": {"text": "')
         # Logprobs of all tokens are returned in order, whatever the tokens became.
         whole = json.loads(ask(s, text, logprobs=True, chunk="token"))["choices"][0]["logprobs"]
         streamed = [t for f in ask(s, text, logprobs=True, stream=True, chunk="token").decode()
