@@ -49,5 +49,11 @@ int output_end(struct output *t, struct err *e)
 {
     if (!t->parser)
         return 0;
-    return output_put(t, STR(""), e) || parser_end(t->parser, e) ? -1 : 0;
+    if (output_put(t, STR(""), e))
+        return -1;
+    int n_broken = parser_n_broken_calls(t->parser);
+    if (parser_end(t->parser, e))
+        return -1;
+    t->ends_inside_call = parser_n_broken_calls(t->parser) > n_broken;
+    return 0;
 }

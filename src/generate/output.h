@@ -21,9 +21,10 @@ struct output {            /* zeroed = nothing to clear */
     void *ctx;
     int choice;
     const struct output_params *p;
-    bool has_opened; /* the parser has read the opening */
-    int n_waiting;   /* tokens since the last text */
-    int n_reasoning; /* tokens of reasoning */
+    bool has_opened;       /* the parser has read the opening */
+    int n_waiting;         /* tokens since the last text */
+    int n_reasoning;       /* tokens of reasoning */
+    bool ends_inside_call; /* set by output_end: the text ends inside a reported call */
 };
 
 /* Borrows p and ops; ops->content is set. `choice` is the number of the choice in the output

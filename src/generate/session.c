@@ -189,6 +189,7 @@ static void end_choice(struct session *s, struct session_choice *c, const struct
     end.n_tokens = c->n_tokens;
     end.n_reasoning = c->output.n_reasoning;
     end.n_calls = output_n_calls(&c->output);
+    end.ends_inside_call = c->output.ends_inside_call;
     end.stop_string = c->stop_string;
     s->n_completion += c->n_tokens;
     s->ctx.ops->choice_end(s->ctx.ctx, &end);

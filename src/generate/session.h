@@ -29,6 +29,7 @@ struct choice_end {
     int n_tokens;           /* generated tokens without the end token */
     int n_reasoning;        /* tokens of reasoning among n_tokens */
     int n_calls;            /* complete tool calls */
+    bool ends_inside_call;  /* the output ended inside a tool call that was reported */
 };
 
 struct session_end {

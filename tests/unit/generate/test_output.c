@@ -67,7 +67,7 @@ static struct output_mode open_output_mode(void)
 /* Feeds pieces of one token each; stops when the choice is full. */
 struct fed {
     int n_reasoning, n_calls, n_broken;
-    bool is_full;
+    bool is_full, ends_inside_call;
 };
 
 static struct fed feed(
@@ -86,7 +86,7 @@ static struct fed feed(
     if (!output_is_full(&t))
         EXPECT_EQ(output_end(&t, &e), 0);
     struct fed result = { t.n_reasoning, output_n_calls(&t), output_n_broken_calls(&t),
-        output_is_full(&t) };
+        output_is_full(&t), t.ends_inside_call };
     output_clear(&t);
     return result;
 }
@@ -179,6 +179,39 @@ static void call_of_an_unforced_function_is_text(void)
     output_mode_close(&r);
 }
 
+static void output_that_ends_inside_a_call_is_marked(void)
+{
+    static const struct {
+        const char *text;
+        bool ends_inside_call;
+        int n_calls, n_broken;
+    } rows[] = {
+        { "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": ", true, 0, 1 },
+        { CALL("f") "<tool_call>{\"name\": \"f\", \"arguments\": {", true, 1, 1 },
+        { "<tool_call>{\"name\": \"f\", \"arguments\": {x and on", false, 0, 1 },
+        { "<tool_call>{\"name\": \"f\", \"arguments\": {x " CALL("f"), false, 1, 1 },
+        { "<tool_call>{\"name\": \"f", false, 0, 0 }, /* no event of the call was reported */
+        { CALL("f"), false, 1, 0 },
+        { "text", false, 0, 0 },
+    };
+    struct output_mode r = open_output_mode();
+    struct output_params p = { .output_mode = &r };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        for (size_t cut = 0; cut <= strlen(rows[i].text); cut++) {
+            char front[200];
+            snprintf(front, sizeof(front), "%.*s", (int)cut, rows[i].text);
+            const char *const said[] = { front, rows[i].text + cut, NULL };
+            struct fed t = feed(&p, &all_ops, said);
+            EXPECT_EQ(t.ends_inside_call, rows[i].ends_inside_call);
+            EXPECT_EQ(t.n_calls, rows[i].n_calls);
+            EXPECT_EQ(t.n_broken, rows[i].n_broken);
+        }
+    }
+    buf_clear(&events);
+    output_mode_close(&r);
+}
+
 TESTS(TEST(without_output_mode_everything_is_text), TEST(output_events_are_separated_and_counted),
     TEST(forced_prefix_is_parsed_and_not_counted), TEST(full_choice_emits_no_more_events),
-    TEST(call_of_an_unforced_function_is_text))
+    TEST(call_of_an_unforced_function_is_text), TEST(output_that_ends_inside_a_call_is_marked))
