@@ -180,6 +180,8 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
         return;
     }
     response_set_reasoning_tokens(r->response, choice_of(p, c->choice), c->n_reasoning);
+    if (c->ends_inside_call)
+        response_set_ends_inside_call(r->response, choice_of(p, c->choice));
     response_choice_end(
         r->response, choice_of(p, c->choice), c->finish, c->stop_string, c->stop_id);
     inflight_flush(r);

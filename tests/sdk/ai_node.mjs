@@ -72,6 +72,28 @@ for (const [name, model] of Object.entries(ways)) {
     if (name === "anthropic") assert.equal(thoughts.join(""), "both");
     assert.equal((await r.steps).length, 2);
   };
+  // The SDK reports an incomplete call to the model as a failed one, which the second script answers.
+  tests[`${name}: a broken call is not executed`] = async () => {
+    const open = 'Try. <tool_call>\n{"name": "weather", "arguments": {"city": ';
+    for (const text of [open, open + "oops}} and on.", open + '"Rome"} oops']) {
+      const asked = [], errors = [];
+      const wish = { model: model("echo"), prompt: "x", tools: tools(asked), stopWhen: stepCountIs(3), maxRetries: 0 };
+      scripts = [text];
+      const whole = await generateText(wish);
+      assert.equal(whole.finishReason, text === open ? "length" : "stop");
+      assert.deepEqual([whole.toolCalls, whole.steps.length], [[], 1]);
+      assert.ok(whole.text.includes(text.slice(5)), whole.text);
+      scripts = [text, "done"];
+      const r = streamText({ ...wish, onError: ({ error }) => errors.push(error) });
+      let executed = 0;
+      for await (const part of r.fullStream) executed += part.type === "tool-result";
+      assert.deepEqual([asked, executed], [[], 0]);
+      const [first] = await r.steps;
+      // Anthropic's protocol has a stop reason for it.
+      if (name === "anthropic") assert.equal(first.finishReason, "length");
+      else assert.match(JSON.stringify(errors), /incomplete_tool_call/);
+    }
+  };
   tests[`${name}: an error has its status`] = async () => {
     scripts = [];
     await assert.rejects(generateText({ model: model("nobody"), prompt: "x", maxRetries: 0 }), (e) => e.statusCode === 404);

@@ -59,6 +59,33 @@ const tests = {
       assert.equal(n, 3);
     }
   },
+  async "a stream with a broken call is an error, and no tool runs"() {
+    const open = 'Try. <tool_call>\n{"name": "get_weather", "arguments": {"city": ';
+    const isBroken = (e) => e instanceof OpenAI.APIError && e.code === "incomplete_tool_call";
+    for (const text of [open, open + "oops}} and on."]) {
+      const whole = await client.chat.completions.create(body(text));
+      assert.equal(whole.choices[0].message.tool_calls, undefined);
+      assert.equal(whole.choices[0].message.content, text);
+      assert.equal(whole.choices[0].finish_reason, text === open ? "length" : "stop");
+      let content = "", finish = null;
+      await assert.rejects(async () => {
+        for await (const c of await client.chat.completions.create(body(text, { stream: true }))) {
+          content += c.choices[0].delta.content ?? "";
+          finish ??= c.choices[0].finish_reason;
+        }
+      }, isBroken);
+      assert.deepEqual([content, finish], [text, null]);
+      const done = [], ran = [];
+      const stream = client.chat.completions.stream(body(text));
+      stream.on("tool_calls.function.arguments.done", (e) => done.push(e));
+      await assert.rejects(stream.finalChatCompletion(), isBroken);
+      const weather = { type: "function", function: { name: "get_weather", parameters,
+        parse: (s) => (ran.push(s), {}), function: () => "fine" } };
+      const runner = client.chat.completions.runTools(body(text, { tools: [weather], stream: true }));
+      await assert.rejects(runner.finalContent(), isBroken);
+      assert.deepEqual([done, ran], [[], []]);
+    }
+  },
   async "an unmet tool_choice is an error"() {
     await assert.rejects(client.chat.completions.create(body("No.", { tool_choice: "required" })),
       (e) => e.status === 422 && e.param === "tool_choice");

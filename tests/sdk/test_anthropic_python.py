@@ -189,6 +189,37 @@ def test_eager_arguments_are_streamed_as_generated():
     assert len(parts) > 100, len(parts)
 
 
+def test_incomplete_call_is_not_executed():
+    """An eager stream has sent the start of the call; the tool runner executes no call of a
+    message that ends with max_tokens."""
+    asked = []
+
+    @anthropic.beta_tool
+    def get_weather(city: str = "") -> str:
+        """The weather of a city."""
+        asked.append(city)
+        return "fine"
+
+    open_call = 'Try. <tool_call>\n{"name": "get_weather", "arguments": {"city": '
+    complete = call("get_weather", {"city": "Rome"})
+    for text in (open_call, open_call + "oops}} and on.", open_call + "oops}} " + complete):
+        body = client.messages.create(**script(text, tools=[WEATHER], max_tokens=300))
+        ends_inside, has_call = text is open_call, text.endswith(complete)
+        equal(body.stop_reason,
+            "max_tokens" if ends_inside else "tool_use" if has_call else "end_turn")
+        equal([b.type for b in body.content], ["text", "tool_use"] if has_call else ["text"])
+        with client.messages.stream(**script({"text": text, "chunk": "char"}, tools=[WEATHER],
+                max_tokens=300)) as stream:
+            final = stream.get_final_message()
+        equal((final.stop_reason, blocks(final)), (body.stop_reason, blocks(body)))
+        runner = client.beta.messages.tool_runner(model="echo", max_tokens=300, messages=QUESTION,
+            tools=[get_weather], stream=True, max_iterations=2, extra_body={"script": {
+                "text": text, "chunk": "char"}, "tools": [{**WEATHER, "eager_input_streaming": True}]})
+        for s in runner:
+            final = s.get_final_message()
+        equal((final.stop_reason, asked), ("max_tokens", []))
+
+
 def test_tool_choice_is_enforced():
     one = client.messages.create(**script(SAID[2][0], tools=TOOLS, max_tokens=300,
         tool_choice={"type": "auto", "disable_parallel_tool_use": True}))

@@ -7,6 +7,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from sdk import Served, equal
 
+import openai
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -79,6 +80,46 @@ def test_parallel_calls_are_streamed():
         equal(len({c["id"] for c in whole.tool_calls}), 2, name)
         equal(whole.text.strip(), "Both:", name)
         equal(whole.invalid_tool_calls, [], name)
+
+
+BROKEN = ['Try. <tool_call>\n{"name": "get_weather", "arguments": {"city": ',
+    'Try. <tool_call>\n{"name": "get_weather", "arguments": {"city": oops}} and on.']
+LENGTH = {"chat": ("finish_reason", "length"), "anthropic": ("stop_reason", "max_tokens"),
+    "responses": ("status", "incomplete"), "responses, by id": ("status", "incomplete")}
+
+
+def stream_message(model, text):
+    """Returns the sum of the chunks, or None if the stream ended with an error."""
+    whole = None
+    try:
+        for piece in model.stream("x", **script_args(text)):
+            whole = piece if whole is None else whole + piece
+    except (openai.APIError, ValueError) as e:
+        assert "tool call" in str(e), e
+        return None
+    return whole
+
+
+def test_broken_call_is_not_executed():
+    """LangChain completes the arguments of a half call, and executes it after any finish reason.
+    A stream that has sent the start of a call therefore ends with an error; Anthropic's has not
+    sent it."""
+    for name, m in models("echo"):
+        bound = m.bind_tools([get_weather])
+        for text in BROKEN:
+            r = bound.invoke("x", **script_args(text))
+            equal((r.tool_calls, r.invalid_tool_calls), ([], []), name)
+            assert text[5:] in r.text, r.text
+            key, value = LENGTH[name]
+            equal(r.response_metadata[key] == value, text is BROKEN[0], name)
+            streamed = stream_message(bound, text)
+            equal(streamed is None, name != "anthropic", name)
+            if streamed:
+                equal((streamed.tool_calls, streamed.invalid_tool_calls), ([], []), name)
+                equal(streamed.response_metadata[key], r.response_metadata[key], name)
+    legacy = ChatOpenAI(model="echo", base_url=SERVER.url + "/v1", api_key="none", max_retries=0)
+    legacy = legacy.bind(functions=[{"name": "get_weather", "parameters": {"type": "object"}}])
+    equal(stream_message(legacy, BROKEN[0]), None)
 
 
 def test_tool_choice_is_enforced():

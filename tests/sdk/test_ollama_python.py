@@ -138,6 +138,12 @@ def test_reasoning_and_calls_are_returned():
     # A truncated call is not a call either.
     broken = chat_echo("<tool_call>\n{\"name\": \"get_weather\", \"arg", tools=[get_weather])
     assert not broken.message.tool_calls and "get_weather" in broken.message.content
+    text = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": "
+    broken = chat_echo(text, tools=[get_weather])
+    equal((broken.message.tool_calls, broken.message.content), (None, text))
+    parts = list(chat_echo(text, tools=[get_weather], stream=True))
+    equal(("".join(p.message.content or "" for p in parts), parts[-1].done_reason), (text, "length"))
+    equal((broken.done_reason, [p for p in parts if p.message.tool_calls]), ("length", []))
 
 
 def test_reasoning_is_requested_by_the_think_field():

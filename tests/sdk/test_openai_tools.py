@@ -137,6 +137,58 @@ def test_tool_choice_is_enforced():
             equal(e.param, "tool_choice")
 
 
+INSIDE = 'Try. <tool_call>\n{"name": "get_weather", "arguments": {"city": '
+NOT_VALID = 'Try. <tool_call>\n{"name": "get_weather", "arguments": {"city": oops}} and on.'
+LEGACY = {"tools": openai.omit, "functions": [t["function"] for t in TOOLS]}
+
+
+def test_body_that_ends_inside_a_call_has_no_call():
+    for more in ({}, {"max_tokens": len(INSIDE) - 2}, {"stop": ["city"]}, LEGACY):
+        c, = chat_script(INSIDE, **more).choices
+        equal((c.finish_reason, c.message.tool_calls, c.message.function_call), ("length", None, None), more)
+        assert c.message.content.startswith(INSIDE[:50]), c
+    # A call that is not valid is text, and the output goes on after it.
+    c, = chat_script(NOT_VALID).choices
+    equal((c.finish_reason, c.message.tool_calls, c.message.content), ("stop", None, NOT_VALID))
+
+
+def until_error(stream):
+    """Returns the text and the finish reasons of a stream that ends with the error, by choice."""
+    text, finish = {}, {}
+    try:
+        for chunk in stream:
+            for c in chunk.choices:
+                text[c.index] = text.get(c.index, "") + (c.delta.content or "")
+                finish[c.index] = c.finish_reason
+    except openai.APIError as e:
+        equal((type(e), e.code), (openai.APIError, "incomplete_tool_call"))
+        return text, finish
+    raise AssertionError("the stream ended normally")
+
+
+def test_stream_with_a_broken_call_is_an_error():
+    for said in (INSIDE, NOT_VALID):
+        for more in ({}, {"max_tokens": len(INSIDE) - 1}, LEGACY):
+            body, = chat_script(said, **more).choices
+            for chunk in ("char",) if "max_tokens" in more else ("token", "char", "all"):
+                stream = chat_script(said, chunk, stream=True, **more)
+                equal(until_error(stream), ({0: body.message.content}, {0: None}), said)
+    text, finish = until_error(chat_script(INSIDE, stream=True, n=2))
+    equal((text, finish), ({0: INSIDE, 1: INSIDE}, {0: None, 1: None}))
+
+
+def test_stream_helper_returns_no_half_call():
+    for said in (INSIDE, NOT_VALID):
+        done = []
+        try:
+            with chat_script(said, create=client.chat.completions.stream) as stream:
+                done += [e for e in stream if e.type == "tool_calls.function.arguments.done"]
+            raise AssertionError("the stream ended normally")
+        except openai.APIError as e:
+            equal(e.code, "incomplete_tool_call")
+        equal(done, [])
+
+
 def test_unsupported_response_format_is_rejected():
     for create, kind in ((client.chat.completions.parse, get_weather),
             (client.chat.completions.create, {"type": "json_object"})):

@@ -180,13 +180,26 @@ def test_tools_of_agents_are_tolerated():
 
 
 def test_a_broken_call_is_text():
-    text = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Pa'
+    """The object of a stream equals that of a body, and an error precedes it. The helper has no
+    final response for the status `incomplete`."""
+    text = '<tool_call>\n{"name": "get_weather", "arguments": {"city": '
+    for said, end in ((text + '"Pa', "incomplete"), (text + "oops}} and on", "completed")):
+        r = script(said, tools=[TOOL])
+        equal([o.type for o in r.output], ["message"])
+        equal((r.status, r.output_text), (end, said))
+        equal(r.incomplete_details and r.incomplete_details.reason,
+            "max_output_tokens" if end == "incomplete" else None)
+        with client.responses.stream(model="echo", input="x", tools=[TOOL],
+                extra_body={"script": {"text": said, "chunk": "char"}}) as stream:
+            seen = list(stream)
+        equal([e.type for e in seen[-2:]], ["error", "response." + end])
+        equal(seen[-2].code, "incomplete_tool_call")
+        equal((seen[-1].response.status, seen[-1].response.output_text), (end, said))
+        equal([e.item.status for e in seen if e.type == "response.output_item.done" and
+            e.item.type == "function_call"], ["incomplete"])
+    # The response can be continued.
     r = script(text, tools=[TOOL])
-    equal([o.type for o in r.output], ["message"])
-    assert "get_weather" in r.output_text
-    with client.responses.stream(model="echo", input="x", tools=[TOOL],
-            extra_body={"script": {"text": text, "chunk": "char"}}) as stream:
-        equal(stream.get_final_response().output_text, r.output_text)
+    equal(script("done", previous_response_id=r.id).output_text, "done")
 
 
 def test_a_truncated_response_is_incomplete():

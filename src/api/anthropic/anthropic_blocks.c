@@ -197,8 +197,10 @@ static void break_call(void *ctx, int choice, int call)
     struct response_choice *c = &a->choices[choice];
     struct response_call *k = response_last_call(c);
 
-    if (k->block)
-        anthropic_close_block(a, c);
+    if (!k->block)
+        return;
+    anthropic_close_block(a, c);
+    c->has_partial_call = true;
 }
 
 const struct output_ops anthropic_output_ops = { put_text, put_reasoning, begin_call, put_call_args,

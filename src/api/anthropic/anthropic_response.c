@@ -8,10 +8,19 @@
  * Each event has its name twice, since clients dispatch on the line `event:`. Owner: the io
  * thread. */
 
+static bool ends_in_stop_string(const struct response_choice *c)
+{
+    return c->stop_text.p && !c->ends_inside_call && !c->has_partial_call;
+}
+
+/* The SDKs execute no call of a message that ends with max_tokens, which therefore also ends a
+ * message with an incomplete call. */
 static const char *stop_reason(const struct request *request, const struct response_choice *c)
 {
     switch (c->finish) {
     case FINISH_STOP:
+        if (c->ends_inside_call || c->has_partial_call)
+            return "max_tokens";
         return c->stop_text.p ? "stop_sequence" : c->ends_in_calls ? "tool_use" : "end_turn";
     case FINISH_NONE:
     case FINISH_LENGTH:
@@ -33,7 +42,7 @@ static void put_stop(struct jw *w, const struct response *a)
     else
         jw_null(w);
     jw_key(w, "stop_sequence");
-    if (c->has_ended && c->stop_text.p)
+    if (c->has_ended && ends_in_stop_string(c))
         jw_str(w, c->stop_text);
     else
         jw_null(w);

@@ -374,6 +374,14 @@ void response_set_reasoning_tokens(struct response *a, int choice, int n)
         c->n_reasoning = n;
 }
 
+void response_set_ends_inside_call(struct response *a, int choice)
+{
+    struct response_choice *c = response_open_choice(a, choice);
+
+    if (c)
+        c->ends_inside_call = true;
+}
+
 void response_choice_end(
     struct response *a, int choice, enum finish finish, struct str stop_text, int32_t stop_id)
 {
@@ -384,7 +392,7 @@ void response_choice_end(
     response_calls_end(a, c);
     size_t before = response_choice_bytes(c);
     c->finish = finish;
-    c->ends_in_calls = finish == FINISH_STOP && c->n_calls > 0;
+    c->ends_in_calls = response_finish(c) == FINISH_STOP && c->n_calls > 0;
     c->stop_text = stop_text;
     c->stop_id = stop_id;
     if (stop_text.p && !a->setup.request->include_stop)

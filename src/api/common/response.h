@@ -95,11 +95,16 @@ void response_add_token(struct response *a, int choice, const struct sampled *t)
 
 /* Output events; ctx is the response, `choice` is numbered over all prompts. Reasoning is ignored
  * if the request hides it; empty text has no effect. The response generates the ids of tool calls;
- * a call that is still open when its choice ends counts as broken. */
+ * a call that is still open when its choice ends counts as broken, and the output as ended inside
+ * it. */
 extern const struct output_ops response_output_ops;
 
 /* Sets the number of reasoning tokens of the choice so far. */
 void response_set_reasoning_tokens(struct response *a, int choice, int n);
+
+/* Called before response_choice_end if the output ended inside a tool call, which call_broken has
+ * then reported. The choice ends with `length` even if the model or a stop string ended it. */
+void response_set_ends_inside_call(struct response *a, int choice);
 
 /* For FINISH_STOP by a stop string, stop_text is that string, borrowed until response_end; by a
  * token of the client's stop_token_ids, stop_id is that token; by the model's end token, neither is

@@ -188,6 +188,14 @@ void response_call_broken(void *ctx, int choice, int call)
 
 void response_calls_end(struct response *a, struct response_choice *c)
 {
-    if (c->has_open_call)
-        break_call(a, c, &c->calls[c->n_calls - 1]);
+    if (!c->has_open_call)
+        return;
+    c->ends_inside_call = true;
+    break_call(a, c, &c->calls[c->n_calls - 1]);
+}
+
+const char *response_partial_call_message(const struct response_choice *c)
+{
+    return c->ends_inside_call ? "The output ended inside a tool call, which is incomplete."
+                               : "The output contains a tool call that is not valid.";
 }

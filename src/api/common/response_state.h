@@ -35,7 +35,7 @@ struct response_call {
 struct response_choice {
     int number; /* `index` in the response */
     bool has_ended, has_started;
-    enum finish finish;
+    enum finish finish;   /* why generation ended; dialects use response_finish */
     struct str stop_text; /* .p NULL: none */
     int32_t stop_id;      /* -1: none */
     int n_tokens;         /* generated tokens */
@@ -46,7 +46,11 @@ struct response_choice {
     struct buf reasoning;        /* escaped; for a body, or if the dialect keeps reasoning */
     struct response_call *calls; /* heap, also for a stream; without broken calls */
     int n_calls, cap_calls;
-    bool has_open_call; /* the last element of calls is incomplete */
+    bool has_open_call;    /* the last element of calls is incomplete */
+    bool ends_inside_call; /* the output ended inside a call: it is incomplete */
+    /* For the dialect: the client has received the start of a call that broke, and the protocol
+     * cannot withdraw it. */
+    bool has_partial_call;
     /* FINISH_STOP with a complete call: each dialect has its own finish reason for it */
     bool ends_in_calls;
     /* For the dialect: the open block of the stream, the number of blocks, and the offset of the
@@ -115,6 +119,18 @@ static inline struct response_call *response_last_call(const struct response_cho
     CHECK(c->n_calls > 0);
     return &c->calls[c->n_calls - 1];
 }
+
+/* Returns the finish of a choice that has ended: FINISH_LENGTH if the output ended inside a call,
+ * also where the model or a stop string ended it, since the output is incomplete. */
+static inline enum finish response_finish(const struct response_choice *c)
+{
+    return c->ends_inside_call && c->finish == FINISH_STOP ? FINISH_LENGTH : c->finish;
+}
+
+/* Error of a stream with a partial call (has_partial_call). Clients execute the calls of a stream
+ * that ends like a complete one, with any finish reason. */
+#define PARTIAL_CALL_CODE "incomplete_tool_call"
+const char *response_partial_call_message(const struct response_choice *c);
 
 /* Returns the list's buffer, with a comma appended if it has items. */
 struct buf *response_list_item(struct response_choice *c, enum response_list list);

@@ -145,7 +145,7 @@ static const char *done_reason(const struct response *a)
 {
     if (a->setup.request->load_only)
         return "load";
-    switch (a->choices[0].finish) {
+    switch (response_finish(&a->choices[0])) {
     case FINISH_STOP:
         return "stop";
     case FINISH_NONE:

@@ -173,8 +173,18 @@ static void chat_call_args(void *ctx, int choice, int call, struct str json)
     chat_string_end(a, c, is_function_call ? "}" : "}]}");
 }
 
+static void chat_call_broken(void *ctx, int choice, int call)
+{
+    struct response *a = ctx;
+
+    a->choices[choice].has_partial_call = true;
+}
+
+/* A choice with a partial call has no finish reason: openai_stream_end sends an error. */
 static void chat_choice_end(struct response *a, struct response_choice *c)
 {
+    if (c->has_partial_call)
+        return;
     chat_start(a, c);
     openai_frame_begin(a, c);
     buf_putz(&a->out, ",\"delta\":{}");
@@ -260,6 +270,7 @@ static const struct output_ops chat_output_ops = {
     .reasoning = chat_reasoning,
     .call_begin = chat_call_begin,
     .call_args = chat_call_args,
+    .call_broken = chat_call_broken,
 };
 
 const struct dialect dialect_openai_chat = {

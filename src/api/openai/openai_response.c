@@ -71,7 +71,7 @@ void openai_put_logprob(struct buf *b, float v)
 void openai_put_finish(struct buf *out, const struct response *a, const struct response_choice *c)
 {
     buf_putz(out, ",\"finish_reason\":\"");
-    buf_putz(out, c->ends_in_calls ? calls_finish_name(a) : finish_name(c->finish));
+    buf_putz(out, c->ends_in_calls ? calls_finish_name(a) : finish_name(response_finish(c)));
     buf_putz(out, "\",\"stop_reason\":");
     if (c->stop_text.p) {
         buf_putc(out, '"');
@@ -136,13 +136,33 @@ void openai_frame_end(struct response *a)
     buf_putz(&a->out, "}\n\n");
 }
 
+/* Returns the first choice whose stream has sent the start of a call that broke, or NULL. */
+static const struct response_choice *find_partial_call(const struct response *a)
+{
+    for (int i = 0; i < a->n_choices; i++)
+        if (a->choices[i].has_partial_call)
+            return &a->choices[i];
+    return NULL;
+}
+
+/* A stream with a partial call ends with an error: clients execute its calls after any finish
+ * reason, and only an error makes all of them discard the output. */
 void openai_stream_end(struct response *a)
 {
+    const struct response_choice *partial = find_partial_call(a);
+    const struct error_extra extra = { .code = PARTIAL_CALL_CODE };
+    struct err e;
+
     if (a->setup.request->include_usage) {
         buf_put(&a->out, a->head.p, a->n_head_common);
         buf_putz(&a->out, ",\"choices\":[],\"usage\":");
         put_usage(&a->out, a);
         buf_putz(&a->out, "}\n\n");
+    }
+    if (partial) {
+        err_set(&e, ERR_CONSTRAINT, "%s", response_partial_call_message(partial));
+        openai_error_frame(&a->out, &e, &extra);
+        return;
     }
     buf_putz(&a->out, "data: [DONE]\n\n");
 }

@@ -10,7 +10,7 @@
  *
  *     response.created  [response.queued]  response.in_progress
  *     for every item   output_item.added  part.added  delta ...  done  part.done  output_item.done
- *     response.completed | incomplete | failed
+ *     [error]  response.completed | incomplete | failed
  *
  * Each event has its type twice, and a sequence number. Items are accumulated for the object at the
  * end, in a stream and for a body; for a body the same callbacks are called and write no events.
@@ -429,7 +429,8 @@ static void end_call(void *ctx, int choice, int call)
 }
 
 /* A stream that has sent the start of the call ends it as incomplete, since clients expect an end
- * of each item. The item is not part of the output, so the client does not execute it. */
+ * of each item. The item is not part of the output. Some clients execute it nevertheless, therefore
+ * the stream sends an error before its end. */
 static void withdraw_call(void *ctx, int choice, int call)
 {
     struct response *a = ctx;
@@ -437,6 +438,7 @@ static void withdraw_call(void *ctx, int choice, int call)
 
     t->call = response_last_call(&a->choices[choice]);
     send_item_end(a, "incomplete");
+    a->choices[choice].has_partial_call = is_stream(a);
     t->index++; /* the id is not reused */
     t->open = KIND_NONE;
     check_buffers(a);
@@ -541,7 +543,7 @@ static void mark_in_progress(struct response *a)
 static void end_choice(struct response *a, struct response_choice *c)
 {
     struct item_output *t = a->state;
-    bool is_whole = c->finish == FINISH_STOP;
+    bool is_whole = response_finish(c) == FINISH_STOP;
 
     mark_in_progress(a);
     if (!t->items.n && t->open == KIND_NONE)
@@ -551,10 +553,26 @@ static void end_choice(struct response *a, struct response_choice *c)
     check_buffers(a);
 }
 
+static void send_partial_call_error(struct response *a)
+{
+    struct jw w;
+
+    event_begin(a, &w, "error");
+    jw_key(&w, "code");
+    jw_z(&w, PARTIAL_CALL_CODE);
+    jw_key(&w, "message");
+    jw_z(&w, response_partial_call_message(&a->choices[0]));
+    jw_key(&w, "param");
+    jw_null(&w);
+    event_end(&w);
+}
+
 static void end_stream(struct response *a)
 {
     const struct item_output *t = a->state;
 
+    if (a->choices[0].has_partial_call)
+        send_partial_call_error(a);
     send_object(a, !strcmp(t->status, "completed") ? "response.completed" : "response.incomplete");
 }
 

@@ -561,7 +561,7 @@ static void blocks_have_the_order_of_the_output(void)
 }
 
 /* A client that enables eager streaming receives arguments at once, also for a call that is
- * later found broken. */
+ * later found broken. After a stop reason other than max_tokens it would execute that call. */
 static void eager_arguments_are_streamed_as_generated(void)
 {
     kit_open_response(&dialect_anthropic,
@@ -584,7 +584,51 @@ static void eager_arguments_are_streamed_as_generated(void)
                 JSON_DELTA(4, "{\\'b") STOP_BLOCK(4) TEXT_BLOCK(5) TEXT_DELTA(5, " on")
                     STOP_BLOCK(5) THINK_BLOCK(6) THINK_DELTA(6, "again") SIGN_DELTA(6) STOP_BLOCK(6)
                         TOOL_BLOCK(7, 2, "g\\'") JSON_DELTA(7, "{}") STOP_BLOCK(7)
-                            END_DELTA("tool_use", 0));
+                            END_DELTA("max_tokens", 0));
+    kit_close_response();
+}
+
+static void message_that_ends_inside_a_call_has_reached_max_tokens(void)
+{
+    static const char *const requests[] = {
+        BODY(TOOL),
+        BODY(TOOL ",'stream':true"),
+        BODY(",'stream':true,'tools':[{'name':'f','eager_input_streaming':true}]"),
+    };
+    static const struct {
+        enum finish finish;
+        struct str stop_text;
+        int n_tokens;
+        const char *want;
+    } ends[] = {
+        { FINISH_STOP, { 0 }, 1, "'stop_reason':'max_tokens','stop_sequence':null" },
+        { FINISH_STOP, { "x", 1 }, 1, "'stop_reason':'max_tokens','stop_sequence':null" },
+        { FINISH_LENGTH, { 0 }, 9, "'stop_reason':'max_tokens','stop_sequence':null" },
+        { FINISH_LENGTH, { 0 }, 1, "'stop_reason':'model_context_window_exceeded'" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
+        for (size_t k = 0; k < ARRAY_LEN(ends); k++) {
+            kit_open_response(&dialect_anthropic, requests[i]);
+            response_begin(kit.response);
+            for (int n = 0; n < ends[k].n_tokens; n++)
+                kit_emit_token(0, 1);
+            response_output_ops.call_begin(kit.response, 0, 0, STR("f"));
+            response_output_ops.call_args(kit.response, 0, 0, STR("{"));
+            response_output_ops.call_broken(kit.response, 0, 0);
+            response_output_ops.content(kit.response, 0, STR("<f>"));
+            response_set_ends_inside_call(kit.response, 0);
+            response_choice_end(kit.response, 0, ends[k].finish, ends[k].stop_text, -1);
+            response_end(kit.response);
+            char want[100];
+            snprintf(want, sizeof(want), "%s", ends[k].want);
+            for (char *c = want; *c; c++)
+                *c = *c == '\'' ? '"' : *c;
+            EXPECT(str_find(buf_str(&kit.sink.body), str_of(want)) > 0);
+            /* only the eager stream has sent the call */
+            EXPECT_EQ(str_find(buf_str(&kit.sink.body), STR("tool_use")) > 0, i == 2);
+        }
+    }
     kit_close_response();
 }
 
@@ -729,6 +773,7 @@ TESTS(TEST(body_is_accepted_or_the_wrong_field_is_named), TEST(every_field_arriv
     TEST(tools_get_the_openai_shape), TEST(a_choice_of_tools_arrives),
     TEST(tool_results_have_the_name_of_their_call), TEST(signature_belongs_to_its_reasoning),
     TEST(blocks_have_the_order_of_the_output), TEST(eager_arguments_are_streamed_as_generated),
-    TEST(reasoning_can_be_omitted), TEST(a_message_in_one_piece), TEST(a_message_as_a_stream),
+    TEST(message_that_ends_inside_a_call_has_reached_max_tokens), TEST(reasoning_can_be_omitted),
+    TEST(a_message_in_one_piece), TEST(a_message_as_a_stream),
     TEST(response_without_text_has_no_block), TEST(full_context_has_its_own_stop_reason),
     TEST(errors_have_the_form_of_the_dialect), TEST(models_are_listed_in_pages))

@@ -309,6 +309,28 @@ static void calls_and_reasoning_are_written(void)
     kit_close_response();
 }
 
+static void response_that_ends_inside_a_call_has_done_reason_length(void)
+{
+    static const char *const requests[] = { CHAT(""), CHAT(",'stream':false") };
+
+    for (size_t i = 0; i < ARRAY_LEN(requests); i++) {
+        kit_open_response(&dialect_ollama_chat, requests[i]);
+        response_begin(kit.response);
+        response_output_ops.call_begin(kit.response, 0, 0, STR("f"));
+        response_output_ops.call_args(kit.response, 0, 0, STR("{"));
+        response_output_ops.call_broken(kit.response, 0, 0);
+        response_output_ops.content(kit.response, 0, STR("<f>"));
+        response_set_ends_inside_call(kit.response, 0);
+        response_choice_end(kit.response, 0, FINISH_STOP, STR_NONE, -1);
+        response_end(kit.response);
+        struct str got = buf_str(&kit.sink.body);
+        EXPECT(str_find(got, STR("\"done_reason\":\"length\"")) > 0);
+        EXPECT(str_find(got, STR("\"content\":\"<f>\"")) > 0);
+        EXPECT(str_find(got, STR("tool_calls")) < 0);
+    }
+    kit_close_response();
+}
+
 static void empty_request_loads_the_model(void)
 {
     kit_open_response(&dialect_ollama_chat, "{'model':'m'}");
@@ -414,5 +436,6 @@ TESTS(TEST(body_is_accepted_or_the_wrong_field_is_named), TEST(every_field_arriv
     TEST(tool_results_get_the_id_of_their_call), TEST(prompt_is_templated_unless_raw),
     TEST(a_chat_in_lines), TEST(a_chat_in_one_piece), TEST(generate_response_as_lines_and_body),
     TEST(logprobs_are_sent_with_their_text), TEST(calls_and_reasoning_are_written),
+    TEST(response_that_ends_inside_a_call_has_done_reason_length),
     TEST(empty_request_loads_the_model), TEST(an_error_is_a_line), TEST(models_are_described),
     TEST(model_name_is_parsed))

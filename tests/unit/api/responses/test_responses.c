@@ -295,6 +295,7 @@ static void expect_events(const char *want)
     struct str rest = buf_str(&kit.sink.body);
     size_t n = 0;
     int number = 0;
+    const struct str response = STR("response.");
 
     got[0] = 0;
     while (rest.n) {
@@ -313,7 +314,7 @@ static void expect_events(const char *want)
         EXPECT(str_is(json_get(j, "sequence_number")->s, digits));
         const struct json *at = json_get(j, "output_index"), *delta = json_get(j, "delta");
         n += (size_t)snprintf(got + n, sizeof(got) - n, "%s" STR_FMT, n ? " " : "",
-            STR_ARG(str_skip(name, strlen("response."))));
+            STR_ARG(str_skip(name, str_starts(name, response) ? response.n : 0)));
         if (at)
             n += (size_t)snprintf(got + n, sizeof(got) - n, "@" STR_FMT, STR_ARG(at->s));
         if (delta)
@@ -462,10 +463,41 @@ static void broken_call_is_not_in_the_response(void)
                           "function_call_arguments.delta@0({) function_call_arguments.delta@0(x) "
                           "function_call_arguments.done@0 output_item.done@0 output_item.added@1 "
                           "content_part.added@1 output_text.delta@1(<f>{x) output_text.done@1 "
-                          "content_part.done@1 output_item.done@1 completed");
+                          "content_part.done@1 output_item.done@1 error completed");
+        EXPECT_EQ(output_contains(
+                      "'code':'incomplete_tool_call','message':'The output contains a tool call "
+                      "that is not valid.','param':null}"),
+            is_stream);
         EXPECT_STR(output(),
             "[{'id':'msg_1_1','type':'message','status':'completed','role':'assistant','content':"
             "[{'type':'output_text','text':'<f>{x','annotations':[],'logprobs':[]}]}]");
+    }
+    kit_close_response();
+}
+
+/* The object of the stream equals that of a body; the error makes clients discard the call. */
+static void response_that_ends_inside_a_call_is_incomplete(void)
+{
+    for (int is_stream = 0; is_stream < 2; is_stream++) {
+        begin_response("", is_stream);
+        emit_call(0, "f", "{");
+        response_output_ops.call_broken(kit.response, 0, 0);
+        response_output_ops.content(kit.response, 0, STR("<f>{"));
+        response_set_ends_inside_call(kit.response, 0);
+        end_response(FINISH_STOP);
+        if (is_stream)
+            expect_events("created in_progress output_item.added@0 "
+                          "function_call_arguments.delta@0({) function_call_arguments.done@0 "
+                          "output_item.done@0 output_item.added@1 content_part.added@1 "
+                          "output_text.delta@1(<f>{) output_text.done@1 content_part.done@1 "
+                          "output_item.done@1 error incomplete");
+        EXPECT(output_contains("'incomplete_details':{'reason':'max_output_tokens'}"));
+        EXPECT(output_contains("'status':'incomplete','background':false,'error':null"));
+        EXPECT_EQ(output_contains("The output ended inside a tool call, which is incomplete."),
+            is_stream);
+        EXPECT_STR(output(),
+            "[{'id':'msg_1_1','type':'message','status':'incomplete','role':'assistant','content':"
+            "[{'type':'output_text','text':'<f>{','annotations':[],'logprobs':[]}]}]");
     }
     kit_close_response();
 }
@@ -682,8 +714,9 @@ TESTS(TEST(body_is_accepted_or_the_wrong_field_is_named), TEST(every_field_arriv
     TEST(items_become_messages), TEST(response_continues_a_previous_one),
     TEST(item_references_are_resolved), TEST(ids_identify_their_owner), TEST(text_is_a_message),
     TEST(reasoning_and_calls_are_items), TEST(reasoning_may_be_a_summary_and_sealed),
-    TEST(broken_call_is_not_in_the_response), TEST(truncated_response_is_incomplete),
-    TEST(errors_are_written), TEST(logprobs_stay_with_their_text),
-    TEST(background_response_is_queued_first), TEST(cancelled_background_response_is_not_failed),
+    TEST(broken_call_is_not_in_the_response), TEST(response_that_ends_inside_a_call_is_incomplete),
+    TEST(truncated_response_is_incomplete), TEST(errors_are_written),
+    TEST(logprobs_stay_with_their_text), TEST(background_response_is_queued_first),
+    TEST(cancelled_background_response_is_not_failed),
     TEST(queued_object_is_written_again_with_another_status),
     TEST(stored_response_equals_the_sent_one), TEST(input_items_are_listed_in_pages))
