@@ -399,7 +399,7 @@ def test_parse_is_independent_of_cuts():
                 for d in deltas if "tool_calls" in d), call["function"]["arguments"])
         broken = parse(chunks=[text[:-25]])
         equal((broken["tool_calls"], broken["finish_reason"]), ([], "stop"))
-        assert broken["content"].startswith('I\'ll look.\n{"name"'), broken
+        assert broken["content"].startswith('I\'ll look.\n<tool_call>\n{"name"'), broken
         assert {"broken_call": 0} in broken["deltas"], broken
         status, _, answer = s.request("POST", PARSE, '{"tool_parser":"nobody","chunks":[]}')
         equal(status, 400)
