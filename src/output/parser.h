@@ -10,19 +10,23 @@
  * parses one output.
  *
  * Rules:
- *   - A marker is never content. Whitespace next to a marker is not content either, but between two
- *     texts the whitespace on one side of the marker is kept.
+ *   - A marker counts where it forms a call, a reasoning block before any content, or an enclosed
+ *     answer; elsewhere it is text. Whitespace next to a marker that counts is not content, but
+ *     between two texts the whitespace on one side of it is kept.
  *   - Only the longest suffix that may become a marker is held back, and whitespace that may
  *     precede a marker. Control tokens must arrive as text.
  *   - A call is reported when its name and the beginning of its arguments have been read. Arguments
  *     are JSON text and are reported as they arrive. They are complete at their closing bracket; a
  *     missing end marker after it is accepted.
- *   - A call that does not parse, or is incomplete at the end of the text, becomes content without
- *     its markers. If parts of the call were already reported, call_broken comes first: a client
- *     that shows calls early must discard this one. The reported arguments are a prefix of valid
- *     JSON even then. A broken call is never an error.
+ *   - In formats without markers, an object or a list is a call only if its name is a tool of the
+ *     request and it has arguments.
+ *   - A call that does not parse, or is incomplete at the end of the text, becomes content with its
+ *     markers. If parts of the call were already reported, call_broken comes first: a client that
+ *     shows calls early must discard this one. The reported arguments are a prefix of valid JSON
+ *     even then. A broken call is never an error.
  *   - Markers inside an argument are part of the argument.
- *   - Reasoning that is never closed continues to the end of the text.
+ *   - Reasoning that is never closed continues to the end of the text, except complete calls of
+ *     the request's tools at that end (parser_trial.c).
  *
  * Memory: PARSER_CALL_MAX bytes of the current call (a longer one is text), held whitespace, and
  * the output of one parser_put. Names have at most PARSER_NAME_MAX bytes, and there are at most
