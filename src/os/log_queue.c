@@ -16,7 +16,7 @@ static struct {
     char *bytes; /* ring of LOG_QUEUE_BYTES */
     size_t from, n;
     bool is_open, is_writing;
-    uint64_t n_reported; /* of n_dropped */
+    uint64_t n_reported; /* part of n_dropped that is logged */
     _Atomic uint64_t n_dropped;
 } queue = { .mu = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 

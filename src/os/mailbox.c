@@ -14,7 +14,7 @@ enum { LATE_NS = 3000000 };
 struct mailbox {
     int fd;
     pthread_mutex_t mu; /* guards the following fields; innermost, no callback runs under it */
-    struct msg *newest; /* its ->next leads to the oldest; NULL = empty */
+    struct msg *newest; /* ->next leads to the oldest; NULL = empty */
     uint32_t n_quiet;   /* quiet messages posted so far */
     bool is_asleep;     /* the owner sleeps or is about to, and has not been woken */
     bool is_woken;      /* the eventfd is written, and the owner has not drained since */

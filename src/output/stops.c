@@ -8,7 +8,7 @@ _Static_assert((int)STOP_BYTES_MAX <= (int)AHO_CORASICK_MAX_BYTES, "a matcher ta
 struct stops {
     const struct aho_corasick *matcher;
     struct str *strings;
-    uint16_t state; /* of the matcher, after the text so far */
+    uint16_t state; /* state of the matcher after the text so far */
     bool is_over;
 };
 

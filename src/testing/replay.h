@@ -25,7 +25,7 @@ struct replay_options {
     uint32_t n_pages;
     double deadline_s; /* per request; 0 = none */
     int max_rows;
-    int n_layers; /* of the model, for layered prefill; 0 = 1 */
+    int n_layers; /* layers of the model, for layered prefill; 0 = 1 */
     /* To measure the benefit of the estimators: constant coefficients in place of the step-time
      * model, borrowed, NULL = the model; no wait estimate. */
     const struct step_time *constant_step_time;

@@ -27,7 +27,7 @@ struct planner {
     uint32_t *decode, *prefill;
     int n_decode, n_prefill;
 
-    int rows_left, logits_left; /* of the limits per step */
+    int rows_left, logits_left; /* left of the limits per step */
     /* If has_promised: sum of sched_missing_pages over the running sequences. */
     int64_t promised;
     bool has_promised;
@@ -36,7 +36,7 @@ struct planner {
     double prefill_ns;            /* predicted time of the planned prefill rows */
     bool has_partial;             /* a run with partial rows is planned */
 
-    /* Of a mixed step, which has decode rows and a prefill budget (is_prefill_limited). */
+    /* The step is mixed: it has decode rows and a prefill budget (is_prefill_limited). */
     bool is_prefill_limited;
     bool has_prefill_rows;                     /* prefill rows are planned: the minimum is used */
     double prefill_budget_ns[PREFILL_CLASSES]; /* remaining prefill budget */

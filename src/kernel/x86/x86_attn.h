@@ -6,7 +6,7 @@
 #include "kernel/attn.h"
 
 enum {
-    MAX_GROUP_HEADS = 16, /* of all sets */
+    MAX_GROUP_HEADS = 16, /* the largest of all sets */
     UNIT_KEYS = (int)PAGE_TOKENS < (int)KV_GROUP ? (int)PAGE_TOKENS : (int)KV_GROUP,
     /* pairs of tokens in the layout of a page */
     V_PAIRS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP / 2,
