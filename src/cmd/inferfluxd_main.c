@@ -246,8 +246,7 @@ static int run_server(const struct options *o, struct err *e)
     if (read_batch(o, &batch, e))
         return -1;
     struct registry_options po = { specs, list_models(o, &batch, specs, id, sizeof(id)),
-        o->strict_model || o->n_models > 0, o->model_aliases,
-        store_path(o->store, store, sizeof(store)),
+        o->strict_model, o->model_aliases, store_path(o->store, store, sizeof(store)),
         !strcmp(o->probe, "auto") ? model_probe_default : NULL };
     if (!po.n_specs)
         return err_set(e, ERR_INVALID, "no model: give --model FILE.gguf or --config FILE.yaml");

@@ -67,7 +67,7 @@ int registry_open(struct registry **out, const struct registry_options *o, struc
             e, ERR_RANGE, "%d models; supported are 1 to %d", o->n_specs, REGISTRY_MODELS_MAX);
     struct registry *p = xcalloc(1, sizeof(*p));
     p->n = o->n_specs;
-    p->is_strict = o->is_strict;
+    p->is_strict = o->is_strict || o->n_specs > 1;
     p->aliases = str_of(o->aliases);
     p->may_create_store = o->probe != NULL;
     if (o->store_path)

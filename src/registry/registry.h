@@ -85,7 +85,9 @@ enum { REGISTRY_MODELS_MAX = 64 };
 struct registry_options {
     const struct model_spec *specs;
     int n_specs;
-    bool is_strict; /* unknown names are an error; otherwise they mean the first model */
+    /* Unknown names are an error also if there is only one model; otherwise they mean that model.
+     * With several models they are always an error. */
+    bool is_strict;
     /* "claude-*, gpt-4o=ID": additional names, separated by commas. A trailing star matches any
      * suffix. Each name means the model ID, or the first model if there is no ID. NULL = none.
      * Borrowed. */
@@ -99,8 +101,8 @@ void registry_close(struct registry *p); /* waits for a running load; cancels ru
 
 /* Finds a model by its id, by its id with the tag `:latest`, or by an alias. NULL: not found. */
 struct model *registry_find_named(struct registry *p, struct str name);
-/* Finds the model that a request names. An empty name means the first model, and so does an unknown
- * name unless is_strict. NULL with ERR_NOT_FOUND. */
+/* Finds the model that a request names. An empty name means the first model; an unknown name means
+ * the only model unless is_strict. NULL with ERR_NOT_FOUND. */
 struct model *registry_find(struct registry *p, struct str name, struct err *e);
 
 /* Registers fn, which is called after each model was loaded or failed to load: on the loader

@@ -150,10 +150,23 @@ def test_unknown_paths_are_problems_and_models_are_not():
 
 def test_one_model_accepts_any_name_unless_strict():
     demo = os.path.join(ROOT, "models/demo.gguf")
-    with Server("--model", demo, config=None) as s:
-        status, _, body = s.request("POST", CHAT, chat_body(model="gpt-4o", max_tokens=2))
-        equal((status, json.loads(body)["model"]), (200, "demo"))
-    with Server("--model", demo, "--strict-model", config=None) as s:
+    listed = f"models:\n  - id: demo\n    path: {demo}\n"
+    by_flag, by_file = (["--model", demo], None), ([], listed)
+    strict = {"a flag": (["--strict-model"], "", {}), "the file": ([], "model:\n  strict: true\n", {}),
+        "the environment": ([], "", {"INFERFLUX_STRICT_MODEL": "true"})}
+
+    def model_of(flags, config, env=None):
+        with Server(*flags, config=config, env=env) as s:
+            status, _, body = s.request("POST", CHAT, chat_body(model="gpt-4o", max_tokens=2))
+            answer = json.loads(body)
+            return answer["model"] if status == 200 else (status, answer["error"]["code"])
+
+    for flags, config in (by_flag, by_file):
+        equal(model_of(flags, config), "demo", config)
+        for how, (more, text, env) in strict.items():
+            equal(model_of(flags + more, (config or "") + text, env), (404, "model_not_found"), how)
+    # With several models, a name that none of them has is an error, also before they are loaded.
+    with Server("--model", demo, "--alias", "other", config=listed, ready=False) as s:
         equal(s.request("POST", CHAT, chat_body(model="gpt-4o", max_tokens=2))[0], 404)
 
 
