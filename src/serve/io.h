@@ -80,6 +80,9 @@ struct route {
 
 /* NULL: no such route; then *near is a route of that path with another method, or NULL. */
 const struct route *route_find(struct str method, struct str path, const struct route **near);
+/* Error format of a path: of the route, or of the dialect that has routes with the same first
+ * segments if near is NULL. */
+enum error_form route_errors(const struct route *near, struct str path);
 /* "GET, HEAD, POST": the methods of all routes with this path. */
 struct str route_methods(struct str path, char out[64]);
 const struct route *route_at(size_t i); /* NULL at the end; for tests and docs */

@@ -19,8 +19,8 @@ void reply_error(struct http_exchange *x, const struct route_call *c, const stru
     const struct error_extra *extra)
 {
     const struct route *r = c->route ? c->route : c->route_near;
-    enum error_form form = r ? r->errors : ERROR_PROBLEM;
-    status_reply(&x->sink, form, e, extra, c->fields, c->n_fields);
+
+    status_reply(&x->sink, route_errors(r, x->req->path), e, extra, c->fields, c->n_fields);
 }
 
 /* Splits off the query up to the next `&`. */

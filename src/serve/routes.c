@@ -113,6 +113,29 @@ const struct route *route_find(struct str method, struct str path, const struct 
     return NULL;
 }
 
+enum error_form route_errors(const struct route *near, struct str path)
+{
+    static const struct {
+        const char *prefix; /* the path itself, or its first segments */
+        enum error_form errors;
+    } unknown_paths[] = {
+        { "/v1/admin", ERROR_PROBLEM },
+        { "/v1/messages", ERROR_ANTHROPIC },
+        { "/v1", ERROR_OPENAI },
+        { "/chat", ERROR_OPENAI },
+        { "/models", ERROR_OPENAI },
+        { "/responses", ERROR_OPENAI },
+        { "/api", ERROR_OLLAMA },
+    };
+
+    for (size_t i = 0; !near && i < ARRAY_LEN(unknown_paths); i++) {
+        struct str prefix = str_of(unknown_paths[i].prefix);
+        if (str_starts(path, prefix) && (path.n == prefix.n || path.p[prefix.n] == '/'))
+            return unknown_paths[i].errors;
+    }
+    return near ? near->errors : ERROR_PROBLEM;
+}
+
 struct str route_methods(struct str path, char out[64])
 {
     size_t n = 0;

@@ -126,7 +126,7 @@ static int find_route(struct io *io, struct http_exchange *x, struct route_call 
 
     c->route = route_find(q->method, q->path, &c->route_near);
     const struct route *nearest = c->route ? c->route : c->route_near;
-    if (nearest && nearest->errors == ERROR_ANTHROPIC)
+    if (route_errors(nearest, q->path) == ERROR_ANTHROPIC)
         route_call_add_request_id(c);
     if (c->route)
         return 0;

@@ -123,6 +123,8 @@ def test_errors_name_the_parameter():
     raises(bad, 400, "response_format", lambda: chat(response_format={"type": "json_object"}))
     raises(bad, 400, "tools[0].function.name", lambda: chat(tools=[{"type": "function", "function": {}}]))
     raises(openai.NotFoundError, 404, "model", lambda: chat(model="nobody"))
+    e = raises(openai.NotFoundError, 404, None, lambda: client.embeddings.create(model="demo", input="x"))
+    equal((e.code, e.type), ("not_found", "invalid_request_error"))
 
 
 def test_too_long_a_prompt_is_an_error():

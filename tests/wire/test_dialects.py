@@ -220,6 +220,37 @@ def test_an_unknown_path_gets_a_problem_document():
             assert problem["title"] and problem["detail"], problem
 
 
+def test_an_unknown_path_is_an_error_of_the_dialect_of_its_prefix():
+    def shape(fields, answer):
+        if fields["content-type"] == "application/problem+json":
+            return "problem"
+        if answer.get("type") == "error":
+            return "anthropic" if answer["request_id"] == fields["request-id"] else "no request id"
+        error = answer["error"]
+        if isinstance(error, str):
+            return "ollama" if error else "no message"
+        equal((list(error), error["type"], error["param"], error["code"]),
+            (["message", "type", "param", "code"], "invalid_request_error", None, "not_found"))
+        return "openai"
+
+    cases = {
+        "openai": ["/v1", "/v1/", "/v1/embeddings", "/v1/images/generations", "/v1/messagesx",
+            "/v1/chat/completions/chatcmpl-1", "/v1/responses/resp_1/nothing", "/v1/models/",
+            "/chat/nothing", "/responses/resp_1", "/models/demo", "/v1/nothing?x=1"],
+        "anthropic": ["/v1/messages/", "/v1/messages/batches", "/v1/messages/batches/b_1"],
+        "ollama": ["/api", "/api/", "/api/nothing", "/api/chat/nothing"],
+        "problem": ["/", "/nothing", "/v1x", "/apis", "/v2/chat", "/v1/admin", "/v1/admin/nothing"],
+    }
+    with Server() as s:
+        for want, paths in cases.items():
+            for path in paths:
+                for method in ("POST", "PATCH", "GET"):
+                    status, fields, text = s.request(method, path, "{}" if method != "GET" else None)
+                    if status == 405 or (method, path) == ("GET", "/"):
+                        continue  # the path exists for another method
+                    equal((status, shape(fields, json.loads(text))), (404, want), method + path)
+
+
 def test_models_have_aliases():
     def model_of(server, name):
         status, _, body = post(server, MESSAGES, model=name, max_tokens=1, messages=HI)

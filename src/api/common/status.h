@@ -31,9 +31,9 @@ struct error_extra {            /* zero = none */
     struct str request_id;
 };
 
-/* {"error":{"message","type","param","code"}}: all /v1 routes except Anthropic's. */
+/* {"error":{"message","type","param","code"}}: all paths below /v1 except Anthropic's and admin. */
 void openai_error(struct buf *out, const struct err *e, const struct error_extra *x);
-/* {"type","title","status","detail"}, RFC 7807: admin routes and unknown paths. */
+/* {"type","title","status","detail"}, RFC 7807: admin routes and paths of no dialect. */
 void problem_error(struct buf *out, const struct err *e, const struct error_extra *x);
 
 /* {"type":"error","error":{"type","message"},"request_id"}: Anthropic's routes. */

@@ -23,7 +23,7 @@ static void reply_no_route(struct http_exchange *x, struct route_call *c)
     struct err e;
 
     err_set(&e, ERR_NOT_FOUND, "This route does not exist.");
-    status_reply(&x->sink, ERROR_PROBLEM, &e, NULL, c->fields, c->n_fields);
+    reply_error(x, c, &e, NULL);
 }
 
 static void reply_not_found(struct http_exchange *x, struct route_call *c, struct str id)
