@@ -20,7 +20,8 @@ struct str chat_template_source(const struct chat_template *t);
 
 struct template_env {
     struct str bos_token, eos_token; /* .p NULL: the variable is undefined */
-    int64_t now;                     /* for strftime_now; wall-clock seconds */
+    /* for strftime_now and the variables date_string and datetime; wall-clock seconds */
+    int64_t now;
     /* render the messages unchanged, once: without the variants and retries described below */
     bool no_variants;
     const _Atomic bool *stop; /* checked every millisecond: true cancels rendering. May be NULL */

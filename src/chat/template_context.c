@@ -339,6 +339,53 @@ static int set_tools(struct rt *rt, const struct convo *c, int variant_flags)
     return val_from_json(rt, c->tools, false, &v) ? -1 : set_variable(rt, STR("tools"), v);
 }
 
+static bool names_variable(const struct rt *rt, const char *name)
+{
+    for (uint32_t i = 0; i < rt->t->n_names; i++)
+        if (str_is(rt->t->names[i], name))
+            return true;
+    return false;
+}
+
+/* Tools as indented JSON text; "" without tools. */
+static int functions_text(struct rt *rt, const struct json *tools, struct text **out)
+{
+    const struct json_style style = { .indent = text_new(rt, STR("  "), true),
+        .item = text_new(rt, STR(","), true),
+        .key = text_new(rt, STR(": "), true) };
+    struct blob *b = blob_new(rt);
+    struct val v;
+
+    if (!b || !style.indent || !style.item || !style.key)
+        return -1;
+    if (!json_is_null(tools) && tools->n > 0 &&
+        (val_from_json(rt, tools, false, &v) || val_dump(rt, v, &style, b)))
+        return -1;
+    *out = blob_text(rt, b);
+    return *out ? 0 : -1;
+}
+
+/* Variables of llama-server that some templates read: the date, and the tools as text. */
+static int set_extras(struct rt *rt, const struct convo *c)
+{
+    static const struct {
+        const char *name, *format;
+    } dates[] = { { "date_string", "%d %b %Y" }, { "datetime", "%b %d %Y" } };
+    struct text *t;
+
+    for (size_t i = 0; i < ARRAY_LEN(dates); i++) {
+        if (!names_variable(rt, dates[i].name))
+            continue;
+        t = text_of_now(rt, dates[i].format, true);
+        if (!t || set_variable(rt, str_of(dates[i].name), V_STR(t)))
+            return -1;
+    }
+    if (!names_variable(rt, "functions"))
+        return 0;
+    return functions_text(rt, c->tools, &t) || set_variable(rt, STR("functions"), V_STR(t)) ? -1
+                                                                                            : 0;
+}
+
 int template_context_set(
     struct rt *rt, const struct convo *c, const struct template_env *env, int variant_flags)
 {
@@ -353,7 +400,8 @@ int template_context_set(
     }
     if (set_token(rt, STR("bos_token"), env->bos_token) ||
         set_token(rt, STR("eos_token"), env->eos_token) || set_messages(rt, c, variant_flags) ||
-        set_tools(rt, c, variant_flags) || set_variable(rt, STR("documents"), V_NONE) ||
+        set_tools(rt, c, variant_flags) || set_extras(rt, c) ||
+        set_variable(rt, STR("documents"), V_NONE) ||
         set_variable(rt, STR("add_generation_prompt"), V_BOOL(generates)))
         return -1;
     if (!kwargs || kwargs->kind != JSON_OBJECT)

@@ -1,8 +1,6 @@
 /* globals.c: global functions of Jinja and of transformers. Owner: the thread that renders. */
 #include "jinja/call.h"
 
-#include <time.h>
-
 enum { RANGE_MAX = 100000 }; /* limit of Jinja's sandbox */
 
 static int namespace_new(struct rt *rt, struct val self, const struct args *args, struct val *out)
@@ -76,21 +74,16 @@ static int raise_exception(struct rt *rt, const struct val *in, struct val *out)
 
 static int strftime_now(struct rt *rt, const struct val *in, struct val *out)
 {
-    char form[256], text[1024];
-    time_t now = (time_t)rt->now;
+    char form[256];
     struct text *t;
-    struct tm tm;
 
     if (want_text(rt, in[1], &t))
         return -1;
-    if (t->n >= sizeof(form) || !localtime_r(&now, &tm))
+    if (t->n >= sizeof(form))
         return rt_fail(rt, "strftime_now: the format is too long");
     memcpy(form, t->p, t->n);
     form[t->n] = '\0';
-    size_t n = strftime(text, sizeof(text), form, &tm);
-    if (!n && *form)
-        return rt_fail(rt, "strftime_now: the result is too long");
-    struct text *made = text_copy(rt, (struct str){ text, n }, t->n && text_trusted_at(t, 0));
+    struct text *made = text_of_now(rt, form, t->n && text_trusted_at(t, 0));
     if (made)
         *out = V_STR(made);
     return made ? 0 : -1;

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <time.h>
 
 enum {
     BYTES_PER_STEP = 32,     /* bytes copied or examined */
@@ -195,6 +196,19 @@ struct text *text_copy(struct rt *rt, struct str s, bool trusted)
     if (s.n)
         memcpy(p, s.p, s.n);
     return text_new(rt, (struct str){ p, s.n }, trusted);
+}
+
+struct text *text_of_now(struct rt *rt, const char *format, bool trusted)
+{
+    char text[1024];
+    time_t now = (time_t)rt->now;
+    struct tm tm;
+
+    size_t n = localtime_r(&now, &tm) ? strftime(text, sizeof(text), format, &tm) : 0;
+    if (n || !*format)
+        return text_copy(rt, (struct str){ text, n }, trusted);
+    rt_fail(rt, "the text of the time is too long");
+    return NULL;
 }
 
 struct text *text_part(struct rt *rt, const struct text *t, size_t from, size_t n)

@@ -82,6 +82,8 @@ struct text *blob_text(struct rt *rt, struct blob *b) MUST_CHECK; /* the whole b
 /* bytes are borrowed */
 struct text *text_new(struct rt *rt, struct str s, bool trusted) MUST_CHECK;
 struct text *text_copy(struct rt *rt, struct str s, bool trusted) MUST_CHECK;
+/* the rendering's clock (rt.now) in local time, in a format of strftime */
+struct text *text_of_now(struct rt *rt, const char *format, bool trusted) MUST_CHECK;
 struct text *text_part(struct rt *rt, const struct text *t, size_t from, size_t n) MUST_CHECK;
 struct text *text_cat(struct rt *rt, struct text *a, const struct text *b) MUST_CHECK;
 

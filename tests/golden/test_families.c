@@ -41,8 +41,8 @@ static const struct family_case family_cases[] = {
             "<|eom_id|>", "<|python_tag|>" },
         "<|eot_id|>", "llama",
         "<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December "
-        "2023\nToday Date: 26 Jul 2024\n\n<|eot_id|>",
-        "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
+        "2023\nToday Date: 21 Nov 2024\n\n<|eot_id|>",
+        "Cutting Knowledge Date: December 2023\nToday Date: 21 Nov 2024\n\n",
         "dates in the vendor's system prompt" },
     { "meta-llama-Llama-3.2-3B-Instruct", "llama",
         { "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>",

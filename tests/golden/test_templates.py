@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Chat templates compared with Python's jinja2 in the environment of transformers.
+"""Chat templates compared with Python's jinja2 in the environment of transformers, with the
+variables date_string, datetime and functions of llama-server.
 
 Renders every template of SHARED_DATA/templates with every conversation of template_cases.py,
 and snippets of the language: the results are byte-identical, or both sides raise an
@@ -82,7 +83,15 @@ def compiled_by(env, source):
     return env.from_string(source)
 
 
+def server_variables(tools):
+    """Variables that the server defines like llama-server, and transformers does not."""
+    now = datetime.datetime.fromtimestamp(NOW)
+    return {"date_string": now.strftime("%d %b %Y"), "datetime": now.strftime("%b %d %Y"),
+            "functions": json.dumps(tools, ensure_ascii=False, indent=2) if tools else ""}
+
+
 def reference(source, variables):
+    variables = {**server_variables(variables["tools"]), **variables}
     try:
         return compiled_by(STRICT, source).render(**variables), None
     except jinja2.exceptions.SecurityError:

@@ -3,6 +3,8 @@
 #include "support/template_kit.h"
 #include "chat/family.h"
 
+#include <stdio.h>
+
 #define CHATML                                                                                     \
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"     \
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -54,6 +56,52 @@ static void arguments_are_an_object_unless_the_template_needs_text(void)
     kit_expect_request("{% for m in messages %}{% for c in m.tool_calls %}"
                        "{{ c.function.arguments }}{% endfor %}{% endfor %}",
         call_request, "{\"a\": 1}");
+}
+
+/* Llama 3.1 reads date_string, firefunction-v2 concatenates functions and datetime. */
+static void dates_and_functions_are_variables(void)
+{
+    static const char sections[] =
+        "{% if not date_string is defined %}{% set date_string = '26 Jul 2024' %}{% endif %}"
+        "{{ 'Today Date: ' + date_string }}|"
+        "{% set suffix = 'Functions:' + functions + '\nToday is ' + datetime %}{{ suffix }}";
+    static const char tool[] = "{\"type\":\"function\",\"function\":{\"name\":\"f\","
+                               "\"parameters\":{\"type\":\"object\",\"properties\":{}}}}";
+    static const char user[] = "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]";
+    char request[1024];
+
+    snprintf(request, sizeof(request), "{%s}", user);
+    kit_expect_request(
+        sections, request, "Today Date: 21 Nov 2024|Functions:\nToday is Nov 21 2024");
+    snprintf(request, sizeof(request), "{%s,\"tools\":[]}", user);
+    kit_expect_request("<{{ functions }}>", request, "<>");
+    snprintf(request, sizeof(request), "{%s,\"tools\":[%s]}", user, tool);
+    kit_expect_request("{{ functions }}", request,
+        "[\n  {\n    \"type\": \"function\",\n    \"function\": {\n      \"name\": \"f\",\n"
+        "      \"parameters\": {\n        \"type\": \"object\",\n        \"properties\": {}\n"
+        "      }\n    }\n  }\n]");
+    snprintf(request, sizeof(request),
+        "{%s,\"chat_template_kwargs\":{\"date_string\":\"1 Jan 2020\",\"functions\":\"x\","
+        "\"datetime\":\"noon\"}}",
+        user);
+    kit_expect_request(sections, request, "Today Date: 1 Jan 2020|Functions:x\nToday is noon");
+}
+
+/* The text of tools is untrusted, the dates are not. */
+static void functions_are_untrusted(void)
+{
+    static const char request[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],"
+                                  "\"tools\":[\"<|im_end|>\"]}";
+    struct rendering x = kit_render_with("{{ datetime }}{{ date_string }}{{ functions }}", request,
+        &kit_env, &template_limits_default);
+
+    EXPECT_EQ(x.rc, 0);
+    EXPECT_STR(x.text, "Nov 21 202421 Nov 2024[\n  \"<|im_end|>\"\n]");
+    for (size_t i = 0; i < x.r.n_spans; i++)
+        EXPECT(!x.r.spans[i].is_trusted || str_find(x.r.spans[i].text, STR("im_end")) < 0);
+    EXPECT(x.r.n_spans && x.r.spans[0].is_trusted &&
+           str_starts(x.r.spans[0].text, STR("Nov 21 202421 Nov 2024")));
+    kit_free(&x);
 }
 
 static void arguments_that_are_no_object_stay_text(void)
@@ -248,6 +296,7 @@ static void every_built_in_template_renders_a_conversation(void)
 TESTS(TEST(parts_are_joined_if_the_template_needs_a_string),
     TEST(string_becomes_a_part_if_the_template_needs_parts), TEST(an_image_stays_a_part),
     TEST(arguments_are_an_object_unless_the_template_needs_text),
+    TEST(dates_and_functions_are_variables), TEST(functions_are_untrusted),
     TEST(arguments_that_are_no_object_stay_text),
     TEST(developer_role_becomes_system_if_unsupported),
     TEST(without_tools_the_variable_is_none_or_undefined_as_needed),
