@@ -6,7 +6,7 @@
 #include "os/clock.h"
 #include "os/mailbox.h"
 #include "registry/model_capabilities.h"
-#include "generate/session.h"
+#include "generate/prompt.h"
 
 #include <stdio.h>
 
@@ -111,8 +111,7 @@ static int generate(
     struct session *s;
     int max = p->o->max_tokens ? p->o->max_tokens : DEFAULT_MAX_TOKENS;
 
-    if (vocab_encode(p->m->vocab, prompt->spans, prompt->n_spans, false, &t, p->e) ||
-        script_of(p, step, prompt, a, &script))
+    if (prompt_encode_chat(&t, prompt, true, p->m, p->e) || script_of(p, step, prompt, a, &script))
         return -1;
     if ((int64_t)t.n + 16 > p->m->n_ctx)
         return err_set(

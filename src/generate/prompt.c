@@ -18,6 +18,21 @@ int prompt_render(
     return adapter_render(m->adapter, c, &when, ctx->arena, out, e);
 }
 
+int prompt_encode_chat(struct tokens *out, const struct rendered *r, bool with_bos,
+    const struct model *m, struct err *e)
+{
+    int32_t bos = vocab_bos(m->vocab);
+
+    CHECK(!out->n);
+    if (vocab_encode(m->vocab, r->spans, r->n_spans, with_bos, out, e))
+        return -1;
+    bool is_double = with_bos && vocab_add_bos(m->vocab) && bos != TOKEN_NONE && out->n > 1 &&
+                     out->ids[0] == bos && out->ids[1] == bos;
+    if (is_double)
+        memmove(out->ids, out->ids + 1, --out->n * sizeof(*out->ids));
+    return 0;
+}
+
 static int build_chat(
     struct prompt *p, const struct request *request, const struct prompt_ctx *ctx, struct err *e)
 {
@@ -26,7 +41,7 @@ static int build_chat(
 
     if (prompt_render(&r, &request->convo, ctx, e) ||
         tool_choice_output(&p->output, &r, request, ctx, e) ||
-        vocab_encode(ctx->model->vocab, r.spans, r.n_spans, request->add_special_tokens, &t, e))
+        prompt_encode_chat(&t, &r, request->add_special_tokens, ctx->model, e))
         return -1;
     p->ids = t.ids;
     p->n = (int)t.n;

@@ -51,6 +51,11 @@ void prompt_scope(struct cache_scope *out, const struct request *request, uint64
 int prompt_render(
     struct rendered *out, const struct convo *c, const struct prompt_ctx *ctx, struct err *e);
 
+/* Tokens of a rendered conversation; *out is empty before. with_bos: if the vocabulary requires
+ * BOS, the prompt begins with it once, whether or not the template wrote it. */
+int prompt_encode_chat(struct tokens *out, const struct rendered *r, bool with_bos,
+    const struct model *m, struct err *e);
+
 /* Output of a script model: the request's script, else the last user message or the prompt. */
 int script_build(const struct gen_script **out, const struct request *request, int prompt,
     const struct prompt_ctx *ctx, struct err *e);

@@ -9,6 +9,7 @@ const struct request request_default = {
     .max_tokens = -1,
     .id_slot = -1,
     .skip_special_tokens = true,
+    .add_special_tokens = true,
     .cache_prompt = true,
     .tool_choice = TOOL_CHOICE_AUTO,
     .parallel_tool_calls = true,

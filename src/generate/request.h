@@ -146,7 +146,7 @@ struct request {
     bool tokens_as_ids;       /* return_tokens_as_token_ids: "token_id:17" in logprobs */
     bool want_token_ids;      /* field return_token_ids */
     bool skip_special_tokens; /* default true */
-    bool add_special_tokens;  /* default true for a completion, false for a rendered chat */
+    bool add_special_tokens;  /* default true: BOS is added if the vocabulary requires it */
 
     /* Identity, reasoning, cache and priority. */
     struct str user, safety_identifier, service_tier, cache_salt, prompt_cache_key, request_id;

@@ -353,7 +353,6 @@ static int copy_prompt(struct inferflux_request *r, const char *text, struct err
     if (!p || !p->text.p)
         return err_set(e, ERR_MEMORY, "no memory for the prompt");
     r->request.kind = REQUEST_COMPLETION;
-    r->request.add_special_tokens = true;
     r->request.prompts = p;
     return 0;
 }

@@ -166,7 +166,7 @@ static int count_request(struct tokenize_job *j, struct request *request, int *n
         return -1;
     struct prompt_ctx ctx = prompt_ctx_of(j, m);
     if (prompt_render(&r, &request->convo, &ctx, &j->async.err) ||
-        vocab_encode(m->vocab, r.spans, r.n_spans, request->add_special_tokens, &t, &j->async.err))
+        prompt_encode_chat(&t, &r, request->add_special_tokens, m, &j->async.err))
         return -1;
     *n = (int)t.n;
     return 0;

@@ -158,6 +158,34 @@ def test_a_chat_is_counted_and_rendered():
                 Authorization="Bearer " + key)[0], want)
 
 
+def test_bos_is_counted_as_it_is_computed():
+    """A file that requests BOS, with a template that writes none: as in llama-server the prompt has
+    one more token than its text, also where tokens are only counted."""
+    key = b"tokenizer.ggml.add_bos_token\7\0\0\0"
+    with open(DEMO, "rb") as f:
+        data = f.read()
+    assert data.count(key + b"\0") == 1
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "bos.gguf")
+        with open(path, "wb") as f:
+            f.write(data.replace(key + b"\0", key + b"\1"))
+        with Server("--model", path, "--prefix-cache", "off", config=None) as s:
+            text = post(s, "/apply-template", messages=HI)[2]["prompt"]
+            bare = len(post(s, "/tokenize", content=text, add_special=False)[2]["tokens"])
+            equal(len(post(s, "/tokenize", content=text, add_special=True)[2]["tokens"]), bare + 1)
+            chat, responses = "/v1/chat/completions", "/v1/responses"
+            for path, body, field in ((chat, {"max_tokens": 1}, "prompt_tokens"),
+                    (responses, {"input": "Hi", "max_output_tokens": 1}, "input_tokens"),
+                    (MESSAGES, {"max_tokens": 1}, "input_tokens"),
+                    ("/api/chat", {"stream": False}, "prompt_eval_count"),
+                    (COUNT, {}, "input_tokens"), (chat + "/input_tokens", {}, "input_tokens"),
+                    (responses + "/input_tokens", {"input": "Hi"}, "input_tokens")):
+                answer = post(s, path, **{"messages": HI, **body})[2]
+                equal(answer.get("usage", answer)[field], bare + 1, path)
+            off = post(s, chat, messages=HI, max_tokens=1, add_special_tokens=False)[2]
+            equal(off["usage"]["prompt_tokens"], bare)
+
+
 def test_models_cannot_be_changed_by_clients():
     with Server() as s:
         for name in ("demo", "demo:latest"):

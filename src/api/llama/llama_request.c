@@ -167,7 +167,6 @@ static int parse_completion(struct request *request, const struct json *body, st
     struct fields f = { request, a, e, table, ARRAY_LEN(table), { NULL } };
 
     request->kind = REQUEST_COMPLETION;
-    request->add_special_tokens = true;
     request->sample.temperature = 0.8f;
     request->sample.top_k = 40;
     request->sample.top_p = 0.95f;

@@ -318,7 +318,6 @@ static int set_infill_prompt(struct fields *f, struct str prompt, struct str suf
     struct infill infill = { .prefix = prompt, .suffix = suffix };
 
     f->request->kind = REQUEST_COMPLETION;
-    f->request->add_special_tokens = true;
     return common_field_infill(f, &infill);
 }
 
@@ -327,7 +326,6 @@ static int set_raw_prompt(struct fields *f, struct str prompt)
     struct request *request = f->request;
 
     request->kind = REQUEST_COMPLETION;
-    request->add_special_tokens = true;
     request->prompts = arena_zalloc(f->arena, 1, sizeof(*request->prompts));
     if (!request->prompts)
         return field_no_memory(f);

@@ -459,7 +459,6 @@ int openai_parse_completion(
     struct fields f = { request, a, e, table, ARRAY_LEN(table), { NULL } };
 
     request->kind = REQUEST_COMPLETION;
-    request->add_special_tokens = true;
     if (fields_read(&f, body) || read_required(&f, "prompt", common_field_prompt) ||
         read_suffix(&f) || read_max_tokens(&f, 16) || check_counts(&f))
         return -1;

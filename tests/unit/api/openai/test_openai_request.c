@@ -532,7 +532,7 @@ static void absent_fields_have_their_default(void)
     EXPECT_EQ(request.sample.top_k, 0);
     EXPECT(
         !request.stream && !request.include_usage && !request.has_seed && !request.script.is_set);
-    EXPECT(request.skip_special_tokens && !request.add_special_tokens && request.cache_prompt);
+    EXPECT(request.skip_special_tokens && request.add_special_tokens && request.cache_prompt);
     EXPECT(request.convo.add_generation_prompt && !request.convo.continue_final_message);
     EXPECT(!request_has(&request, "temperature") && request_has(&request, "messages"));
     uint64_t seed = request.sample.seed;
