@@ -19,6 +19,7 @@ struct adapter {
     struct parser_format *format;
     int32_t end_tokens[END_TOKENS_MAX];
     int n_end_tokens;
+    struct str turn_end; /* see adapter_turn_end */
     struct adapter_info info;
 };
 
@@ -114,6 +115,20 @@ static void find_end_tokens(struct adapter *a, const struct vocab *v)
         add_end_token(a, v, str_of(a->template_features.end));
 }
 
+/* Finds the end marker of a built-in template in the vocabulary. The vocabulary of a model that
+ * brings its own template has the markers of that template. */
+static void find_turn_end(struct adapter *a, const struct vocab *v)
+{
+    struct str end = str_of(a->template_features.end);
+    bool is_built_in = a->template && a->family->source &&
+                       str_is(chat_template_source(a->template), a->family->source);
+    int32_t id = v && end.n ? vocab_find(v, end) : TOKEN_NONE;
+    bool is_end = id != TOKEN_NONE && (vocab_is_end(v, id) || adapter_is_end(a, id));
+
+    if (v && is_built_in && !is_end && !parser_format_has_marker(a->format, end))
+        a->turn_end = end;
+}
+
 int adapter_open(struct adapter **out, const struct adapter_options *o, struct err *e)
 {
     struct adapter *a = xcalloc(1, sizeof(*a));
@@ -129,6 +144,7 @@ int adapter_open(struct adapter **out, const struct adapter_options *o, struct e
         return -1;
     }
     find_end_tokens(a, o->vocab);
+    find_turn_end(a, o->vocab);
     bool parses_calls = strcmp(a->info.tool_parser, "null") != 0;
     bool parses_reasoning = strcmp(a->info.thinking_parser, "null") != 0;
     a->info.family = a->family->name;
@@ -168,6 +184,11 @@ bool adapter_is_end(const struct adapter *a, int32_t id)
         if (a->end_tokens[i] == id)
             return true;
     return false;
+}
+
+struct str adapter_turn_end(const struct adapter *a)
+{
+    return a->turn_end;
 }
 
 /* ---- prompt */

@@ -61,6 +61,10 @@ enum parser_start adapter_start(
 /* The token ends a turn in this family; in addition to the tokens of vocab_is_end. */
 bool adapter_is_end(const struct adapter *a, int32_t id);
 
+/* Text that ends a turn because no token does: the end marker of a built-in template that is not an
+ * end token of the vocabulary. "" = none. Lives as long as the adapter. */
+struct str adapter_turn_end(const struct adapter *a);
+
 /* Like adapter_start, for the given reasoning format. */
 struct reasoning_format;
 enum parser_start adapter_start_for_format(

@@ -13,6 +13,7 @@ struct output_params {
     /* start of the output that the prompt already contains; the parser reads it before the
      * generated text */
     struct str opening;
+    struct str turn_end; /* text that ends the choice as an end token does; "" = none */
 };
 
 struct output {            /* zeroed = nothing to clear */

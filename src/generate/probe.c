@@ -383,9 +383,6 @@ int model_probe(
     struct probe p = { .m = m, .o = o, .e = e };
     uint64_t began = clock_ns();
 
-    if (!m->template)
-        return err_set(
-            e, ERR_UNSUPPORTED, "the model has no chat template and supports only completions");
     if (mailbox_open(&p.box, e))
         return -1;
     buf_init(&p.text, ANSWER_MAX);

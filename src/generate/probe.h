@@ -25,7 +25,7 @@ struct probe_options { /* zeroed = no script, and the defaults below */
     const _Atomic bool *stop; /* true: ends early with ERR_CANCELLED */
 };
 
-/* ERR_UNSUPPORTED if the model cannot chat; otherwise the error of the generation. */
+/* Returns the error of the generation. */
 int model_probe(
     struct model_capabilities *out, struct model *m, const struct probe_options *o, struct err *e);
 

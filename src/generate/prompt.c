@@ -12,9 +12,6 @@ int prompt_render(
     const struct model *m = ctx->model;
     struct render_options when = { clock_wall_s(), ctx->stop };
 
-    if (!m->template)
-        return err_param(e, ERR_UNSUPPORTED, "messages",
-            "The model '%s' has no chat template; use /v1/completions.", m->spec->id);
     return adapter_render(m->adapter, c, &when, ctx->arena, out, e);
 }
 
@@ -45,6 +42,7 @@ static int build_chat(
         return -1;
     p->ids = t.ids;
     p->n = (int)t.n;
+    p->output.turn_end = adapter_turn_end(ctx->model->adapter);
     return 0;
 }
 

@@ -21,9 +21,8 @@ struct prompt {
     struct output_params output; /* how the output of a chat request is parsed */
 };
 
-/* Builds all prompts of the request; on error *out contains those that were built. ERR_UNSUPPORTED:
- * the model cannot chat; ERR_CONTEXT: a prompt leaves no room for a token; and the errors of the
- * template. */
+/* Builds all prompts of the request; on error *out contains those that were built. ERR_CONTEXT: a
+ * prompt leaves no room for a token; and the errors of adapter_render. */
 int prompts_build(struct prompt **out, const struct request *request, const struct prompt_ctx *ctx,
     struct err *e);
 

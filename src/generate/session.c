@@ -29,6 +29,8 @@ struct session {
     struct session_ctx ctx;
     struct session_params p;
     struct session_choice *choices;
+    const struct str *stops; /* the client's stop strings, then the text that ends a turn, if any */
+    int n_stops;
     struct msg_queue paused; /* events held back by session_pause */
     bool is_cancelled, is_paused;
     struct err err; /* internal error while text was produced */
@@ -60,10 +62,33 @@ static int choice_init(struct session *s, struct session_choice *c, struct err *
     if (output_init(&c->output, &p->output, p->first_choice + (int)(c - s->choices),
             s->ctx.output_ops, s->ctx.output_ctx, e))
         return -1;
-    if (!p->n_stops)
+    if (!s->n_stops)
         return 0;
-    c->stops = stops_new(s->ctx.arena, p->stops, p->n_stops);
+    c->stops = stops_new(s->ctx.arena, s->stops, s->n_stops);
     return c->stops ? 0 : err_set(e, ERR_MEMORY, "no memory for the stop strings");
+}
+
+static int list_stops(struct session *s, struct err *e)
+{
+    const struct session_params *p = &s->p;
+    struct str *all = NULL;
+
+    s->stops = p->stops;
+    s->n_stops = p->n_stops;
+    if (p->output.turn_end.n && !p->ignore_eos) {
+        all = arena_alloc(s->ctx.arena, (size_t)(p->n_stops + 1) * sizeof(*all));
+        if (!all)
+            return err_set(e, ERR_MEMORY, "no memory for the stop strings");
+        if (p->n_stops)
+            memcpy(all, p->stops, (size_t)p->n_stops * sizeof(*all));
+        all[s->n_stops++] = p->output.turn_end;
+        s->stops = all;
+    }
+    if (stops_fit(s->stops, s->n_stops))
+        return 0;
+    return err_param(e, ERR_INVALID, "stop",
+        "The stop strings are too many or too long: at most %d, and %d bytes together.", STOPS_MAX,
+        STOP_BYTES_MAX);
 }
 
 static void free_buffers(void *arg)
@@ -121,14 +146,12 @@ int session_open(struct session **out, const struct session_params *p,
 {
     struct session *s = arena_zalloc(ctx->arena, 1, sizeof(*s));
 
-    if (!stops_fit(p->stops, p->n_stops))
-        return err_param(e, ERR_INVALID, "stop",
-            "The stop strings are too many or too long: at most %d, and %d bytes together.",
-            STOPS_MAX, STOP_BYTES_MAX);
     if (!s)
         return err_set(e, ERR_MEMORY, "no memory for the request");
     s->ctx = *ctx;
     s->p = *p;
+    if (list_stops(s, e))
+        return -1;
     s->choices = arena_zalloc(ctx->arena, (size_t)p->gen.n_choices, sizeof(*s->choices));
     if (!s->choices || arena_cleanup(ctx->arena, free_buffers, s))
         return err_set(e, ERR_MEMORY, "no memory for %d choices", p->gen.n_choices);
@@ -205,7 +228,10 @@ static void stop_choice(struct session *s, struct session_choice *c)
 
 static void stop_by_string(struct session *s, struct session_choice *c, int hit)
 {
-    c->stop_string = s->p.stops[hit];
+    if (hit < s->p.n_stops)
+        c->stop_string = s->stops[hit];
+    else if (s->p.include_stop) /* the text that ends a turn is never included */
+        c->out.n -= MIN(s->stops[hit].n, c->out.n);
     emit_text(s, c, true);
     stop_choice(s, c);
 }

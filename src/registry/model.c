@@ -54,8 +54,7 @@ static int read_template_file(const char *path, struct buf *out, struct err *e)
 }
 
 /* Chat template, in order of precedence: of the configured family, of the model file, of the family
- * whose marker tokens the vocabulary contains. .p NULL: a base model, which supports completions
- * only. */
+ * whose marker tokens the vocabulary contains. "": there is none. */
 static struct str find_template(const struct model *m, const struct gguf *g)
 {
     const struct chat_family *family = chat_family_find(str_of(m->spec->family));
@@ -63,10 +62,10 @@ static struct str find_template(const struct model *m, const struct gguf *g)
 
     if (family && family->source)
         return str_of(family->source);
-    if (gguf_get_str(g, "tokenizer.chat_template", &own))
+    if (gguf_get_str(g, "tokenizer.chat_template", &own) && own.n)
         return own;
     family = chat_family_of_vocab(m->vocab);
-    return family ? str_of(family->source) : STR_NONE;
+    return family && family->source ? str_of(family->source) : STR("");
 }
 
 static int open_template(struct model *m, const struct gguf *g, struct err *e)
@@ -80,7 +79,11 @@ static int open_template(struct model *m, const struct gguf *g, struct err *e)
     if (*spec->template_path && read_template_file(spec->template_path, &file, e))
         return -1;
     source = *spec->template_path ? buf_str(&file) : find_template(m, g);
-    int rc = source.p ? chat_template_compile(&m->template, source, e) : 0;
+    if (!source.n) {
+        log_warn("registry", "no_chat_template", "model=%s fallback=chatml", spec->id);
+        source = str_of(chat_template_builtin("chatml"));
+    }
+    int rc = chat_template_compile(&m->template, source, e);
     buf_clear(&file);
     return rc ? err_wrap(e, "chat template") : 0;
 }

@@ -81,7 +81,7 @@ static int reopen_adapter(struct model *m, struct err *e)
 
 void model_fingerprint(const struct model *m, char out[65])
 {
-    struct str source = m->template ? chat_template_source(m->template) : STR("");
+    struct str source = chat_template_source(m->template);
     char facts[256];
     uint8_t digest[SHA256_DIGEST_LENGTH];
     struct buf b;
@@ -157,7 +157,7 @@ int model_capabilities_probe_unknown(struct model *m, struct err *e)
 {
     struct err why;
 
-    if (m->is_probed || !m->spec->probe || !m->template || m->spec->backend != BACKEND_NATIVE)
+    if (m->is_probed || !m->spec->probe || m->spec->backend != BACKEND_NATIVE)
         return 0;
     log_info("registry", "probe_start", "model=%s", m->spec->id);
     if (model_capabilities_probe(m, m->spec->probe, &why))

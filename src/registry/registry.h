@@ -56,7 +56,7 @@ struct model {
     _Atomic int state; /* enum model_state */
     struct err why;    /* reason of FAILED */
     struct vocab *vocab;
-    struct chat_template *template; /* NULL: the model cannot chat */
+    struct chat_template *template;
     struct template_env env;
     struct adapter *adapter;         /* renders conversations and selects the output parser */
     struct model_capabilities known; /* valid if is_probed */

@@ -41,11 +41,11 @@ struct model_info model_info_of(struct model *m)
     i.size_bytes = m->file_bytes;
     i.digest = has_digest(m) ? m->digest : NULL;
     i.file = model_file_name(m->spec->path);
-    i.can_chat = m->template != NULL || is_script;
+    i.can_chat = true;
     i.can_complete = true;
     const struct adapter_info *a = adapter_info(m->adapter);
-    i.can_call_tools = i.can_chat && a->can_call_tools;
-    i.can_reason = i.can_chat && a->can_reason;
+    i.can_call_tools = a->can_call_tools;
+    i.can_reason = a->can_reason;
     i.can_insert = infill_is_possible(m->vocab);
     i.chat_family = a->family;
     i.tool_parser = a->tool_parser;

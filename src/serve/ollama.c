@@ -44,7 +44,7 @@ static int show(struct io *io, struct str body, struct buf *out, struct err *e)
     struct model *m = rc ? NULL : ready_model(io, name, e);
     if (m) {
         struct model_info info = model_info_of(m);
-        ollama_show(out, &info, m->template ? chat_template_source(m->template) : STR(""));
+        ollama_show(out, &info, chat_template_source(m->template));
     }
     arena_free(a);
     return m ? 0 : -1;

@@ -116,13 +116,11 @@ static void put_caps(struct jw *w, const struct model *m)
 
     jw_key(w, "chat_template_caps");
     jw_object(w);
-    if (m->template) {
-        jw_member_bool(w, "supports_system_role", shows_system(m));
-        jw_member_bool(w, "supports_tools", info && info->has_native_tools);
-        jw_member_bool(w, "supports_tool_calls", shows_calls(m, 1));
-        jw_member_bool(w, "supports_parallel_tool_calls", shows_calls(m, 2));
-        jw_member_bool(w, "supports_preserve_reasoning", shows_reasoning(m));
-    }
+    jw_member_bool(w, "supports_system_role", shows_system(m));
+    jw_member_bool(w, "supports_tools", info && info->has_native_tools);
+    jw_member_bool(w, "supports_tool_calls", shows_calls(m, 1));
+    jw_member_bool(w, "supports_parallel_tool_calls", shows_calls(m, 2));
+    jw_member_bool(w, "supports_preserve_reasoning", shows_reasoning(m));
     jw_end_object(w);
 }
 
@@ -138,7 +136,7 @@ static void put_props(struct jw *w, const struct model *m)
     jw_member_i64(w, "total_slots", m->spec->engine.max_batch);
     jw_member_str(w, "model_alias", str_of(m->spec->id));
     jw_member_str(w, "model_path", str_of(model_file_name(m->spec->path)));
-    jw_member_str(w, "chat_template", m->template ? chat_template_source(m->template) : STR(""));
+    jw_member_str(w, "chat_template", chat_template_source(m->template));
     put_caps(w, m);
     jw_member_str(w, "bos_token", or_empty(m->env.bos_token));
     jw_member_str(w, "eos_token", or_empty(m->env.eos_token));

@@ -110,8 +110,6 @@ static int render_custom(struct rendered *out, struct tokenize_job *j,
         return err_param(&j->async.err, ERR_FORBIDDEN,
             own->source.p ? "chat_template" : "bos_token",
             "A template in the request requires a key with the admin scope.");
-    if (!own->source.p && !m->template)
-        return prompt_render(out, &request->convo, ctx, &j->async.err);
     if (own->source.p && chat_template_compile(&t, own->source, &j->async.err))
         return set_template_error(&j->async.err);
     env.bos_token = own->bos_token.p ? own->bos_token : env.bos_token;

@@ -209,6 +209,37 @@ static void file_without_template_gets_that_of_its_family(void)
     }
 }
 
+/* The end marker of a built-in template ends a turn in every vocabulary: as a token, or else as
+ * text. */
+static void a_turn_of_a_built_in_template_always_ends(void)
+{
+    static const struct {
+        const char *family, *marker; /* marker: NULL if the template writes the end token */
+    } cases[] = { { "chatml", "<|im_end|>" }, { "qwen", "<|im_end|>" }, { "llama", "<|eot_id|>" },
+        { "gemma", "<end_of_turn>" }, { "phi3", "<|end|>" }, { "glm4", "<|user|>" },
+        { "deepseek", NULL }, { "mistral_v7", NULL }, { "mistral_tekken", NULL },
+        { "mistral", NULL }, { "llama2", NULL }, { "zephyr", NULL }, { "vicuna", NULL } };
+    size_t n = 0;
+
+    for (size_t i = 0; chat_family_at(i); i++)
+        n += chat_family_at(i)->source != NULL;
+    EXPECT_EQ(n, ARRAY_LEN(cases));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        for (int has_marker = 0; has_marker < 2; has_marker++) {
+            const struct chat_family *f = chat_family_find(str_of(cases[i].family));
+            struct family_case r = { .eos = "</s>", .tokens = { "<s>" } };
+            if (has_marker && cases[i].marker)
+                r.tokens[1] = cases[i].marker;
+            struct vocab *v = vocab_of(&r);
+            struct adapter_options o = { .arch = STR(""), .family = str_of(f->name), .vocab = v };
+            struct adapter_fixture own = adapter_fixture_open(f->source, &o);
+            struct str want = str_of(has_marker || !cases[i].marker ? "" : cases[i].marker);
+            EXPECT(!own.rc && str_eq(adapter_turn_end(own.adapter), want));
+            adapter_fixture_close(&own);
+            vocab_close(v);
+        }
+}
+
 /* ---- a complete file */
 
 static void put_tensors(const struct gguf *g, struct gguf_writer *w)
@@ -288,4 +319,4 @@ static void demo_model_works_without_its_template(void)
 }
 
 TESTS(TEST(file_without_template_gets_that_of_its_family),
-    TEST(demo_model_works_without_its_template))
+    TEST(a_turn_of_a_built_in_template_always_ends), TEST(demo_model_works_without_its_template))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Prompts and capabilities of models over HTTP: /apply-template with a template in the body,
 tools in the system prompt, and the results of the capability probe, stored across restarts."""
+import contextlib
 import json
 import os
 import subprocess
@@ -180,6 +181,73 @@ def test_probe_results_are_used_by_the_server():
             assert "damaged" in s.errors(), s.errors()
             equal(s.request("POST", "/v1/chat/completions",
                 json.dumps({"messages": HI, "max_tokens": 1}))[0], 200)
+
+
+@contextlib.contextmanager
+def model_without_template(tokens):
+    """A copy of the demo model without chat template, and with other texts for some tokens."""
+    with open(DEMO, "rb") as f:
+        data = f.read()
+    for old, new in {"tokenizer.chat_template": "tokenizer.chat_nothing_", **tokens}.items():
+        assert len(old) == len(new) and old.encode() in data
+        data = data.replace(old.encode(), new.encode())
+    with tempfile.TemporaryDirectory() as d:
+        path = os.path.join(d, "bare.gguf")
+        with open(path, "wb") as f:
+            f.write(data)
+        yield path
+
+
+OTHER_TOKENS = {"<|im_start|>": "<|im_st?rt|>", "<|im_end|>": "<|im_?nd|>"}
+CHATML = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_a_model_without_template_falls_back_to_chatml():
+    for tokens, is_fallback in (({}, False), (OTHER_TOKENS, True)):
+        with model_without_template(tokens) as path, \
+                Server("--model", path, "--alias", "bare", config=None) as s:
+            lines = [x for x in s.errors().split("\n") if "no_chat_template" in x]
+            equal(len(lines), int(is_fallback))
+            assert all("model=bare fallback=chatml" in x for x in lines), lines
+            equal(apply(s, messages=HI), (200, {"prompt": CHATML}))
+            assert "<|im_start|>" in json.loads(s.get("/props")[2])["chat_template"]
+            model = json.loads(s.get("/v1/models")[2])["data"][0]
+            assert "chat" in model["capabilities"], model
+            status, _, text = s.request("POST", "/v1/chat/completions",
+                json.dumps({"messages": HI, "max_tokens": 3}))
+            equal(status, 200, text)
+
+
+def test_a_turn_ends_at_the_text_of_a_marker_that_is_no_token():
+    """The built-in template writes <|im_end|>, which is ordinary text in this vocabulary."""
+    whole = "Hello.<|im_end|>\nUser: more"
+
+    def ask(server, path="/v1/chat/completions", script=whole, chunk="all", **more):
+        status, _, answer = server.request("POST", path, json.dumps({"messages": HI,
+            "max_tokens": 99, "script": {"text": script, "chunk": chunk}, **more}))
+        equal(status, 200, answer)
+        return json.loads(answer)
+
+    with model_without_template(OTHER_TOKENS) as path:
+        config = f"models:\n  - id: bare\n    path: {path}\n    backend: script\n"
+        with Server(config=config) as s:
+            for more, want in (({}, "Hello."), ({"stop": ["nothing"]}, "Hello."),
+                    ({"stop": ["lo"]}, "Hel"), ({"chunk": "char"}, "Hello."),
+                    ({"stop": ["ser"], "include_stop_str_in_output": True}, "Hello."),
+                    ({"stop": ["lo"], "include_stop_str_in_output": True}, "Hello"),
+                    ({"stop": [f"s{i}" for i in range(16)]}, "Hello."),
+                    ({"ignore_eos": True}, whole), ({"script": "Hello <|im_en"}, "Hello <|im_en")):
+                choice = ask(s, **more)["choices"][0]
+                equal((choice["message"]["content"], choice["finish_reason"]), (want, "stop"), more)
+                matched = choice.get("stop_reason")
+                equal(matched, "lo" if "lo" in more.get("stop", []) else None, more)
+            answer = ask(s, "/v1/messages")
+            equal((answer["content"][0]["text"], answer["stop_reason"], answer["stop_sequence"]),
+                ("Hello.", "end_turn", None))
+            # A completion has no turns.
+            equal(ask(s, "/v1/completions", prompt="x")["choices"][0]["text"], whole)
+    with Server() as s:  # The marker is a token here: its text is only text.
+        equal(ask(s, model="echo")["choices"][0]["message"]["content"], whole)
 
 
 def test_the_first_load_can_probe_the_model():
