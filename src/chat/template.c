@@ -176,6 +176,11 @@ static bool has_calls(const struct convo *c)
     return false;
 }
 
+static bool has_tools(const struct convo *c)
+{
+    return !json_is_null(c->tools) && c->tools->n > 0;
+}
+
 static bool has_developer(const struct convo *c)
 {
     for (int i = 0; i < c->n_messages; i++)
@@ -199,17 +204,23 @@ int chat_template_render(const struct chat_template *t, const struct convo *c,
     if (c->continue_final_message && leading_space(content) == content.n)
         variant_flags |= VARIANT_WITHOUT_LAST;
     int rc = render_once(&j, variant_flags, &fuel, out, &first);
-    int other_args = has_calls(c) ? VARIANT_TEXT_ARGS : 0;
-    int other_role = has_developer(c) && !(variant_flags & VARIANT_DEVELOPER_AS_SYSTEM)
-                         ? VARIANT_DEVELOPER_AS_SYSTEM
-                         : 0;
-    int both = other_args && other_role ? other_args | other_role : 0;
-    const int tries[] = { other_args, other_role, both };
+    const int others[] = { has_calls(c) ? VARIANT_TEXT_ARGS : 0,
+        has_developer(c) && !(variant_flags & VARIANT_DEVELOPER_AS_SYSTEM)
+            ? VARIANT_DEVELOPER_AS_SYSTEM
+            : 0,
+        has_tools(c) ? VARIANT_TOOL_DEFAULTS : 0 };
     bool may_try = rc && !env->no_variants && first.code == ERR_INVALID;
-    for (size_t i = 0; rc && may_try && i < ARRAY_LEN(tries); i++) {
-        if (!tries[i])
+    for (unsigned set = 1; rc && may_try && set < 1u << ARRAY_LEN(others); set++) {
+        int changes = 0;
+        bool is_possible = true;
+        for (size_t i = 0; i < ARRAY_LEN(others); i++)
+            if (set >> i & 1) {
+                changes |= others[i];
+                is_possible &= others[i] != 0;
+            }
+        if (!is_possible)
             continue;
-        rc = render_once(&j, variant_flags ^ tries[i], &fuel, out, &again);
+        rc = render_once(&j, variant_flags ^ changes, &fuel, out, &again);
         if (rc && again.code == ERR_MEMORY)
             first = again;
     }

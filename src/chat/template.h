@@ -54,7 +54,8 @@ struct rendered {
  * Templates differ in the form of messages. Compilation detects by test renderings whether the
  * template expects content as parts or as a string, arguments of tool calls as an object or as
  * text, and whether it supports developer messages. Rendering uses the detected variant, and
- * retries with another one if the template raises an exception. With continue_final_message the
+ * retries with others if the template raises an exception, also with default values for optional
+ * members which tools lack. With continue_final_message the
  * prompt ends with the content of the last message; an empty one opens the assistant turn. */
 int chat_template_render(const struct chat_template *t, const struct convo *c,
     const struct template_env *env, const struct template_limits *l, struct arena *a,

@@ -330,13 +330,71 @@ static int set_messages(struct rt *rt, const struct convo *c, int variant_flags)
     return set_variable(rt, STR("messages"), V(T_LIST, list, l));
 }
 
+/* ---- tools */
+
+/* Returns the dict of a member, or NULL if there is no such member or it has another type. */
+static struct dict *dict_member(struct dict *d, const char *key)
+{
+    const struct val *v = d ? dict_get_z(d, key) : NULL;
+
+    return v && v->type == T_DICT ? v->u.dict : NULL;
+}
+
+/* Sets the member if it is absent or none. */
+static int put_default(struct rt *rt, struct dict *d, const char *key, struct val v)
+{
+    const struct val *has = d ? dict_get_z(d, key) : NULL;
+
+    return !d || (has && has->type != T_NONE) ? 0 : put_member(rt, d, key, v);
+}
+
+/* Defaults of the members of a function that the APIs make optional, and of its parameters. */
+static int put_tool_defaults(struct rt *rt, struct dict *tool)
+{
+    struct dict *no_parameters = input_dict(rt), *no_properties = input_dict(rt);
+    struct text *no_text = text_new(rt, STR(""), false);
+    struct dict *function = dict_member(tool, "function");
+    struct val object;
+
+    if (!no_parameters || !no_properties || !no_text || val_z(rt, "object", &object) ||
+        put_default(rt, function, "description", V_STR(no_text)) ||
+        put_default(rt, function, "parameters", V(T_DICT, dict, no_parameters)) ||
+        put_default(rt, function, "strict", V_BOOL(false)))
+        return -1;
+    struct dict *parameters = dict_member(function, "parameters");
+    if (put_default(rt, parameters, "type", object) ||
+        put_default(rt, parameters, "properties", V(T_DICT, dict, no_properties)))
+        return -1;
+    const struct dict *properties = dict_member(parameters, "properties");
+    for (size_t i = 0; properties && i < properties->n; i++) {
+        struct val v = properties->e[i].value;
+        if (v.type == T_DICT && put_default(rt, v.u.dict, "description", V_STR(no_text)))
+            return -1;
+    }
+    return 0;
+}
+
+static int tools_value(struct rt *rt, const struct json *tools, int variant_flags, struct val *out)
+{
+    if (val_from_json(rt, tools, false, out))
+        return -1;
+    if (!(variant_flags & VARIANT_TOOL_DEFAULTS) || out->type != T_LIST)
+        return 0;
+    for (size_t i = 0; i < out->u.list->n; i++) {
+        struct val v = out->u.list->v[i];
+        if (rt_spend(rt, 1) || (v.type == T_DICT && put_tool_defaults(rt, v.u.dict)))
+            return -1;
+    }
+    return 0;
+}
+
 static int set_tools(struct rt *rt, const struct convo *c, int variant_flags)
 {
     struct val v = V_NONE;
 
     if (json_is_null(c->tools))
         return variant_flags & VARIANT_TOOLS_UNDEFINED ? 0 : set_variable(rt, STR("tools"), v);
-    return val_from_json(rt, c->tools, false, &v) ? -1 : set_variable(rt, STR("tools"), v);
+    return tools_value(rt, c->tools, variant_flags, &v) ? -1 : set_variable(rt, STR("tools"), v);
 }
 
 static bool names_variable(const struct rt *rt, const char *name)

@@ -16,6 +16,7 @@ enum {
     VARIANT_CONTENT_AS_PARTS = 8,    /* a content string becomes a list of one part */
     VARIANT_TOOLS_UNDEFINED = 16, /* without tools, the variable `tools` is undefined, not none */
     VARIANT_WITHOUT_LAST = 32,    /* the last message is omitted and the assistant turn is opened */
+    VARIANT_TOOL_DEFAULTS = 64,   /* optional members which tools lack have default values */
 };
 
 int template_context_set(struct rt *rt, const struct convo *c, const struct template_env *env,
