@@ -149,18 +149,13 @@ static void put_reasoning(void *ctx, int choice, struct str text)
 
 /* ---- calls */
 
-static bool is_eager(const struct response *a, const struct response_call *k)
-{
-    return is_stream(a) && anthropic_is_eager(a->setup.request, k->name);
-}
-
 static void begin_call(void *ctx, int choice, int call, struct str name)
 {
     struct response *a = ctx;
     struct response_choice *c = &a->choices[choice];
     struct response_call *k = response_last_call(c);
 
-    k->block = is_eager(a, k);
+    k->block = is_stream(a) && anthropic_is_eager(a->setup.request, k->name);
     if (k->block)
         open_call(a, c, k);
 }

@@ -458,14 +458,6 @@ static int read_system(struct block_reader *r, const struct json *system)
     return read_content(r, AT(NULL, "system"), system, open_message(r, ROLE_SYSTEM));
 }
 
-static void set_continuation(struct convo *c)
-{
-    const struct message *last = &c->messages[c->n_messages - 1];
-
-    c->continue_final_message = last->role == ROLE_ASSISTANT && !last->n_tool_calls;
-    c->add_generation_prompt = !c->continue_final_message;
-}
-
 int anthropic_read_convo(struct fields *f, const struct json *system, const struct json *messages)
 {
     const char *name = "messages";
@@ -486,6 +478,8 @@ int anthropic_read_convo(struct fields *f, const struct json *system, const stru
     for (const struct json *m = messages->child; m; m = m->next, i++)
         if (read_message(&r, AT_INDEX(NULL, name, i), m))
             return -1;
-    set_continuation(r.c);
+    const struct message *last = &r.c->messages[r.c->n_messages - 1];
+    r.c->continue_final_message = last->role == ROLE_ASSISTANT && !last->n_tool_calls;
+    r.c->add_generation_prompt = !r.c->continue_final_message;
     return 0;
 }

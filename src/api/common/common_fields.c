@@ -175,14 +175,6 @@ int common_field_metadata(struct fields *f, const char *name, const struct json 
 
 /* ---- the prompt of a completion ---- */
 
-static int prompt_is_mixed(struct fields *f, const char *name)
-{
-    return err_param(f->e, ERR_INVALID, name,
-        "'%s' must be a string, an array of strings, an array of token ids, or an array of such "
-        "arrays.",
-        name);
-}
-
 static int read_one_prompt(
     struct fields *f, const char *name, const struct json *v, struct request_prompt *p)
 {
@@ -222,7 +214,10 @@ int common_field_prompt(struct fields *f, const char *name, const struct json *v
         return read_one_prompt(f, name, v, &request->prompts[request->n_prompts++]);
     for (const struct json *c = v->child; c; c = c->next) {
         if (c->kind != v->child->kind)
-            return prompt_is_mixed(f, name);
+            return err_param(f->e, ERR_INVALID, name,
+                "'%s' must be a string, an array of strings, an array of token ids, or an array of "
+                "such arrays.",
+                name);
         if (read_one_prompt(f, name, c, &request->prompts[request->n_prompts++]))
             return -1;
     }

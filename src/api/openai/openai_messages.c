@@ -176,16 +176,6 @@ static const struct {
     { "reasoning_content", offsetof(struct message, reasoning) },
 };
 
-/* `reasoning` is a newer name of `reasoning_content`. It can also be an object of another server,
- * which stays in raw. */
-static void read_reasoning(struct message *m)
-{
-    const struct json *v = json_get(m->raw, "reasoning");
-
-    if (v && v->kind == JSON_STRING && !m->reasoning.n)
-        m->reasoning = v->s;
-}
-
 static int read_message(
     struct fields *f, const struct path *where, const struct json *v, struct message *m)
 {
@@ -201,7 +191,11 @@ static int read_message(
                 f, AT(where, text_members[k].name), json_get(v, text_members[k].name), to))
             return -1;
     }
-    read_reasoning(m);
+    /* `reasoning` is a newer name of `reasoning_content`. It can also be an object of another
+     * server, which stays in raw. */
+    const struct json *reasoning = json_get(v, "reasoning");
+    if (reasoning && reasoning->kind == JSON_STRING && !m->reasoning.n)
+        m->reasoning = reasoning->s;
     if (m->role == ROLE_TOOL && !m->tool_call_id.p)
         return path_missing(f, AT(where, "tool_call_id"));
     if (m->role == ROLE_FUNCTION && !m->name.p)

@@ -18,12 +18,6 @@ static const char *finish_name(enum finish finish)
     return "length";
 }
 
-/* Requests with `functions` get the deprecated finish reason. */
-static const char *calls_finish_name(const struct response *a)
-{
-    return a->setup.request->has_functions ? "function_call" : "tool_calls";
-}
-
 /* Writes "id" to "system_fingerprint", without braces. */
 static void put_identity(struct jw *w, const struct response *a, const char *object)
 {
@@ -70,8 +64,11 @@ void openai_put_logprob(struct buf *b, float v)
 /* Writes the finish reason of a choice. stop_reason is vLLM's field: the stop string or token. */
 void openai_put_finish(struct buf *out, const struct response *a, const struct response_choice *c)
 {
+    /* Requests with `functions` get the deprecated finish reason. */
+    const char *calls_reason = a->setup.request->has_functions ? "function_call" : "tool_calls";
+
     buf_putz(out, ",\"finish_reason\":\"");
-    buf_putz(out, c->ends_in_calls ? calls_finish_name(a) : finish_name(response_finish(c)));
+    buf_putz(out, c->ends_in_calls ? calls_reason : finish_name(response_finish(c)));
     buf_putz(out, "\",\"stop_reason\":");
     if (c->stop_text.p) {
         buf_putc(out, '"');

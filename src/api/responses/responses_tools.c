@@ -19,15 +19,6 @@ static bool is_skipped(struct str type)
     return false;
 }
 
-static int wrong_type(struct fields *f, const struct path *at, struct str type)
-{
-    struct path_text where = path_format(AT(at, "type"));
-
-    return err_param(f->e, ERR_INVALID, where.z,
-        "'%s' is '%.*s', which is not a supported tool type.", where.z,
-        (int)MIN(type.n, (size_t)40), type.p);
-}
-
 static int read_tool(
     struct tool_list *l, struct fields *f, const struct path *at, const struct json *v)
 {
@@ -40,8 +31,12 @@ static int read_tool(
         return -1;
     if (is_skipped(type))
         return 0;
-    if (!str_is(type, "function"))
-        return wrong_type(f, at, type);
+    if (!str_is(type, "function")) {
+        struct path_text where = path_format(AT(at, "type"));
+        return err_param(f->e, ERR_INVALID, where.z,
+            "'%s' is '%.*s', which is not a supported tool type.", where.z,
+            (int)MIN(type.n, (size_t)40), type.p);
+    }
     const struct json *parameters = json_get(v, "parameters"), *strict = json_get(v, "strict");
     if (path_need_text(f, AT(at, "name"), json_get(v, "name"), &spec.name) ||
         path_take_text(f, AT(at, "description"), json_get(v, "description"), &spec.description))
