@@ -229,15 +229,6 @@ static void print_json(const struct replay_result *r, const struct live_result *
     buf_clear(&b);
 }
 
-static void print_live(const struct live_result *live)
-{
-    printf("-- the server\n");
-    print_result(&live->all);
-    if (live->all.n_refused)
-        print_times("refused after", &live->refused);
-    printf("-- the simulator\n");
-}
-
 /* ---- the command */
 
 static int read_number(struct replay_job *j, enum number_option which, double v)
@@ -377,8 +368,13 @@ static int run_replay(struct replay_job *j, struct ctl *c, struct err *e)
         return -1;
     j->setup.max_rows = MAX(j->setup.engine.max_batch * j->setup.engine.prefill_chunk, 1);
     j->setup.engine.max_batch_tokens = j->setup.max_rows;
-    if (!c->as_json && j->is_live)
-        print_live(&live);
+    if (!c->as_json && j->is_live) {
+        printf("-- the server\n");
+        print_result(&live.all);
+        if (live.all.n_refused)
+            print_times("refused after", &live.refused);
+        printf("-- the simulator\n");
+    }
     if (replay_run(&r, j->rows, j->n, &j->setup, e))
         return -1;
     if (c->as_json)
