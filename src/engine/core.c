@@ -216,25 +216,21 @@ static void end_gen(struct core *c, struct gen *g, uint64_t now)
     outbox_add(&c->out, g->reply, &g->end.msg);
 }
 
-static void record_waits(struct core *c, struct gen *g, const struct seq *s)
-{
-    g->result.n_preempted += s->n_preempted;
-    if (g->is_forked)
-        histogram_add(&c->queue->stats.waited, SECONDS, s->waited_ns - s->queued_ns);
-}
-
 void core_end_choice(
     struct core *c, struct gen_choice *ch, enum finish why, int32_t stop_id, uint64_t now)
 {
     struct gen *g = ch->gen;
     struct gen_choice *leader = &g->choice[0];
+    const struct seq *s = sched_seq(c->sched, ch->seq);
 
     CHECK(!ch->is_ended);
     ch->is_ended = true;
     g->n_live--;
-    record_waits(c, g, sched_seq(c->sched, ch->seq));
-    if (ch == leader && !g->is_forked) /* ended before its prompt was computed */
-        g->result.n_cached = sched_seq(c->sched, ch->seq)->n_cached;
+    g->result.n_preempted += s->n_preempted;
+    if (g->is_forked)
+        histogram_add(&c->queue->stats.waited, SECONDS, s->waited_ns - s->queued_ns);
+    else if (ch == leader) /* ended before its prompt was computed */
+        g->result.n_cached = s->n_cached;
     ch->end = (struct gen_event){
         .gen = g, .choice = ch->index, .index = ch->n_out, .finish = why, .stop_id = stop_id
     };

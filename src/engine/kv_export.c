@@ -141,21 +141,16 @@ static void insert_pages(struct core *c, void *arg)
     tree_leave(c->tree, root);
 }
 
-static int check_tokens(const struct record *r, int n_vocab, struct err *e)
-{
-    for (int i = 0; i < r->n_tokens; i++)
-        if (r->tokens[i] < 0 || r->tokens[i] >= n_vocab)
-            return err_set(e, ERR_CORRUPT, "the KV record contains a token outside the vocabulary");
-    return 0;
-}
-
 static int check_record(const struct record *r, uint64_t tenant, int n_vocab, struct err *e)
 {
     if (r->first_page > 0)
         return err_set(e, ERR_UNSUPPORTED, "the KV record does not begin at position 0");
     if (r->scope.tenant != tenant)
         return err_set(e, ERR_FORBIDDEN, "the KV record belongs to another tenant");
-    return check_tokens(r, n_vocab, e);
+    for (int i = 0; i < r->n_tokens; i++)
+        if (r->tokens[i] < 0 || r->tokens[i] >= n_vocab)
+            return err_set(e, ERR_CORRUPT, "the KV record contains a token outside the vocabulary");
+    return 0;
 }
 
 int engine_kv_import(struct engine *en, struct kv_prefix *p, struct kv_record *r, struct err *e)

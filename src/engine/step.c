@@ -375,13 +375,6 @@ static void update_stats(struct core *c)
     st->fairness_waiting = n.fairness_waiting;
 }
 
-static void trim_drafts(struct core *c)
-{
-    for (int i = 0; i < c->plan.n_runs; i++)
-        if (c->plan.runs[i].n_drafts)
-            sched_trim(c->sched, c->plan.runs[i].seq);
-}
-
 static bool run_step(struct core *c, uint64_t now)
 {
     const struct step_plan *p = &c->plan;
@@ -400,7 +393,9 @@ static bool run_step(struct core *c, uint64_t now)
     st->steps++;
     *(p->has_prefill ? &st->prefill_ns : &st->decode_ns) += end - start;
     if (!is_done) {
-        trim_drafts(c);
+        for (int i = 0; i < p->n_runs; i++)
+            if (p->runs[i].n_drafts)
+                sched_trim(c->sched, p->runs[i].seq);
         return true; /* the rows will be planned again */
     }
     c->n_computed++;

@@ -80,14 +80,6 @@ static void run_tasks(void *arg, int thread, int n_threads)
     }
 }
 
-static void add_tasks(struct sample_batch *p, struct sample_job *job)
-{
-    if (job->n_draft_tokens >= 0)
-        p->tasks[p->n++] = (struct sample_task){ job, -1 };
-    for (int i = 0; i < job->n_scores; i++)
-        p->tasks[p->n++] = (struct sample_task){ job, i };
-}
-
 void sample_batch_run(struct sample_batch *p, struct sample_job *list, int n)
 {
     int n_rows = 0;
@@ -96,9 +88,13 @@ void sample_batch_run(struct sample_batch *p, struct sample_job *list, int n)
     if (p->n_samplers == 1)
         return;
     for (int i = 0; i < n; i++) {
-        n_rows += list[i].n_scores + 1 + list[i].n_draft_tokens;
+        struct sample_job *job = &list[i];
+        n_rows += job->n_scores + 1 + job->n_draft_tokens;
         CHECK(n_rows <= p->lm->max_logits);
-        add_tasks(p, &list[i]);
+        if (job->n_draft_tokens >= 0)
+            p->tasks[p->n++] = (struct sample_task){ job, -1 };
+        for (int k = 0; k < job->n_scores; k++)
+            p->tasks[p->n++] = (struct sample_task){ job, k };
     }
     if (p->n < 2)
         return;

@@ -299,13 +299,6 @@ static bool is_decode_only(const struct seq *s)
            (s->is_scripted || s->credits > 0);
 }
 
-static void plan_decode_row(struct sched *sc, struct seq *s)
-{
-    s->plan_rows = 1;
-    s->plan_logits = !s->is_scripted;
-    sc->planner.logits_left -= s->plan_logits;
-}
-
 /* Plans decode-only sequences immediately: the batch has a row for each running sequence, and they
  * take no pages from others. The other sequences are collected in lists, since planning one may
  * preempt others. */
@@ -321,7 +314,9 @@ static void list_running(struct sched *sc)
     for (uint32_t id = sc->running.first; id != NO_SEQ; id = sc->seqs[id].running.next) {
         struct seq *s = &sc->seqs[id];
         if (is_decode_only(s)) {
-            plan_decode_row(sc, s);
+            s->plan_rows = 1;
+            s->plan_logits = !s->is_scripted;
+            pl->logits_left -= s->plan_logits;
             n_decode_only++;
             keys += s->n_kv + 1;
             continue;
