@@ -59,11 +59,6 @@ static void on_end(void *ctx, const struct session_end *s)
 static const struct session_ops ops = { .choice_end = on_choice_end, .end = on_end };
 static const struct output_ops output_ops = { .content = on_content };
 
-static bool is_stopped(const struct probe *p)
-{
-    return p->o->stop && *p->o->stop;
-}
-
 static int wait_for_end(struct probe *p, struct session *s)
 {
     bool is_cancelled = false;
@@ -71,7 +66,7 @@ static int wait_for_end(struct probe *p, struct session *s)
 
     while (!p->is_over) {
         mailbox_wait(p->box, clock_ns() + POLL_MS * 1000000ull);
-        if (is_stopped(p) && !is_cancelled) {
+        if (p->o->stop && *p->o->stop && !is_cancelled) {
             session_cancel(s);
             is_cancelled = true;
         }
