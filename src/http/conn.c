@@ -431,12 +431,6 @@ static size_t parse_input(struct conn *c, struct str in)
 
 /* ---- events */
 
-static void on_eof(struct conn *c)
-{
-    c->is_eof = true;
-    conn_close(c); /* an incomplete request cannot be completed any more */
-}
-
 static void on_readable(struct conn *c)
 {
     char *p = c->s->scratch;
@@ -457,7 +451,8 @@ static void on_readable(struct conn *c)
             return;
         }
         if (n == 0) {
-            on_eof(c);
+            c->is_eof = true;
+            conn_close(c); /* an incomplete request cannot be completed any more */
             return;
         }
         STAT_ADD(c->s, bytes_in, n);
