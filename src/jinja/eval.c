@@ -79,14 +79,6 @@ int callable_call(struct rt *rt, const struct callable *c, struct val self, cons
     return c->fn(rt, in, out);
 }
 
-static int call_cycler(struct rt *rt, struct val_list *l, struct val *out)
-{
-    (void)rt;
-    *out = l->v[l->at];
-    l->at = (l->at + 1) % l->n;
-    return 0;
-}
-
 static int call_joiner(struct rt *rt, struct val_list *l, struct val *out)
 {
     struct text *empty = text_new(rt, STR(""), true);
@@ -130,8 +122,12 @@ static int eval_call(struct rt *rt, const struct ast_node *n, struct val *out)
         if (m)
             return eval_args(rt, n, &args) ? -1 : callable_call(rt, m, self, &args, out);
         struct text name = callee->text;
-        if (self.type == T_CYCLER && str_is(text_str(&name), "next"))
-            return call_cycler(rt, self.u.list, out);
+        if (self.type == T_CYCLER && str_is(text_str(&name), "next")) {
+            struct val_list *l = self.u.list;
+            *out = l->v[l->at];
+            l->at = (l->at + 1) % l->n;
+            return 0;
+        }
         struct text *copy = text_part(rt, &name, 0, name.n);
         if (!copy || op_attr(rt, self, copy, &f))
             return -1;

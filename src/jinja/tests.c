@@ -2,11 +2,6 @@
  * renders. */
 #include "jinja/ast.h"
 
-static bool is_integer(struct val v)
-{
-    return v.type == T_INT || v.type == T_BIG;
-}
-
 #define TYPE_TEST(name, holds)                                                                     \
     static int name(struct rt *rt, const struct val *in, struct val *out)                          \
     {                                                                                              \
@@ -21,7 +16,7 @@ TYPE_TEST(test_none, v.type == T_NONE)
 TYPE_TEST(test_boolean, v.type == T_BOOL)
 TYPE_TEST(test_true, v.type == T_BOOL && v.u.b)
 TYPE_TEST(test_false, v.type == T_BOOL && !v.u.b)
-TYPE_TEST(test_integer, is_integer(v))
+TYPE_TEST(test_integer, v.type == T_INT || v.type == T_BIG)
 TYPE_TEST(test_float, v.type == T_FLOAT)
 TYPE_TEST(test_number, val_is_number(v) || v.type == T_BIG)
 TYPE_TEST(test_string, v.type == T_STR)
