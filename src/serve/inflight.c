@@ -64,23 +64,6 @@ static void close_response(struct inflight *r)
     async_close(&r->async);
 }
 
-/* The prediction counts once per choice. */
-static void set_predicted(const struct inflight *r, struct response *a)
-{
-    int64_t n = (int64_t)r->n_predicted * request_n_choices(&r->request) - r->n_accepted;
-
-    response_set_prediction_counts(a, r->n_accepted, (int)MIN(MAX(n, 0), INT32_MAX));
-}
-
-/* The response is stored before the client can request it by id: response_end only queues bytes. */
-static void end_response(struct inflight *r, struct response *response)
-{
-    response_end(response);
-    if (!r->background)
-        stored_response_put(r->io->o->response_store, caller_tenant(&r->caller), &r->request,
-            response, r->previous);
-}
-
 static void fill_error_extra(const struct inflight *r, struct error_extra *extra)
 {
     if (r->err.code == ERR_CONTEXT && r->model) {
@@ -111,14 +94,23 @@ static void finish_response(struct inflight *r)
         response_free(response);
         return;
     }
+    /* The prediction counts once per choice. */
+    int64_t n_rejected = (int64_t)r->n_predicted * request_n_choices(&r->request) - r->n_accepted;
     response_set_usage(response, r->n_prompt, r->n_cached);
     response_set_times(response, &r->times);
-    set_predicted(r, response);
+    response_set_prediction_counts(
+        response, r->n_accepted, (int)MIN(MAX(n_rejected, 0), INT32_MAX));
     background_begin_end(r);
-    if (r->err.code)
+    if (r->err.code) {
         response_error(response, &r->err, &extra);
-    else
-        end_response(r, response);
+    } else {
+        /* The client cannot request the id before the response is stored: response_end only queues
+         * bytes. */
+        response_end(response);
+        if (!r->background)
+            stored_response_put(r->io->o->response_store, caller_tenant(&r->caller), &r->request,
+                response, r->previous);
+    }
     background_finish_end(r, response);
     response_free(response);
 }

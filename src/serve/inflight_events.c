@@ -9,11 +9,6 @@
 
 /* ---- echo: the prompt in front of a completion */
 
-static bool is_echoed_by_token(const struct inflight *r)
-{
-    return r->request.echo && r->request.want_logprobs && r->request.stream;
-}
-
 /* Echoes the part of the prompt text that this token stands for. The client's text is echoed
  * verbatim: a token that is not in it (BOS) yields no text. */
 static void echo_token(struct inflight_prompt *p, int32_t id, const struct sampled *t)
@@ -73,7 +68,7 @@ void inflight_events_echo(struct inflight *r)
     for (int i = 0; r->request.echo && i < r->request.n_prompts; i++) {
         const struct prompt *p = &r->prompts[i];
         struct inflight_prompt *inflight_prompt = &r->inflight_prompts[i];
-        inflight_prompt->is_echoing = is_echoed_by_token(r);
+        inflight_prompt->is_echoing = r->request.want_logprobs && r->request.stream;
         inflight_prompt->echo_text_left = p->text;
         if (r->request.want_logprobs)
             echo_token(inflight_prompt, p->ids[0], NULL);

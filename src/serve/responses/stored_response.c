@@ -21,14 +21,6 @@ static bool find_stored(void *arg, struct str id, struct responses_stored *out)
     return out->response.p && out->input.p;
 }
 
-static int reject_without_store(const struct request *request, struct err *e)
-{
-    const char *name = request->previous_id.p ? "previous_response_id" : "input";
-
-    return err_param(e, ERR_UNSUPPORTED, name,
-        "'%s' refers to a stored response, and this server does not store responses.", name);
-}
-
 /* Lists all responses of the chain, the oldest first. */
 static int list_chain(struct responses_stored **out, size_t *n, const struct stored_response *last,
     const struct stored_response_ctx *ctx, struct err *e)
@@ -83,8 +75,11 @@ int stored_response_recall(const struct stored_response **previous, struct reque
             "'background' is not supported: this server does not store responses.");
     if (!request->needs_response_store)
         return 0;
-    if (!ctx->response_store)
-        return reject_without_store(request, e);
+    if (!ctx->response_store) {
+        const char *name = request->previous_id.p ? "previous_response_id" : "input";
+        return err_param(e, ERR_UNSUPPORTED, name,
+            "'%s' refers to a stored response, and this server does not store responses.", name);
+    }
     if (request->previous_id.p && take_previous(previous, request, ctx, e))
         return -1;
     if (list_chain(&all, &n, *previous, ctx, e))
