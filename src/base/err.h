@@ -21,7 +21,7 @@ enum errcode {
 struct err {
     enum errcode code;
     char param[48]; /* request field or option that caused the error; "" if none */
-    char msg[480];  /* truncated, never allocated: errors must work without memory */
+    char msg[800];  /* truncated, never allocated: errors must work without memory */
 };
 
 /* Sets *e and returns -1, so that a function can end with `return err_set(...)`. */
