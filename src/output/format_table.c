@@ -15,7 +15,8 @@
 
 /* <tool_call>
  * {"name": "f", "arguments": {"a": 1}}
- * </tool_call>                          Qwen 2.5 and 3, Hermes 2 and 3, SmolLM3, Granite 4, MiMo */
+ * </tool_call>                          Qwen 2.5 and 3, Hermes 2 and 3, SmolLM3, Granite 4, MiMo,
+ *                                       ERNIE 4.5 */
 static const struct marker hermes_marks[] = {
     { MARK_OPEN, 0, T("<tool_call>") },
     { MARK_CLOSE, 0, T("</tool_call>") },
@@ -51,7 +52,7 @@ static const struct marker phi4_marks[] = {
 
 /* <tool_calls>[
  *     {"name": "f", "arguments": {..}}
- * ]</tool_calls>                          Jamba, Hunyuan A13B */
+ * ]</tool_calls>                          Jamba, Hunyuan A13B, Apriel */
 static const struct marker jamba_marks[] = {
     { MARK_OPEN, 0, T("<tool_calls>") },
     { MARK_CLOSE, 0, T("</tool_calls>") },
@@ -93,6 +94,34 @@ static const struct marker apertus_marks[] = {
 static const struct marker longcat_marks[] = {
     { MARK_OPEN, 0, T("<longcat_tool_call>") },
     { MARK_CLOSE, 0, T("</longcat_tool_call>") },
+};
+
+/* Action:
+ * ```json
+ * [
+ *     {"tool_name": "f", "parameters": {..}}
+ * ]```      Command R and R+ (2024); source: vLLM, examples/command_r_tool_chat_template.jinja */
+static const struct marker command_plus_marks[] = {
+    { MARK_OPEN, 0, T("Action:") },
+};
+
+/* function call<|role_sep|>
+ * {"name": "f", "arguments": {..}}<|message_sep|>   GigaChat 3, a message of its own after the
+ * content; also after <|function_call|>. Source: llama.cpp,
+ * models/templates/GigaChat3-10B-A1.8B.jinja; vLLM, gigachat3_tool_parser.py */
+static const struct marker gigachat3_marks[] = {
+    { MARK_OPEN, 0, T("function call<|role_sep|>") },
+    { MARK_OPEN, 0, T("<|function_call|>") },
+    { MARK_DROP, 0, T("<|message_sep|>") },
+};
+
+/* [{"name": "f", "arguments": {..}}, ..]   xLAM 2, as the whole output or after text; in a fence,
+ * and after [TOOL_CALLS] or <tool_call> too. Source: vLLM,
+ * examples/tool_chat_template_xlam_llama.jinja, tests/tool_parsers/test_xlam_tool_parser.py */
+static const struct marker xlam_marks[] = {
+    { MARK_OPEN, 0, T("[TOOL_CALLS]") },
+    { MARK_OPEN, 0, T("<tool_call>") },
+    { MARK_CLOSE, 0, T("</tool_call>") },
 };
 
 /* ---- a name, then JSON ---- */
@@ -278,24 +307,167 @@ static const struct tag_edge minimax_edges[] = {
  * </｜DSML｜invoke>
  * </｜DSML｜function_calls>    DeepSeek V3.2; tool_calls in V4 */
 #define DSML BAR "DSML" BAR
+#define DSML_SECTION(tag, word)                                                                    \
+    { MARK_SECTION, 0, T("<" tag word ">") },                                                      \
+    {                                                                                              \
+        MARK_SECTION_END, 0, T("</" tag word ">")                                                  \
+    }
+#define DSML_INVOKE(tag)                                                                           \
+    { MARK_OPEN, 0, T("<" tag "invoke name=\"") },                                                 \
+    {                                                                                              \
+        MARK_CLOSE, 0, T("</" tag "invoke>")                                                       \
+    }
+#define DSML_EDGES(tag)                                                                            \
+    { TAG_NAME, T("\">"), TAG_GAP }, { TAG_GAP, T("<" tag "parameter name=\""), TAG_KEY },         \
+        { TAG_GAP, T("</" tag "invoke>"), TAG_DONE },                                              \
+        { TAG_KEY, T("\" string=\"true\">"), TAG_STRING },                                         \
+        { TAG_KEY, T("\" string=\"false\">"), TAG_ANY }, { TAG_KEY, T("\">"), TAG_VALUE },         \
+        { TAG_STRING, T("</" tag "parameter>"), TAG_GAP },                                         \
+        { TAG_ANY, T("</" tag "parameter>"), TAG_GAP },                                            \
+    {                                                                                              \
+        TAG_VALUE, T("</" tag "parameter>"), TAG_GAP                                               \
+    }
 static const struct marker deepseek_v32_marks[] = {
-    { MARK_SECTION, 0, T("<" DSML "function_calls>") },
-    { MARK_SECTION_END, 0, T("</" DSML "function_calls>") },
-    { MARK_SECTION, 0, T("<" DSML "tool_calls>") },
-    { MARK_SECTION_END, 0, T("</" DSML "tool_calls>") },
-    { MARK_OPEN, 0, T("<" DSML "invoke name=\"") },
-    { MARK_CLOSE, 0, T("</" DSML "invoke>") },
+    DSML_SECTION(DSML, "function_calls"),
+    DSML_SECTION(DSML, "tool_calls"),
+    DSML_INVOKE(DSML),
 };
-static const struct tag_edge deepseek_v32_edges[] = {
+static const struct tag_edge deepseek_v32_edges[] = { DSML_EDGES(DSML) };
+
+/* <｜DSML｜ calls>
+ * <｜DSML｜ invoke name="f">
+ * <｜DSML｜ parameter name="a" string="false">1</｜DSML｜ parameter>
+ * </｜DSML｜ invoke>
+ * </｜DSML｜ calls>    DeepSeek V4.1, with a blank in each tag; source: vLLM,
+ * vllm/parser/deepseek_v41.py */
+static const struct marker deepseek_v41_marks[] = {
+    DSML_SECTION(DSML " ", "calls"),
+    DSML_INVOKE(DSML " "),
+};
+static const struct tag_edge deepseek_v41_edges[] = { DSML_EDGES(DSML " ") };
+
+/* <｜GCML｜tool_calls>
+ * <｜GCML｜invoke name="f">
+ * <｜GCML｜parameter name="a" string="false">1</｜GCML｜parameter>
+ * </｜GCML｜invoke>
+ * </｜GCML｜tool_calls>    GigaChat 3.5; source: llama.cpp, models/templates/GigaChat3.5.jinja */
+#define GCML BAR "GCML" BAR
+static const struct marker gigachat35_marks[] = {
+    DSML_SECTION(GCML, "tool_calls"),
+    DSML_INVOKE(GCML),
+    { MARK_DROP, 0, T("<|message_sep|>") },
+};
+static const struct tag_edge gigachat35_edges[] = { DSML_EDGES(GCML) };
+
+/* <tool_calls>
+ * <tool_call>f<tool_sep>
+ * <arg_key>a</arg_key>
+ * <arg_value>1</arg_value>
+ * </tool_call>
+ * </tool_calls>    Hunyuan 3 (Hy3). Hunyuan 4 has no <tool_sep>, and its tags end in :opensource.
+ * Source: vLLM, vllm/tool_parsers/hy_v3_tool_parser.py and
+ * tests/tool_parsers/test_hy_v4_tool_parser.py; the template of Hy3-preview */
+#define HUNYUAN_MARKS(s)                                                                           \
+    { MARK_SECTION, 0, T("<tool_calls" s ">") }, { MARK_CLOSE, 0, T("</tool_calls" s ">") },       \
+        { MARK_OPEN, 0, T("<tool_call" s ">") },                                                   \
+    {                                                                                              \
+        MARK_CLOSE, 0, T("</tool_call" s ">")                                                      \
+    }
+#define HUNYUAN_EDGES(s)                                                                           \
+    { TAG_NAME, T("<tool_sep" s ">"), TAG_GAP }, { TAG_NAME, T("\n"), TAG_GAP },                   \
+        { TAG_NAME, T("<arg_key" s ">"), TAG_KEY },                                                \
+        { TAG_NAME, T("</tool_call" s ">"), TAG_DONE }, { TAG_GAP, T("<arg_key" s ">"), TAG_KEY }, \
+        { TAG_GAP, T("</tool_call" s ">"), TAG_DONE }, { TAG_KEY, T("</arg_key" s ">"), TAG_MID }, \
+        { TAG_MID, T("<arg_value" s ">"), TAG_VALUE },                                             \
+        { TAG_VALUE, T("</arg_value" s ">"), TAG_GAP },                                            \
+        { TAG_VALUE, T("<arg_key" s ">"), TAG_KEY },                                               \
+    {                                                                                              \
+        TAG_VALUE, T("</tool_call" s ">"), TAG_DONE                                                \
+    }
+static const struct marker hunyuan_v3_marks[] = { HUNYUAN_MARKS("") };
+static const struct tag_edge hunyuan_v3_edges[] = { HUNYUAN_EDGES("") };
+static const struct marker hunyuan_v4_marks[] = { HUNYUAN_MARKS(":opensource") };
+static const struct tag_edge hunyuan_v4_edges[] = { HUNYUAN_EDGES(":opensource") };
+
+/* <function name="f"><param name="a">1</param></function>   MiniCPM 5; a value may be
+ * <![CDATA[..]]>. Source: vLLM, vllm/tool_parsers/minicpm5xml_tool_parser.py and its test */
+static const struct marker minicpm5_marks[] = {
+    { MARK_OPEN, 0, T("<function name=\"") },
+    { MARK_CLOSE, 0, T("</function>") },
+};
+static const struct tag_edge minicpm5_edges[] = {
     { TAG_NAME, T("\">"), TAG_GAP },
-    { TAG_GAP, T("<" DSML "parameter name=\""), TAG_KEY },
-    { TAG_GAP, T("</" DSML "invoke>"), TAG_DONE },
-    { TAG_KEY, T("\" string=\"true\">"), TAG_STRING },
-    { TAG_KEY, T("\" string=\"false\">"), TAG_ANY },
+    { TAG_GAP, T("<param name=\""), TAG_KEY },
+    { TAG_GAP, T("</function>"), TAG_DONE },
     { TAG_KEY, T("\">"), TAG_VALUE },
-    { TAG_STRING, T("</" DSML "parameter>"), TAG_GAP },
-    { TAG_ANY, T("</" DSML "parameter>"), TAG_GAP },
-    { TAG_VALUE, T("</" DSML "parameter>"), TAG_GAP },
+    { TAG_VALUE, T("<![CDATA["), TAG_CDATA },
+    { TAG_VALUE, T("</param>"), TAG_GAP },
+    { TAG_VALUE, T("<param name=\""), TAG_KEY },
+    { TAG_VALUE, T("</function>"), TAG_DONE },
+    { TAG_CDATA, T("]]></param>"), TAG_GAP },
+};
+
+/* <|open|>tools<|sep|><|open|>call tool="f" index="1"<|sep|>
+ * <|open|>argument key="a" type="number"<|sep|>1<|close|>argument<|sep|>
+ * <|close|>call<|sep|><|close|>tools<|sep|>   Kimi K3; without line breaks. Instead of arguments:
+ * <|open|>json type="object"<|sep|>{..}<|close|>json<|sep|>. Source: llama.cpp,
+ * models/templates/Kimi-K3.jinja */
+#define XTML_OPEN(tag)  "<|open|>" tag "<|sep|>"
+#define XTML_CLOSE(tag) "<|close|>" tag "<|sep|>"
+static const struct marker kimi_k3_marks[] = {
+    { MARK_SECTION, 0, T(XTML_OPEN("tools")) },
+    { MARK_CLOSE, 0, T(XTML_CLOSE("tools")) },
+    { MARK_OPEN, 0, T("<|open|>call tool=\"") },
+    { MARK_CLOSE, 0, T(XTML_CLOSE("call")) },
+    { MARK_CLOSE, 0, T(XTML_CLOSE("json")) },
+    { MARK_DROP, 0, T(XTML_OPEN("response")) },
+    { MARK_DROP, 0, T(XTML_CLOSE("response")) },
+    { MARK_DROP, 0, T(XTML_CLOSE("message")) },
+};
+static const struct tag_edge kimi_k3_edges[] = {
+    { TAG_NAME, T("\"<|sep|>"), TAG_GAP },
+    { TAG_NAME, T("\" index=\""), TAG_SKIP },
+    { TAG_SKIP, T("\"<|sep|>"), TAG_GAP },
+    { TAG_GAP, T("<|open|>argument key=\""), TAG_KEY },
+    { TAG_GAP, T(XTML_OPEN("json type=\"object\"")), TAG_ARGS },
+    { TAG_GAP, T(XTML_CLOSE("call")), TAG_DONE },
+    { TAG_KEY, T("\" type=\"string\"<|sep|>"), TAG_STRING },
+    { TAG_KEY, T("\" type=\"number\"<|sep|>"), TAG_ANY },
+    { TAG_KEY, T("\" type=\"boolean\"<|sep|>"), TAG_ANY },
+    { TAG_KEY, T("\" type=\"null\"<|sep|>"), TAG_ANY },
+    { TAG_KEY, T("\" type=\"object\"<|sep|>"), TAG_ANY },
+    { TAG_KEY, T("\" type=\"array\"<|sep|>"), TAG_ANY },
+    { TAG_KEY, T("\"<|sep|>"), TAG_VALUE },
+    { TAG_STRING, T(XTML_CLOSE("argument")), TAG_GAP },
+    { TAG_ANY, T(XTML_CLOSE("argument")), TAG_GAP },
+    { TAG_VALUE, T(XTML_CLOSE("argument")), TAG_GAP },
+    { TAG_ARGS, T("{"), TAG_JSON },
+};
+
+/* <|start|>assistant to=f<|message|><atem:function_calls>
+ * <atem:invoke name="f">
+ * <atem:parameter name="a">1</atem:parameter>
+ * </atem:invoke>
+ * </atem:function_calls><|eom|>    Muse, one call per message. Other messages go to=self
+ * (reasoning) and to=user. The prompt ends with <|start|>assistant. Source: vLLM,
+ * examples/tool_chat_template_muse_glimmer.jinja, vllm/parser/muse_glimmer.py */
+static const struct marker muse_marks[] = {
+    { MARK_SECTION, 0, T("<atem:function_calls>") },
+    { MARK_SECTION_END, 0, T("</atem:function_calls>") },
+    { MARK_OPEN, MARK_IN_SECTION, T("<atem:invoke name=\"") },
+    { MARK_HEADER, 0, T("<|start|>") },
+    { MARK_MESSAGE_END, 0, T("<|eom|>") },
+    { MARK_MESSAGE_END, 0, T("<|eot|>") },
+    { MARK_DROP, 0, T("<|message|>") },
+};
+static const struct tag_edge muse_edges[] = {
+    { TAG_NAME, T("\">"), TAG_GAP },
+    { TAG_GAP, T("<atem:parameter name=\""), TAG_KEY },
+    { TAG_GAP, T("</atem:invoke>"), TAG_DONE },
+    { TAG_KEY, T("\">"), TAG_VALUE },
+    { TAG_VALUE, T("</atem:parameter>"), TAG_GAP },
+    { TAG_VALUE, T("<atem:parameter name=\""), TAG_KEY },
+    { TAG_VALUE, T("</atem:invoke>"), TAG_DONE },
 };
 
 /* <｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name="f">
@@ -329,7 +501,8 @@ static const struct marker llama_python_marks[] = {
     { MARK_DROP, 0, T("<|eot_id|>") },
 };
 
-/* <|tool_call_start|>[f(a=1), g(b="x")]<|tool_call_end|>   LFM2 */
+/* <|tool_call_start|>[f(a=1), g(b="x")]<|tool_call_end|>   LFM2; LFM2.5, whose objects are JSON.
+ * Source: llama.cpp, models/templates/LFM2.5-8B-A1B.jinja */
 static const struct marker lfm2_marks[] = {
     { MARK_OPEN, 0, T("<|tool_call_start|>") },
     { MARK_CLOSE, 0, T("<|tool_call_end|>") },
@@ -473,6 +646,27 @@ static const struct tool_format tools[] = {
         .first = TAG_NAME,
         MARKS(deepseek_v32_marks),
         EDGES(deepseek_v32_edges) },
+    { .id = "deepseek_v41",
+        .before_name = "<" DSML " calls>\n<" DSML " invoke name=\"",
+        .after_name = "\">\n",
+        .body = BODY_TAGS,
+        .flags = TOOL_VERBATIM,
+        .first = TAG_NAME,
+        MARKS(deepseek_v41_marks),
+        EDGES(deepseek_v41_edges) },
+    { .id = "gigachat3",
+        .before_name = "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"",
+        .after_name = "\", \"arguments\": ",
+        .body = BODY_JSON,
+        MARKS(gigachat3_marks) },
+    { .id = "gigachat35",
+        .before_name = "<" GCML "tool_calls>\n<" GCML "invoke name=\"",
+        .after_name = "\">\n",
+        .body = BODY_TAGS,
+        .flags = TOOL_VERBATIM,
+        .first = TAG_NAME,
+        MARKS(gigachat35_marks),
+        EDGES(gigachat35_edges) },
     { .id = "kimi_k2",
         .before_name = "<|tool_calls_section_begin|><|tool_call_begin|>functions.",
         .after_name = "<|tool_call_argument_begin|>",
@@ -490,6 +684,14 @@ static const struct tool_format tools[] = {
         .first = TAG_NAME,
         MARKS(hermes_marks),
         EDGES(glm_edges) },
+    { .id = "kimi_k3",
+        .before_name = XTML_OPEN("tools") "<|open|>call tool=\"",
+        .after_name = "\" index=\"1\"<|sep|>",
+        .body = BODY_TAGS,
+        .flags = TOOL_VERBATIM,
+        .first = TAG_NAME,
+        MARKS(kimi_k3_marks),
+        EDGES(kimi_k3_edges) },
     { .id = "harmony",
         .before_name = "<|channel|>commentary to=functions.",
         .after_name = " <|constrain|>json<|message|>",
@@ -528,6 +730,49 @@ static const struct tool_format tools[] = {
         .body = BODY_JSON,
         .flags = TOOL_LIST,
         MARKS(command_marks) },
+    { .id = "command_r_plus",
+        .before_name = "Action:\n```json\n[\n    {\n        \"tool_name\": \"",
+        .after_name = "\",\n        \"parameters\": ",
+        .body = BODY_JSON,
+        .flags = TOOL_LIST | TOOL_FENCE,
+        MARKS(command_plus_marks) },
+    { .id = "xlam",
+        .before_name = "[{\"name\": \"",
+        .after_name = "\", \"arguments\": ",
+        .body = BODY_JSON,
+        .flags = TOOL_LIST | TOOL_SEMICOLON | TOOL_FENCE,
+        .start_bytes = "{[`",
+        MARKS(xlam_marks) },
+    { .id = "hunyuan_v3",
+        .before_name = "<tool_calls>\n<tool_call>",
+        .after_name = "<tool_sep>\n",
+        .body = BODY_TAGS,
+        .first = TAG_NAME,
+        MARKS(hunyuan_v3_marks),
+        EDGES(hunyuan_v3_edges) },
+    { .id = "hunyuan_v4",
+        .before_name = "<tool_calls:opensource><tool_call:opensource>",
+        .after_name = "\n",
+        .body = BODY_TAGS,
+        .first = TAG_NAME,
+        MARKS(hunyuan_v4_marks),
+        EDGES(hunyuan_v4_edges) },
+    { .id = "minicpm5",
+        .before_name = "<function name=\"",
+        .after_name = "\">",
+        .body = BODY_TAGS,
+        .first = TAG_NAME,
+        MARKS(minicpm5_marks),
+        EDGES(minicpm5_edges) },
+    { .id = "muse",
+        .before_name = "<|message|><atem:function_calls>\n<atem:invoke name=\"",
+        .after_name = "\">\n",
+        .body = BODY_TAGS,
+        .flags = TOOL_VERBATIM | TOOL_START_IS_HEADER,
+        .start_bytes = "t",
+        .first = TAG_NAME,
+        MARKS(muse_marks),
+        EDGES(muse_edges) },
     { .id = "nemotron",
         .before_name = "<TOOLCALL>[{\"name\": \"",
         .after_name = "\", \"arguments\": ",
@@ -663,9 +908,19 @@ static const struct marker kimi_think_marks[] = {
     { MARK_REASONING, 0, T("\xE2\x97\x81think\xE2\x96\xB7") },
     { MARK_REASONING_END, 0, T("\xE2\x97\x81/think\xE2\x96\xB7") },
 };
+static const struct marker kimi_k3_think_marks[] = {
+    { MARK_REASONING, 0, T(XTML_OPEN("think")) },
+    { MARK_REASONING_END, 0, T(XTML_CLOSE("think")) },
+    { MARK_DROP, 0, T(XTML_OPEN("response")) },
+    { MARK_DROP, 0, T(XTML_CLOSE("response")) },
+    { MARK_DROP, 0, T(XTML_CLOSE("message")) },
+};
+/* Hunyuan A13B encloses the answer; the tags of Hunyuan 4 end in :opensource. */
 static const struct marker hunyuan_think_marks[] = {
     { MARK_REASONING, 0, T("<think>") },
     { MARK_REASONING_END, 0, T("</think>") },
+    { MARK_REASONING, 0, T("<think:opensource>") },
+    { MARK_REASONING_END, 0, T("</think:opensource>") },
     { MARK_ANSWER, 0, T("<answer>") },
     { MARK_ANSWER_END, 0, T("</answer>") },
 };
@@ -678,6 +933,32 @@ static const struct marker apertus_think_marks[] = {
     { MARK_REASONING_END, 0, T("<|inner_suffix|>") },
 };
 
+/* Apriel 1.6: the prompt ends with the first marker; version 1.5 ends the answer with the last.
+ * Source: llama.cpp, models/templates/Apriel-1.6-15b-Thinker-fixed.jinja and
+ * models/templates/unsloth-Apriel-1.5.jinja */
+static const struct marker apriel_think_marks[] = {
+    { MARK_REASONING, 0, T("Here are my reasoning steps:") },
+    { MARK_REASONING_END, 0, T("[BEGIN FINAL RESPONSE]") },
+    { MARK_DROP, 0, T("[END FINAL RESPONSE]") },
+};
+/* ERNIE 4.5 Thinking encloses the answer; its calls are hermes_json. Source: vLLM,
+ * vllm/tool_parsers/ernie45_tool_parser.py */
+static const struct marker ernie45_think_marks[] = {
+    { MARK_REASONING, 0, T("<think>") },
+    { MARK_REASONING_END, 0, T("</think>") },
+    { MARK_ANSWER, 0, T("<response>") },
+    { MARK_ANSWER_END, 0, T("</response>") },
+};
+/* Muse: messages to=self are reasoning. */
+static const struct marker muse_think_marks[] = {
+    { MARK_REASONING, 0, T("to=self<|message|>") },
+    { MARK_HEADER, 0, T("<|start|>") },
+    { MARK_MESSAGE_END, 0, T("<|eom|>") },
+    { MARK_MESSAGE_END, 0, T("<|eot|>") },
+    { MARK_DROP, 0, T("to=user<|message|>") },
+    { MARK_DROP, 0, T("<|message|>") },
+};
+
 static const struct reasoning_format reasoning_formats[] = {
     { .id = "null" },
     { .id = "think_tag", .flags = REASONING_TOGGLE, MARKS(think_marks) },
@@ -687,6 +968,7 @@ static const struct reasoning_format reasoning_formats[] = {
     { .id = "deepseek_v3", .flags = REASONING_TOGGLE | REASONING_CALL_ENDS, MARKS(think_marks) },
     { .id = "harmony", .flags = REASONING_IS_CHANNEL, MARKS(harmony_marks) },
     { .id = "mistral", MARKS(mistral_think_marks) },
+    { .id = "ernie45", .flags = REASONING_STARTS, MARKS(ernie45_think_marks) },
     { .id = "granite", .flags = REASONING_TOGGLE, MARKS(granite_think_marks) },
     { .id = "seed_oss", .flags = REASONING_TOGGLE, MARKS(seed_think_marks) },
     { .id = "minimax_m2",
@@ -696,9 +978,14 @@ static const struct reasoning_format reasoning_formats[] = {
     { .id = "nemotron", .flags = REASONING_TOGGLE, MARKS(think_marks) },
     { .id = "command_r", .flags = REASONING_CALL_ENDS, MARKS(command_think_marks) },
     { .id = "kimi_k2", .flags = REASONING_CALL_ENDS, MARKS(kimi_think_marks) },
+    { .id = "kimi_k3",
+        .flags = REASONING_TOGGLE | REASONING_CALL_ENDS,
+        MARKS(kimi_k3_think_marks) },
     { .id = "hunyuan", .flags = REASONING_TOGGLE, MARKS(hunyuan_think_marks) },
     { .id = "exaone", .flags = REASONING_TOGGLE, MARKS(exaone_think_marks) },
     { .id = "apertus", .flags = REASONING_CALL_ENDS, MARKS(apertus_think_marks) },
+    { .id = "apriel", .flags = REASONING_STARTS, MARKS(apriel_think_marks) },
+    { .id = "muse", .flags = REASONING_IS_CHANNEL, MARKS(muse_think_marks) },
 };
 
 const struct tool_format *tool_format_at(size_t i)

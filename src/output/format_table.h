@@ -44,13 +44,14 @@ struct marker {
 enum body { BODY_NONE, BODY_JSON, BODY_TAGS, BODY_PYTHON, BODY_CHANNELS };
 
 enum {
-    TOOL_LIST = 1,          /* JSON: [{..}, {..}] is accepted */
-    TOOL_SEMICOLON = 2,     /* JSON: {..}; {..} is accepted */
-    TOOL_KEY_IS_NAME = 4,   /* JSON: {"name": {arguments}} */
-    TOOL_VERBATIM = 8,      /* tags: newlines around a value are part of it */
-    TOOL_MANY = 16,         /* Python: calls may follow each other without a list */
-    TOOL_FENCE = 32,        /* JSON, Python: a ``` fence may enclose the calls */
-    TOOL_START_IS_CALL = 64 /* the prompt ends with a call marker, so a call may begin at once */
+    TOOL_LIST = 1,             /* JSON: [{..}, {..}] is accepted */
+    TOOL_SEMICOLON = 2,        /* JSON: {..}; {..} is accepted */
+    TOOL_KEY_IS_NAME = 4,      /* JSON: {"name": {arguments}} */
+    TOOL_VERBATIM = 8,         /* tags: newlines around a value are part of it */
+    TOOL_MANY = 16,            /* Python: calls may follow each other without a list */
+    TOOL_FENCE = 32,           /* JSON, Python: a ``` fence may enclose the calls */
+    TOOL_START_IS_CALL = 64,   /* the prompt ends with a call marker, so a call may begin at once */
+    TOOL_START_IS_HEADER = 128 /* the prompt ends inside the header of a message (MARK_HEADER) */
 };
 
 /* States of BODY_TAGS. The states of the first group collect text up to one of the literals of
@@ -62,6 +63,7 @@ enum tag_state {
     TAG_VALUE,  /* type from the tool's schema */
     TAG_STRING, /* a string, whatever the schema specifies */
     TAG_ANY,    /* JSON if it parses as JSON */
+    TAG_CDATA,  /* value in <![CDATA[..]]>; the edge counts only before any byte of the value */
     TAG_SKIP,   /* ignored text */
     TAG_GAP,    /* after a name or a value */
     TAG_MID,    /* between key and value */
@@ -73,7 +75,7 @@ enum tag_state {
     N_TAG_STATES
 };
 
-enum { TAG_EDGES_MAX = 5 };
+enum { TAG_EDGES_MAX = 8 };
 
 struct tag_edge {
     enum tag_state from;

@@ -470,6 +470,7 @@ static size_t bare_text_run(struct parser *p, struct str in)
 static size_t text_start(struct parser *p, struct str in)
 {
     bool is_any = p->f->tool->flags & TOOL_START_IS_CALL;
+    bool is_header = p->f->tool->flags & TOOL_START_IS_HEADER;
     size_t n = 0;
 
     while (n < in.n && is_blank(in.p[n]))
@@ -479,7 +480,7 @@ static size_t text_start(struct parser *p, struct str in)
     } else if (is_any ? !p->f->marks->starts[(unsigned char)in.p[0]] : is_start_byte(p, in.p[0])) {
         /* with TOOL_START_IS_CALL only the first call may begin without a marker */
         p->is_start = !is_any;
-        call_open(p, p->f->reader, NULL);
+        call_open(p, is_header ? &reader_channels : p->f->reader, NULL);
     }
     return n;
 }

@@ -6,8 +6,9 @@
  *     <|start|>assistant to=functions.f<|channel|>commentary json<|message|>{..}<|call|>
  *     <|start|>assistant<|channel|>final<|message|>content<|return|>
  *
- * The prompt ends with <|start|>assistant, so the output begins inside a header. Owner: see
- * parser.h. */
+ * The prompt ends with <|start|>assistant, so the output begins inside a header. Muse has headers
+ * without a channel: messages to=self are reasoning, and the calls of the others are BODY_TAGS.
+ * Owner: see parser.h. */
 #include "output/parser_in.h"
 
 enum state {
@@ -67,7 +68,8 @@ static enum verdict end_header(struct parser *p)
         json_walk_begin(&p->walk);
         return parser_set_call_name(p, to) ? READ_MORE : READ_BAD;
     }
-    parser_begin_message(p, str_is(channel, "analysis") && accepts_reasoning ? REASONING : CONTENT);
+    bool is_reasoning = str_is(channel, "analysis") || str_is(to, "self");
+    parser_begin_message(p, is_reasoning && accepts_reasoning ? REASONING : CONTENT);
     return READ_LEAVE;
 }
 

@@ -101,7 +101,7 @@ static void close_value(struct parser *p)
 
 static bool is_value(enum tag_state s)
 {
-    return s == TAG_VALUE || s == TAG_STRING || s == TAG_ANY;
+    return s == TAG_VALUE || s == TAG_STRING || s == TAG_ANY || s == TAG_CDATA;
 }
 
 /* A tag that is not the end of the value was read inside it. */
@@ -232,6 +232,21 @@ static enum verdict begin_json_args(struct parser *p, struct str literal)
     return READ_MORE;
 }
 
+/* The value begins with the tag of a CDATA section, or contains its text. */
+static enum verdict begin_cdata(struct parser *p, struct str literal)
+{
+    struct tag_reader *t = &p->tag;
+
+    t->at = AHO_CORASICK_ROOT;
+    if (t->is_fresh) {
+        t->is_fresh = false; /* newlines in the section are not layout */
+        t->state = TAG_CDATA;
+    } else {
+        value_put(p, literal);
+    }
+    return READ_MORE;
+}
+
 /* The literal of an edge was read. */
 static enum verdict follow_edge(struct parser *p, int edge)
 {
@@ -245,6 +260,8 @@ static enum verdict follow_edge(struct parser *p, int edge)
         return READ_BAD;
     if (from == TAG_KEY && t->is_unclosed)
         return end_unclosed_key(p, to);
+    if (to == TAG_CDATA)
+        return begin_cdata(p, p->f->tag_texts[from][edge]);
     if (is_value(from) && (to == TAG_KEY || to == TAG_DONE)) {
         begin_unclosed(p, to, p->f->tag_texts[from][edge]);
         return READ_MORE;
@@ -423,6 +440,7 @@ static enum verdict read_tags(struct parser *p, struct str in, size_t *used)
     case TAG_VALUE:
     case TAG_STRING:
     case TAG_ANY:
+    case TAG_CDATA:
     case TAG_SKIP:
         return read_text(p, in, used);
     case TAG_GAP:

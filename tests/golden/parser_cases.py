@@ -57,9 +57,43 @@ def invoke(open_, param, value, end, close):
         (param(k, v) + plain(v) + value) for k, v in a.items()) + end + close
 
 
+def dsml(tag, section):
+    """(one call, before all, after all) of DeepSeek V3.2 and the formats that derive from it."""
+    param = lambda k, v: f'<{tag}parameter name="{k}" string="{compact(isinstance(v, str))}">'
+    return (invoke(f'<{tag}invoke name="%s">\n', param, f"</{tag}parameter>\n", f"</{tag}invoke>", ""),
+        f"<{tag}{section}>\n", f"\n</{tag}{section}>")
+
+
+def hunyuan(suffix, sep, gap):
+    close = lambda tag, text: f"<{tag}{suffix}>{text}</{tag}{suffix}>{gap}"
+    return lambda n, a: f"<tool_call{suffix}>{n}{sep}{gap}" + "".join(
+        close("arg_key", k) + close("arg_value", plain(v)) for k, v in a.items()) + \
+        f"</tool_call{suffix}>"
+
+
+def xtml(tag, text, **attributes):
+    words = "".join(f' {k}="{v}"' for k, v in attributes.items())
+    return f"<|open|>{tag}{words}<|sep|>{text}<|close|>{tag}<|sep|>"
+
+
+def kimi_k3(n, a):
+    kinds = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}
+    return xtml("call", "".join(xtml("argument", plain(v), key=k,
+        type=kinds.get(type(v), "number")) for k, v in a.items()), tool=n, index=1)
+
+
+def command_plus(n, a):
+    args = json.dumps(a, ensure_ascii=False, indent=4).replace("\n", "\n        ")
+    return f'    {{\n        "tool_name": "{n}",\n        "parameters": {args}\n    }}'
+
+
 def obj(n, a, key="arguments", name="name"):
     return compact({name: n, key: a})
 
+
+V41, GCML = f"{DSML} ", f"{BAR}GCML{BAR}"
+V41_CALL, V41_OPEN, V41_CLOSE = dsml(V41, "calls")
+GCML_CALL, GCML_OPEN, GCML_CLOSE = dsml(GCML, "tool_calls")
 
 # id: (one call, before all, between, after all, removed markers, markers kept as text, text after)
 class Row:
@@ -154,10 +188,28 @@ ROWS = {
         between="", marks=("<|tool_call>", "<tool_call|>")),
     "function_gemma": Row(lambda n, a: f"<start_function_call>call:{n}{gemma(a, '<escape>')}"
         "<end_function_call>", between="", marks=("<start_function_call>", "<end_function_call>")),
+    "deepseek_v41": Row(V41_CALL, before=V41_OPEN, after=V41_CLOSE),
+    "gigachat3": Row(lambda n, a: f"function call<|role_sep|>\n{obj(n, a)}",
+        between="<|message_sep|>\n\n", after="<|message_sep|>"),
+    "gigachat35": Row(GCML_CALL, before=GCML_OPEN, after=GCML_CLOSE + "<|message_sep|>"),
+    "kimi_k3": Row(kimi_k3, before="<|open|>tools<|sep|>", between="", after="<|close|>tools<|sep|>"),
+    "command_r_plus": Row(command_plus, before="Action:\n```json\n[\n", between=",\n",
+        after="\n]```\n"),
+    "xlam": Row(obj, before="[", between=", ", after="]", bare=True, leading=False),
+    "hunyuan_v3": Row(hunyuan("", "<tool_sep>", "\n"), before="<tool_calls>\n",
+        after="\n</tool_calls>"),
+    "hunyuan_v4": Row(hunyuan(":opensource", "", ""), before="<tool_calls:opensource>", between="",
+        after="</tool_calls:opensource>"),
+    "minicpm5": Row(invoke('<function name="%s">', lambda k, v: f'<param name="{k}">', "</param>",
+        "</function>", "")),
+    "muse": Row(lambda n, a: f" to={n}<|message|><atem:function_calls>\n" + invoke(
+        '<atem:invoke name="%s">\n', lambda k, v: f'<atem:parameter name="{k}">',
+        "</atem:parameter>\n", "</atem:invoke>\n</atem:function_calls>", "")(n, a),
+        between="<|eom|><|start|>assistant", after="<|eot|>", leading=False, trailing=False),
 }
 
 # Formats without markers: only the tools of the request are calls.
-BARE = ("llama3_json", "json", "pythonic")
+BARE = ("llama3_json", "json", "pythonic", "xlam")
 
 PARIS = ("get_weather", {"city": "Paris"})
 ROME = ("get_weather", {"city": "Rome", "days": 3})
@@ -222,8 +274,8 @@ for id_, row in ROWS.items():
     if "Rome" in one.replace("Paris", "Rome"):
         at = one.index("Paris") + 3
         # Calls whose name precedes the arguments and whose arguments have begun were emitted.
-        case(id_, "null", "cut off inside an argument", one[:at],
-            content='{"city": "Par' if id_ == "harmony" else one[:at], broken=1)
+        shown = {"harmony": '{"city": "Par', "muse": one[one.find("<atem"):at]}.get(id_, one[:at])
+        case(id_, "null", "cut off inside an argument", one[:at], content=shown, broken=1)
         at = one.index("get_weather") + 5
         if id_ != "harmony":
             case(id_, "null", "cut off inside the name", one[:at], content=one[:at])
@@ -421,6 +473,72 @@ case("gemma", "null", "fences of others", "```python\nx\n```", content="```pytho
 case("gemma4", "null", "quotes inside", '<|tool_call>call:f{a:<|"|>x "y" <|z<|"|>}<tool_call|>',
     calls=[("f", {"a": 'x "y" <|z'})])
 
+case("lfm2", "null", "an object as JSON", "<|tool_call_start|>[plan(where={\"a\": true, \"b\": null}, "
+    "name='x', on=False)]<|tool_call_end|>", calls=[("plan", {"where": {"a": True, "b": None},
+    "name": "x", "on": False})])
+case("gigachat3", "null", "after an answer", "I look.<|message_sep|>\n\n" +
+    ROWS["gigachat3"].text([PARIS]), content="I look.", calls=[PARIS])
+case("gigachat3", "null", "the older marker", "I look.<|function_call|>" + obj(*PARIS),
+    content="I look.", calls=[PARIS])
+case("gigachat3", "null", "its words in text", "A function call is this.",
+    content="A function call is this.")
+case("command_r_plus", "null", "its word in text", "Action: go.\nAction:\n- stop\n",
+    content="Action: go.\nAction:\n- stop\n")
+case("command_r_plus", "null", "after a plan", "I search.\n" + ROWS["command_r_plus"].text([PARIS]),
+    content="I search.", calls=[PARIS])
+case("command_r_plus", "null", "without a fence", 'Action: [{"tool_name": "now", "parameters": {"a": 1}}]',
+    calls=[NOW])
+case("xlam", "null", "after a sentence, in a fence", "I look.\n" + FENCED, content="I look.",
+    calls=[NOW])
+case("xlam", "null", "after a tag", '[TOOL_CALLS][{"name": "now", "arguments": {"a": 1}}]', calls=[NOW])
+case("xlam", "null", "between tags", f'I look. {T}[{{"name": "now", "arguments": {{"a": 1}}}}]{E}',
+    content="I look.", calls=[NOW])
+case("hunyuan_v3", "null", "without the separator", "<tool_calls><tool_call>get_weather<arg_key>city"
+    "</arg_key><arg_value>Paris</arg_value></tool_call></tool_calls>", calls=[PARIS])
+case("hunyuan_v3", "null", "a value without end", "<tool_calls>\n<tool_call>get_weather<tool_sep>\n"
+    "<arg_key>city</arg_key>\n<arg_value>Dallas</tool_call>\n</tool_calls>",
+    calls=[("get_weather", {"city": "Dallas"})])
+case("hunyuan_v4", "hunyuan", "thinking and a call", "<think:opensource>Hm.</think:opensource>" +
+    ROWS["hunyuan_v4"].text([PARIS, ROME]), reasoning="Hm.", calls=[PARIS, ROME])
+MINI = '<function name="note"><param name="text">%s</param></function>'
+mini = lambda name, text, value: case("minicpm5", "null", name, MINI % text,
+    calls=[("note", {"text": value})])
+mini("a character section", "<![CDATA[\nif a < b: </param>\n]]>", "\nif a < b: </param>\n")
+mini("a character section inside a value", "see <![CDATA[ here ]]>", "see <![CDATA[ here ]]>")
+mini("the end of a character section in a value", "a[b[0]]>c", "a[b[0]]>c")
+mini("an empty character section", "<![CDATA[]]>", "")
+case("minicpm5", "null", "a number in a character section", '<function name="typed"><param name="n">'
+    "<![CDATA[5]]></param><param name=\"s\"><![CDATA[5]]></param></function>",
+    calls=[("typed", {"n": 5, "s": "5"})])
+K3 = "<|open|>tools<|sep|>%s<|close|>tools<|sep|>"
+case("kimi_k3", "null", "arguments as JSON", K3 % xtml("call", xtml("json", '{"a": 1}', type="object"),
+    tool="now", index=1), calls=[NOW])
+case("kimi_k3", "null", "types say so", K3 % xtml("call", xtml("argument", "5", key="a", type="string") +
+    xtml("argument", "5", key="b", type="number"), tool="f", index=1), calls=[("f", {"a": "5", "b": 5})])
+case("kimi_k3", "null", "no type, no index", K3 % xtml("call", xtml("argument", "5", key="s"),
+    tool="typed"), calls=[("typed", {"s": "5"})])
+case("kimi_k3", "kimi_k3", "thinking, an answer and a call", "Hm.<|close|>think<|sep|>" +
+    xtml("response", "I look.") + ROWS["kimi_k3"].text([PARIS, ROME]) + "<|close|>message<|sep|>",
+    start="thinking", content="I look.", reasoning="Hm.", calls=[PARIS, ROME])
+case("kimi_k3", "kimi_k3", "an answer", xtml("response", "Yes.") + "<|close|>message<|sep|>",
+    content="Yes.")
+case("kimi_k3", "kimi_k3", "a call ends the thinking", "Hm." + ROWS["kimi_k3"].text([PARIS]),
+    start="thinking", reasoning="Hm.", calls=[PARIS])
+MUSE = "<|eom|><|start|>assistant"
+MUSE_END = "<|message|>Yes.<|eot|>"
+case("muse", "muse", "thinking and a call", " to=self<|message|>Hm." + MUSE +
+    ROWS["muse"].text([PARIS, ROME]), reasoning="Hm.", calls=[PARIS, ROME])
+case("muse", "muse", "thinking and an answer", " to=self<|message|>Hm." + MUSE + " to=user" + MUSE_END,
+    content="Yes.", reasoning="Hm.")
+case("muse", "muse", "only an answer", " to=user" + MUSE_END, content="Yes.")
+case("muse", "muse", "no recipient", MUSE_END, content="Yes.")
+case("muse", "muse", "a call after thinking without end", " to=self<|message|>Hm.<|start|>assistant" +
+    ROWS["muse"].text([PARIS]), reasoning="Hm.", calls=[PARIS])
+case("muse", "muse", "no header", "to be or not to be", content="to be or not to be")
+case("null", "muse", "thinking and an answer", " to=self<|message|>Hm." + MUSE + " to=user" + MUSE_END,
+    content="Yes.", reasoning="Hm.")
+case("null", "muse", "only an answer", " to=user" + MUSE_END, content="Yes.")
+
 H = "<|start|>assistant"
 case("harmony", "harmony", "thinking and an answer",
     f"<|channel|>analysis<|message|>I think.<|end|>{H}<|channel|>final<|message|>Hello.<|return|>",
@@ -458,6 +576,8 @@ THINK = {
     "nemotron": ("<think>", "</think>"), "command_r": ("<|START_THINKING|>", "<|END_THINKING|>"),
     "kimi_k2": ("\u25c1think\u25b7", "\u25c1/think\u25b7"), "hunyuan": ("<think>", "</think>"),
     "exaone": ("<thought>", "</thought>"), "apertus": ("<|inner_prefix|>", "<|inner_suffix|>"),
+    "kimi_k3": ("<|open|>think<|sep|>", "<|close|>think<|sep|>"), "ernie45": ("<think>", "</think>"),
+    "apriel": ("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),
 }
 for id_, (a, b) in THINK.items():
     t = lambda name, *args, **more: case("null", id_, name, *args, start=more.pop("start", "content"),
@@ -518,6 +638,16 @@ case("null", "granite", "in words", "Here is my thought process: Hm. Here is my 
     content="Yes.", reasoning="Hm.")
 case("null", "granite", "response tags", "<think>Hm.</think><response>Yes.</response>", content="Yes.",
     reasoning="Hm.")
+case("null", "hunyuan", "tags with a suffix", "<think:opensource>Hm.</think:opensource>Yes.",
+    content="Yes.", reasoning="Hm.")
+case("null", "ernie45", "a response", "Hm.\n</think>\n\n<response>\nYes.\n</response>\n",
+    content="Yes.", reasoning="Hm.")
+case("hermes_json", "ernie45", "thinking and a call", "Hm.\n</think>\n\n" +
+    ROWS["hermes_json"].text([PARIS]), reasoning="Hm.", calls=[PARIS])
+case("null", "apriel", "begins inside", "First, a step.\n[BEGIN FINAL RESPONSE]\nYes.\n[END FINAL RESPONSE]",
+    content="Yes.", reasoning="First, a step.")
+case("jamba", "apriel", "thinking and a call", "A step.\n[BEGIN FINAL RESPONSE]\n" +
+    ROWS["jamba"].text([PARIS]), reasoning="A step.", calls=[PARIS])
 case("null", "hunyuan", "answer tags", "<think>\nHm.\n</think>\n<answer>\nYes.\n</answer>",
     content="Yes.", reasoning="Hm.")
 case("command_r", "command_r", "thinking and a call", "<|START_THINKING|>Hm.<|END_THINKING|>" +

@@ -5,15 +5,23 @@
 #include "support/text_kit.h"
 #include "output/forced_call.h"
 
+#define BAR "\xEF\xBD\x9C"
+#define DSML_REST(tag)                                                                             \
+    "<" BAR tag "parameter name=\"a\" string=\"false\">1</" BAR tag "parameter>\n</" BAR tag       \
+    "invoke>"
+
 /* Rest of the call f(a=1) after its name, in the syntax of each format. */
 static const char *const call_rests[] = { "{\"a\": 1}}\n</tool_call>", "{\"a\": 1}", "{\"a\": 1}}",
     "a=1)", "a:1}", "<arg_key>a</arg_key>\n<arg_value>1</arg_value>\n</tool_call>",
     "<parameter=a>\n1\n</parameter>\n</function>", "<parameter name=\"a\">1</parameter>\n</invoke>",
-    "<\xEF\xBD\x9C"
-    "DSML\xEF\xBD\x9Cparameter name=\"a\" string=\"false\">1</\xEF\xBD\x9C"
-    "DSML\xEF\xBD\x9Cparameter>\n</\xEF\xBD\x9C"
-    "DSML\xEF\xBD\x9Cinvoke>",
-    "<steptml:parameter name=\"a\">1</steptml:parameter></steptml:invoke>" };
+    DSML_REST("DSML" BAR), DSML_REST("DSML" BAR " "), DSML_REST("GCML" BAR),
+    "<steptml:parameter name=\"a\">1</steptml:parameter></steptml:invoke>",
+    "<|open|>argument key=\"a\" "
+    "type=\"number\"<|sep|>1<|close|>argument<|sep|><|close|>call<|sep|>",
+    "<arg_key:opensource>a</arg_key:opensource><arg_value:opensource>1</arg_value:opensource>"
+    "</tool_call:opensource>",
+    "<param name=\"a\">1</param></function>",
+    "<atem:parameter name=\"a\">1</atem:parameter>\n</atem:invoke>" };
 
 static struct arena *arena;
 
