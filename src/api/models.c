@@ -67,6 +67,8 @@ static void put_adapter(struct jw *w, const struct model_info *m)
     put_text(w, "thinking_parser", m->thinking_parser);
     jw_key(w, "tool_format");
     jw_z(w, m->tool_format);
+    jw_key(w, "tool_format_unknown");
+    jw_bool(w, m->has_unknown_calls);
     jw_key(w, "probed");
     jw_bool(w, m->is_probed);
     if (!m->is_probed)

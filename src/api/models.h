@@ -22,6 +22,7 @@ struct model_info { /* strings are borrowed; NULL or 0 = unknown, and omitted */
     /* Formats of chat output (chat/adapter.h); NULL = not yet known. */
     const char *chat_family, *tool_parser, *thinking_parser;
     const char *tool_format; /* "native", "injection"; NULL = none */
+    bool has_unknown_calls;  /* the template's tool call format is not recognised */
     bool is_probed;
 };
 

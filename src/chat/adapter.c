@@ -39,13 +39,33 @@ static int find_family(struct adapter *a, const struct adapter_options *o, struc
                : err_set(e, ERR_NOT_FOUND, "no chat family '" STR_FMT "'", STR_ARG(o->family));
 }
 
+/* The format of the model's family, unless the template disproves it. Families with other formats
+ * have markers of their own; those with hermes_json share theirs with models of any format, so that
+ * the template must mention it. */
+static const char *family_tool(const struct adapter *a, const struct adapter_options *o)
+{
+    struct str source = o->template ? chat_template_source(o->template) : STR("");
+    bool is_hermes = !strcmp(a->family->tool, "hermes_json");
+    bool shows_hermes =
+        str_find(source, STR("<tool_call>")) >= 0 && str_find(source, STR("arguments")) >= 0;
+
+    if (a->template_features.has_unknown_calls || (is_hermes && !shows_hermes))
+        return "null";
+    return a->family->tool;
+}
+
 /* Tools in the system prompt need a call syntax. If the model has none of its own, or one that
  * cannot be written here, it is hermes_json, which most models were trained on. */
 static const char *choose_tool(struct adapter *a, const struct adapter_options *o)
 {
     const struct template_features *l = &a->template_features;
-    const char *usual = o->known ? o->known->tool_parser_id : l->tool ? l->tool : a->family->tool;
+    const char *shown = l->tool ? l->tool : family_tool(a, o);
+    const char *usual = o->known ? o->known->tool_parser_id : shown;
     const char *id = is_set(o->tool) ? o->tool : usual;
+
+    a->info.has_unknown_calls = !a->injects && !is_set(o->tool) && !strcmp(shown, "null") &&
+                                !strcmp(usual, "null") &&
+                                (l->supports_tools || l->has_unknown_calls);
 
     a->call_syntax = call_syntax_find(id);
     if (a->injects && !a->call_syntax && !is_set(o->tool) && !o->known)

@@ -6,7 +6,7 @@
  *
  * The parsers come from the first source that has them: the operator's options, the capability
  * probe (an entry of the capabilities store), the chat template (template_probe.h), the defaults of
- * the model family (family.h).
+ * the model family (family.h), unless the template contradicts them.
  *
  * Owner: none; read-only once open, so any thread may use it. */
 #pragma once
@@ -75,7 +75,9 @@ struct adapter_info {
     const char *tool_parser, *thinking_parser; /* ids */
     bool injects_tools;                        /* tools are listed in the system prompt */
     bool has_native_tools;                     /* the template renders tools */
-    bool can_call_tools;                       /* natively, or by tools in the system prompt */
+    /* the template has tools or tool calls in a format that no parser reads; they are text */
+    bool has_unknown_calls;
+    bool can_call_tools; /* natively, or by tools in the system prompt */
     bool can_reason;
     bool can_toggle_reasoning;
     bool reasons_by_default; /* reasoning is on unless the request turns it off */

@@ -3,6 +3,8 @@
 #include "output/parser.h"
 #include "chat/reasoning_markers.h"
 
+#include <stdio.h>
+
 #define FUNCTION       "zqx_look_up"
 #define ARGUMENTS      "{\"zqxcity\": \"Zqxpolis\", \"zqxdays\": 3}"
 #define WORD           "Zqxword."
@@ -126,6 +128,7 @@ static bool is_our_call(struct probe_ctx *l, const struct parsed *r)
 struct readback {
     bool is_good;
     size_t left_over; /* bytes that are neither the call nor the reasoning */
+    size_t n_forced;  /* bytes of the rendering which a forced call of the format has too */
 };
 
 static struct readback read_back(
@@ -154,7 +157,27 @@ static struct readback read_back(
     return out;
 }
 
-/* The parser with the fewest left-over bytes; of equal ones the family's, then the first. */
+static bool is_better(struct readback a, struct readback b)
+{
+    return a.left_over < b.left_over || (a.left_over == b.left_over && a.n_forced > b.n_forced);
+}
+
+/* Length of the beginning of a forced call of this format, if the rendering has it; else 0. */
+static size_t forced_prefix_length(struct str text, const char *id)
+{
+    const struct tool_format *t;
+    char prefix[256];
+
+    for (size_t i = 0; (t = tool_format_at(i)) && strcmp(t->id, id) != 0;)
+        i++;
+    if (!t || !t->before_name)
+        return 0;
+    snprintf(prefix, sizeof(prefix), "%s" FUNCTION "%s", t->before_name, t->after_name);
+    return shows(text, prefix) ? strlen(prefix) : 0;
+}
+
+/* The parser with the fewest left-over bytes; of equal ones the family's, then the one whose forced
+ * calls share the longest beginning with the rendering, then the first. */
 static const char *best_parser(struct probe_ctx *l, struct str text, bool of_tools)
 {
     const char *usual = of_tools ? l->family->tool : l->family->reasoning;
@@ -162,9 +185,14 @@ static const char *best_parser(struct probe_ctx *l, struct str text, bool of_too
     struct readback best = read_back(l, text, of_tools ? usual : "", of_tools ? "" : usual);
     const char *id = best.is_good ? usual : NULL;
 
+    best.n_forced = SIZE_MAX;
+
     for (size_t i = 0; at(i) && !l->failed; i++) {
         struct readback r = read_back(l, text, of_tools ? at(i) : "", of_tools ? "" : at(i));
-        if (!r.is_good || (id && r.left_over >= best.left_over))
+        if (!r.is_good)
+            continue;
+        r.n_forced = of_tools ? forced_prefix_length(text, at(i)) : 0;
+        if (id && !is_better(r, best))
             continue;
         best = r;
         id = at(i);
@@ -201,6 +229,7 @@ static void probe_tools(struct probe_ctx *l, struct template_features *out)
             out->tool = best_parser(l, assistant_text_after(text, head), true);
         out->supports_tool_results |= shows(render_messages(l, m, 3, l->tools, true), "Zqxresult");
     }
+    out->has_unknown_calls = out->supports_tool_calls && !out->tool;
 }
 
 /* ---- reasoning */

@@ -2,6 +2,7 @@
  *
  * A model has learned to write tool calls as its template renders them in history. The parser that
  * reads a rendered call back is therefore the parser of the model; reasoning is detected likewise.
+ * A call that no parser reads back is of an unknown format: no other parser may be assumed then.
  * Message types which the template omits or rejects must be converted first (convo_convert.h).
  *
  * Pure; any thread. About 40 renderings with limits on steps and memory, about 2 ms. */
@@ -26,6 +27,7 @@ struct template_features {
     /* an assistant message with tool calls only needs "" as its content, not null */
     bool needs_content;
     bool supports_tool_calls;   /* tool calls of the assistant are rendered */
+    bool has_unknown_calls;     /* they are rendered, and no parser reads them back */
     bool supports_tool_results; /* tool messages are rendered */
     bool supports_system;       /* a system message at the beginning is rendered */
     bool supports_late_system;  /* a system message elsewhere is rendered */

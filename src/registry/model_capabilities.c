@@ -174,6 +174,11 @@ void model_capabilities_log(const struct model *m)
         !info->can_call_tools ? "none"
         : info->injects_tools ? "injection"
                               : "native");
+    if (info->has_unknown_calls)
+        log_warn("registry", "tool_format_unknown",
+            "model=%s option=tool_parser note=\"the tool call format of the chat template is not "
+            "recognised: calls are returned as text unless the option names their parser\"",
+            m->spec->id);
     if (!m->is_probed)
         log_info("registry", "unprobed", "model=%s note=\"capabilities may be incomplete\"",
             m->spec->id);

@@ -51,6 +51,7 @@ struct model_info model_info_of(struct model *m)
     i.tool_parser = a->tool_parser;
     i.thinking_parser = a->thinking_parser;
     i.tool_format = !a->can_call_tools ? NULL : a->injects_tools ? "injection" : "native";
+    i.has_unknown_calls = i.can_chat && a->has_unknown_calls;
     i.is_probed = m->is_probed;
     return i;
 }

@@ -63,6 +63,155 @@ static void parsers_are_detected_from_templates(void)
     }
 }
 
+/* ---- formats of calls, by templates that write only them */
+
+#define BAR "\xEF\xBD\x9C"
+
+#define TEMPLATE(head, calls)                                                                      \
+    head "{% if tools %}{{ tools | tojson }}{% endif %}"                                           \
+         "{% for m in messages %}<|turn|>{{ m.role }}\n{{ m.content or '' }}"                      \
+         "{% if m.tool_calls %}" calls "{% endif %}<|done|>\n{% endfor %}"                         \
+         "{% if add_generation_prompt %}<|turn|>assistant\n{% endif %}"
+#define EACH_CALL(text)     "{% for c in m.tool_calls %}" WITH_FUNCTION text "{% endfor %}"
+#define WITH_FUNCTION       "{% set f = c.function %}"
+#define EACH_ARGUMENT(text) "{% for k, v in f.arguments.items() %}" text "{% endfor %}"
+#define VALUE               "{{ v if v is string else v | tojson }}"
+#define IS_STRING           "{{ 'true' if v is string else 'false' }}"
+#define DSML_CALLS(tag, word)                                                                      \
+    "<" tag word ">\n" EACH_CALL("<" tag "invoke name=\"{{ f.name }}\">\n" EACH_ARGUMENT(          \
+        "<" tag "parameter name=\"{{ k }}\" string=\"" IS_STRING "\">" VALUE "</" tag              \
+        "parameter>\n") "</" tag "invoke>\n") "</" tag word ">"
+#define JSON_CALL "{\"name\": \"{{ f.name }}\", \"arguments\": {{ f.arguments | tojson }}}"
+#define HUNYUAN_CALLS(s, sep)                                                                      \
+    "<tool_calls" s ">" EACH_CALL("<tool_call" s ">{{ f.name }}" sep EACH_ARGUMENT(                \
+        "<arg_key" s ">{{ k }}</arg_key" s "><arg_value" s ">" VALUE "</arg_value" s               \
+        ">") "</tool_call" s ">") "</tool_calls" s ">"
+
+static const struct {
+    const char *source, *tool;
+} written[] = {
+    { TEMPLATE("", DSML_CALLS(BAR "DSML" BAR " ", "calls")), "deepseek_v41" },
+    { TEMPLATE("", DSML_CALLS(BAR "GCML" BAR, "tool_calls")), "gigachat35" },
+    { TEMPLATE("", EACH_CALL("<|message_sep|>\n\nfunction call<|role_sep|>\n" JSON_CALL)),
+        "gigachat3" },
+    { TEMPLATE(
+          "", "<|open|>tools<|sep|>" EACH_CALL(
+                  "<|open|>call tool=\"{{ f.name }}\" index=\"1\""
+                  "<|sep|>" EACH_ARGUMENT(
+                      "<|open|>argument key=\"{{ k }}\" type=\"{{ 'string' if v is string "
+                      "else 'number' }}\"<|sep|>" VALUE
+                      "<|close|>argument<|sep|>") "<|close|>call<|sep|>") "<|close|>tools<|sep|>"),
+        "kimi_k3" },
+    { TEMPLATE("", "Action:\n```json\n[\n" EACH_CALL(
+                       "{\"tool_name\": \"{{ f.name }}\", "
+                       "\"parameters\": {{ f.arguments | tojson }}}") "\n]```"),
+        "command_r_plus" },
+    { TEMPLATE("", "[" EACH_CALL(JSON_CALL) "]"), "xlam" },
+    { TEMPLATE("<|start_header_id|><|end_header_id|><|eot_id|>", "[" EACH_CALL(JSON_CALL) "]"),
+        "xlam" },
+    { TEMPLATE("", HUNYUAN_CALLS("", "<tool_sep>\n")), "hunyuan_v3" },
+    { TEMPLATE("", HUNYUAN_CALLS(":opensource", "")), "hunyuan_v4" },
+    { TEMPLATE("<|im_start|><|im_end|>",
+          EACH_CALL("<function name=\"{{ f.name }}\">" EACH_ARGUMENT(
+              "<param name=\"{{ k }}\">" VALUE "</param>") "</function>")),
+        "minicpm5" },
+    { TEMPLATE("", EACH_CALL("to={{ f.name }}<|message|><atem:function_calls>\n<atem:invoke "
+                             "name=\"{{ f.name }}\">\n" EACH_ARGUMENT(
+                                 "<atem:parameter name=\"{{ k }}\">" VALUE
+                                 "</atem:parameter>\n") "</atem:invoke>\n</atem:function_calls>")),
+        "muse" },
+    { TEMPLATE("<|im_start|><|im_end|>",
+          "<|tool_call_start|>[" EACH_CALL(
+              "{{ f.name }}(zqxcity='"
+              "{{ f.arguments.zqxcity }}', zqxdays=3)") "]<|tool_call_end|>"),
+        "lfm2" },
+    { TEMPLATE("", "<tool_calls>[" EACH_CALL(JSON_CALL) "]</tool_calls>"), "jamba" },
+    { TEMPLATE("", EACH_CALL("<tool_call>\n" JSON_CALL "\n</tool_call>\n")), "hermes_json" },
+};
+
+static void format_is_the_one_that_the_template_writes(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(written); i++) {
+        struct adapter_fixture f =
+            adapter_fixture_open(written[i].source, &(struct adapter_options){ .arch = STR("") });
+        EXPECT_EQ(f.rc, 0);
+        EXPECT_STR(f.info->tool_parser, written[i].tool);
+        EXPECT(f.info->can_call_tools && !f.info->has_unknown_calls);
+        adapter_fixture_close(&f);
+    }
+}
+
+#define CHATML       "<|im_start|><|im_end|>"
+#define UNKNOWN_CALL EACH_CALL("((call {{ f.name }} with {{ f.arguments | tojson }}))")
+
+static void format_that_no_parser_reads_is_reported(void)
+{
+    static const struct {
+        const char *source, *option, *tool;
+        bool is_unknown, no_injection;
+    } rows[] = {
+        { TEMPLATE("", UNKNOWN_CALL), "", "null", true, false },
+        { TEMPLATE(CHATML, UNKNOWN_CALL), "", "null", true, false },
+        { TEMPLATE("]~b][e~[", UNKNOWN_CALL), "", "null", true, false },
+        { TEMPLATE(CHATML, UNKNOWN_CALL), "hermes_json", "hermes_json", false, false },
+        { TEMPLATE(CHATML, UNKNOWN_CALL), "null", "null", false, false },
+        /* Calls are not rendered: the template must mention the format. */
+        { TEMPLATE(CHATML, ""), "", "null", true, false },
+        { TEMPLATE(CHATML "Write <tool_call>{name, arguments}</tool_call>.", ""), "", "hermes_json",
+            false, false },
+        { TEMPLATE("<|start_of_role|><|end_of_role|>", ""), "", "granite", false, false },
+        /* Tools are not rendered: the system message requests the format, or there are none. */
+        { CHATML "{% for m in messages %}{{ m.content }}{% endfor %}", "", "hermes_json", false,
+            false },
+        { CHATML "{% for m in messages %}{{ m.content }}{% endfor %}", "", "null", false, true },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct adapter_fixture f = adapter_fixture_open(rows[i].source,
+            &(struct adapter_options){
+                .arch = STR(""), .tool = rows[i].option, .no_injection = rows[i].no_injection });
+        EXPECT_EQ(f.rc, 0);
+        EXPECT_STR(f.info->tool_parser, rows[i].tool);
+        EXPECT_EQ(f.info->has_unknown_calls, rows[i].is_unknown);
+        EXPECT_EQ(f.info->can_call_tools, strcmp(rows[i].tool, "null") != 0);
+        adapter_fixture_close(&f);
+    }
+}
+
+static void reasoning_of_a_prompt_that_begins_it_is_recognised(void)
+{
+    static const struct {
+        const char *source, *reasoning;
+    } rows[] = {
+        { "{% for m in messages %}{{ m.content }}\n{% endfor %}Here are my reasoning steps:\n",
+            "apriel" },
+        { "{% for m in messages %}<|open|>message<|sep|>{% if m.reasoning_content "
+          "%}<|open|>think<|sep|>"
+          "{{ m.reasoning_content }}<|close|>think<|sep|>{% endif %}{{ m.content }}{% endfor %}",
+            "kimi_k3" },
+        { "{% for m in messages %}\n{{ m.role }}:{% if m.reasoning_content %}<think>\n"
+          "{{ m.reasoning_content }}\n</think>\n\n<response>\n{{ m.content }}\n</response>\n"
+          "{% else %}{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt "
+          "%}\nassistant:{% endif %}",
+            "ernie45" },
+        { "{% for m in messages %}<|start|>{{ m.role }}{% if m.reasoning_content %} "
+          "to=self<|message|>"
+          "{{ m.reasoning_content }}<|eom|><|start|>assistant{% endif %} to=user<|message|>"
+          "{{ m.content }}<|eot|>{% endfor %}{% if add_generation_prompt %}<|start|>assistant"
+          "{% endif %}",
+            "muse" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct adapter_fixture f =
+            adapter_fixture_open(rows[i].source, &(struct adapter_options){ .arch = STR("") });
+        EXPECT_EQ(f.rc, 0);
+        EXPECT_STR(f.info->thinking_parser, rows[i].reasoning);
+        EXPECT(f.info->can_reason);
+        adapter_fixture_close(&f);
+    }
+}
+
 /* ---- every template shows every part of a request */
 
 #define CALLS(id, city)                                                                            \
@@ -216,5 +365,7 @@ static void stop_tokens_are_those_of_the_family(void)
 }
 
 TESTS(TEST(stop_tokens_are_those_of_the_family), TEST(parsers_are_detected_from_templates),
+    TEST(format_is_the_one_that_the_template_writes), TEST(format_that_no_parser_reads_is_reported),
+    TEST(reasoning_of_a_prompt_that_begins_it_is_recognised),
     TEST(every_part_of_a_request_is_rendered),
     TEST(prompt_determines_whether_output_begins_in_reasoning))

@@ -137,6 +137,23 @@ def test_an_unprobed_model_is_reported_as_such():
         assert "unprobed  model=demo " in s.errors(), s.errors()
 
 
+def test_a_template_with_calls_of_an_unknown_format_is_reported():
+    source = ("{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }}{% for c in m.tool_calls or "
+        "[] %}((call {{ c.function.name }} {{ c.function.arguments | tojson }})){% endfor %}<|im_end|>\n"
+        "{% endfor %}{{ tools | tojson if tools }}")
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+        f.write(source)
+        f.flush()
+        with Server(config=config(template_path=f.name)) as s:
+            equal([adapter(s, "echo")[k] for k in ("tool_parser", "tool_format", "tool_format_unknown")],
+                ["null", None, True])
+            assert "tool_format_unknown model=echo option=tool_parser " in s.errors(), s.errors()
+        with Server(config=config(template_path=f.name, tool_parser="hermes_json")) as s:
+            equal([adapter(s, "echo")[k] for k in ("tool_parser", "tool_format", "tool_format_unknown")],
+                ["hermes_json", "native", False])
+            assert "tool_format_unknown" not in s.errors(), s.errors()
+
+
 def test_configured_parsers_have_precedence():
     with Server(config=config(tool_parser="llama_xml", thinking_parser="seed_oss")) as s:
         equal([adapter(s, "echo")[k] for k in ("tool_parser", "thinking_parser")],

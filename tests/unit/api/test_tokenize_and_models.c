@@ -152,6 +152,14 @@ static void models_are_written_as_list_and_alone(void)
             .can_chat = true,
             .can_complete = true },
         { .id = "script", .status = "loaded", .backend = "script" },
+        { .id = "odd",
+            .status = "loaded",
+            .backend = "native",
+            .chat_family = "chatml",
+            .tool_parser = "null",
+            .thinking_parser = "think_tag",
+            .has_unknown_calls = true,
+            .is_probed = true },
     };
     struct buf b;
 
@@ -163,6 +171,11 @@ static void models_are_written_as_list_and_alone(void)
                     "'architecture':{'input_modalities':['text'],'output_modalities':['text']},"
                     "'meta':{'vocab_type':'bpe','n_vocab':512,'n_ctx':4096,'n_ctx_train':32768,"
                     "'n_embd':64,'n_params':1235814400,'size':770000000}}");
+    models_one(&b, &m[2]);
+    EXPECT(str_find(buf_str(&b), STR("\"adapter\":{\"family\":\"chatml\",\"tool_parser\":\"null\","
+                                     "\"thinking_parser\":\"think_tag\",\"tool_format\":null,"
+                                     "\"tool_format_unknown\":true,\"probed\":true}")) > 0);
+    buf_reset(&b);
     models_list(&b, m, 0);
     expect_body(&b, "{'object':'list','data':[],'models':[]}");
     models_list(&b, m + 1, 1);
