@@ -65,7 +65,8 @@ static unsigned type_of_kind(enum json_kind kind)
 
 /* ---- types of a schema */
 
-enum { STEPS_MAX = 4096 }; /* schemas and members examined for one argument */
+enum { STEPS_MAX = 4096 };     /* schemas and members examined for one argument */
+enum { CHILD_DEPTH_MAX = 16 }; /* references and alternatives inside each other */
 
 struct type_search {
     const struct json *root; /* the schema of all arguments, to which "#" refers */
@@ -224,6 +225,48 @@ unsigned tool_argument_types(const struct json *schema, struct str argument)
         if (str_eq(m->key, argument))
             return types_of_schema(&s, m, 0);
     return 0;
+}
+
+unsigned schema_types(const struct json *root, const struct json *schema)
+{
+    struct type_search s = { .root = root };
+
+    return types_of_schema(&s, schema, 0);
+}
+
+static const struct json *find_child(
+    struct type_search *s, const struct json *schema, struct str name, bool is_item, int depth)
+{
+    static const char *const lists[] = { "anyOf", "oneOf", "allOf" };
+    const struct json *ref = member(s, schema, STR("$ref"));
+    const struct json *own = is_item ? member(s, schema, STR("items"))
+                                     : member(s, member(s, schema, STR("properties")), name);
+
+    if (!own && !is_item)
+        own = member(s, schema, STR("additionalProperties"));
+    if ((own && own->kind == JSON_OBJECT) || depth == CHILD_DEPTH_MAX)
+        return own;
+    if (ref && ref->kind == JSON_STRING)
+        return find_child(s, resolve(s, ref->s), name, is_item, depth + 1);
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
+        const struct json *list = member(s, schema, str_of(lists[i]));
+        const struct json *c = list && list->kind == JSON_ARRAY ? list->child : NULL;
+        for (; c && s->n_steps < STEPS_MAX; c = c->next) {
+            const struct json *found = find_child(s, c, name, is_item, depth + 1);
+            if (found)
+                return found;
+        }
+    }
+    return NULL;
+}
+
+const struct json *schema_child(
+    const struct json *root, const struct json *schema, struct str name, bool is_item)
+{
+    struct type_search s = { .root = root };
+    const struct json *child = find_child(&s, schema, name, is_item, 0);
+
+    return child && child->kind == JSON_OBJECT ? child : NULL;
 }
 
 bool tool_has_argument(const struct json *schema, struct str argument)

@@ -35,5 +35,13 @@ unsigned tool_argument_types(const struct json *schema, struct str argument);
 /* Name of the i-th argument; .p is NULL if there is none. */
 struct str tool_argument_name(const struct json *schema, uint32_t i);
 
+/* The same for any schema inside `root`. */
+unsigned schema_types(const struct json *root, const struct json *schema);
+
+/* Schema of a member of an object, or of the items of an array, in the schema itself or in the
+ * first alternative that has it; NULL: not specified. */
+const struct json *schema_child(
+    const struct json *root, const struct json *schema, struct str name, bool is_item);
+
 /* Appends the text as a JSON value of one of the types, or as a string if it has none of them. */
 void coerce_put(struct buf *out, struct str text, unsigned types);

@@ -116,6 +116,7 @@ static const struct marker xlam_marks[] = {
     { MARK_OPEN, 0, T("[TOOL_CALLS]") },
     { MARK_OPEN, 0, T("<tool_call>") },
     { MARK_CLOSE, 0, T("</tool_call>") },
+    { MARK_DROP, 0, T("<|eot_id|>") },
 };
 
 /* ---- a name, then JSON ---- */
@@ -295,6 +296,20 @@ static const struct tag_edge minimax_edges[] = {
     { TAG_VALUE, T("</invoke>"), TAG_DONE },
 };
 
+/* ]<]minimax[>[<tool_call>
+ * ]<]minimax[>[<invoke name="f">
+ * ]<]minimax[>[<a>1]<]minimax[>[</a>]<]minimax[>[<b>]<]minimax[>[<item>x]<]minimax[>[</item>
+ * ]<]minimax[>[</b>]<]minimax[>[</invoke>
+ * ]<]minimax[>[</tool_call>    MiniMax M3; the edge is the beginning of every tag in a call.
+ * Source: vLLM, vllm/parser/minimax_m3.py */
+#define M3 "]<]minimax[>["
+static const struct marker minimax_m3_marks[] = {
+    { MARK_SECTION, 0, T(M3 "<tool_call>") },
+    { MARK_CLOSE, 0, T(M3 "</tool_call>") },
+    { MARK_OPEN, 0, T(M3 "<invoke name=\"") },
+};
+static const struct tag_edge minimax_m3_edges[] = { { TAG_VALUE, T(M3 "<"), TAG_KEY } };
+
 /* <｜DSML｜function_calls>
  * <｜DSML｜invoke name="f">
  * <｜DSML｜parameter name="a" string="false">1</｜DSML｜parameter>
@@ -349,7 +364,6 @@ static const struct tag_edge deepseek_v41_edges[] = { DSML_EDGES(DSML " ") };
 static const struct marker gigachat35_marks[] = {
     DSML_SECTION(GCML, "tool_calls"),
     DSML_INVOKE(GCML),
-    { MARK_DROP, 0, T("<|message_sep|>") },
 };
 static const struct tag_edge gigachat35_edges[] = { DSML_EDGES(GCML) };
 
@@ -697,6 +711,12 @@ static const struct tool_format tools[] = {
         .first = TAG_NAME,
         MARKS(minimax_marks),
         EDGES(minimax_edges) },
+    { .id = "minimax_m3",
+        .before_name = M3 "<tool_call>\n" M3 "<invoke name=\"",
+        .after_name = "\">\n",
+        .body = BODY_ELEMENTS,
+        MARKS(minimax_m3_marks),
+        EDGES(minimax_m3_edges) },
     { .id = "granite",
         .before_name = "<|tool_call|>[{\"name\": \"",
         .after_name = "\", \"arguments\": ",

@@ -7,6 +7,7 @@
  *     BODY_JSON     {"name": .., "arguments": {..}}, alone, in a list, or one after the other
  *     BODY_TAGS     a name between tags, then JSON, or each argument between tags: the entry has
  *                   the tags as edges of a state graph
+ *     BODY_ELEMENTS a name, then each argument as an element with its name as the tag; nested
  *     BODY_PYTHON   name(key=literal, ..), alone or in a list; the punctuation may differ
  *     BODY_CHANNELS messages with a header that names the recipient
  *
@@ -41,7 +42,7 @@ struct marker {
     struct str text;
 };
 
-enum body { BODY_NONE, BODY_JSON, BODY_TAGS, BODY_PYTHON, BODY_CHANNELS };
+enum body { BODY_NONE, BODY_JSON, BODY_TAGS, BODY_ELEMENTS, BODY_PYTHON, BODY_CHANNELS };
 
 enum {
     TOOL_LIST = 1,             /* JSON: [{..}, {..}] is accepted */

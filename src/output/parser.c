@@ -183,6 +183,17 @@ struct str parser_call_argument_name(struct parser *p, const struct json *schema
     return schema && may_look_up_schema(p) ? tool_argument_name(schema, i) : STR_NONE;
 }
 
+unsigned parser_call_types(struct parser *p, const struct json *root, const struct json *schema)
+{
+    return schema && may_look_up_schema(p) ? schema_types(root, schema) : 0;
+}
+
+const struct json *parser_call_child_schema(struct parser *p, const struct json *root,
+    const struct json *schema, struct str name, bool is_item)
+{
+    return schema && may_look_up_schema(p) ? schema_child(root, schema, name, is_item) : NULL;
+}
+
 static void report_args(struct parser *p, struct str json)
 {
     if (p->ops->call_args)
@@ -614,6 +625,9 @@ struct parser *parser_new(const struct parser_format *f, const struct parser_opt
     buf_init(&p->tag.text, PARSER_CALL_MAX);
     buf_init(&p->tag.since, PARSER_CALL_MAX);
     buf_init(&p->tag.key, PARSER_NAME_MAX);
+    buf_init(&p->element.names, ELEMENT_DEPTH_MAX * PARSER_NAME_MAX);
+    buf_init(&p->element.tag, PARSER_NAME_MAX);
+    buf_init(&p->element.text, PARSER_CALL_MAX);
     buf_init(&p->section, PARSER_TEXT_MAX);
     buf_init(&p->trial_text, PARSER_CALL_MAX);
     buf_init(&p->channel.header, PARSER_NAME_MAX * 4);
@@ -636,6 +650,9 @@ void parser_free(struct parser *p)
     buf_clear(&p->tag.text);
     buf_clear(&p->tag.since);
     buf_clear(&p->tag.key);
+    buf_clear(&p->element.names);
+    buf_clear(&p->element.tag);
+    buf_clear(&p->element.text);
     buf_clear(&p->section);
     buf_clear(&p->trial_text);
     parser_free(p->trial);
@@ -687,8 +704,8 @@ static struct str put_utf8(struct parser *p, struct str in)
 static const struct buf *failed_buf(const struct parser *p)
 {
     const struct buf *bufs[] = { &p->out, &p->args, &p->raw, &p->scratch, &p->tag.text,
-        &p->tag.since, &p->section, &p->trial_text, &p->streams[CONTENT].blanks,
-        &p->streams[REASONING].blanks };
+        &p->tag.since, &p->element.names, &p->element.tag, &p->element.text, &p->section,
+        &p->trial_text, &p->streams[CONTENT].blanks, &p->streams[REASONING].blanks };
 
     for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
         if (bufs[i]->failed)

@@ -95,6 +95,8 @@ static const struct body_reader *reader_of(enum body body)
         return &reader_json;
     case BODY_TAGS:
         return &reader_tags;
+    case BODY_ELEMENTS:
+        return &reader_elements;
     case BODY_PYTHON:
         return &reader_python;
     case BODY_CHANNELS:

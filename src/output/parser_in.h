@@ -32,7 +32,8 @@ struct body_reader {
     enum verdict (*end)(struct parser *p);
 };
 
-extern const struct body_reader reader_json, reader_tags, reader_python, reader_channels;
+extern const struct body_reader reader_json, reader_tags, reader_elements, reader_python,
+    reader_channels;
 
 struct parser_format {
     struct arena *arena;
@@ -109,6 +110,7 @@ struct parser {
     struct json_walk walk;
     struct json_reader json;
     struct tag_reader tag;
+    struct element_reader element;
     struct python_reader python;
     struct channel_reader channel;
     struct buf scratch;
@@ -127,6 +129,10 @@ unsigned parser_call_argument_types(
     struct parser *p, const struct json *schema, struct str argument);
 bool parser_call_has_argument(struct parser *p, const struct json *schema, struct str argument);
 struct str parser_call_argument_name(struct parser *p, const struct json *schema, uint32_t i);
+/* Types of a schema inside `root`, the schema of the call; schema of a member or of the items. */
+unsigned parser_call_types(struct parser *p, const struct json *root, const struct json *schema);
+const struct json *parser_call_child_schema(struct parser *p, const struct json *root,
+    const struct json *schema, struct str name, bool is_item);
 
 /* The call began without a marker: it may be other text. */
 static inline bool parser_call_is_bare(const struct parser *p)

@@ -41,6 +41,23 @@ struct tag_reader {
     int next_mark;    /* number + 1 of the marker after the call, which was read with it; 0: none */
 };
 
+enum { ELEMENT_DEPTH_MAX = 32 };
+
+struct element {
+    size_t name_at; /* its name begins here in `names` and is the rest of it */
+    uint8_t kind;
+    bool has_children;
+    const struct json *schema; /* NULL: not specified */
+};
+
+struct element_reader {
+    uint8_t state;
+    uint16_t at; /* matcher state */
+    int depth;
+    struct element stack[ELEMENT_DEPTH_MAX]; /* the first one is the call */
+    struct buf names, tag, text;             /* text since the last tag */
+};
+
 struct python_reader {
     uint8_t state, n_prefix;
     bool in_list, has_args;

@@ -82,6 +82,21 @@ def kimi_k3(n, a):
         type=kinds.get(type(v), "number")) for k, v in a.items()), tool=n, index=1)
 
 
+M3 = "]<]minimax[>["
+
+
+def m3_element(k, v):
+    children = [("item", x) for x in v] if isinstance(v, list) else list(v.items()) if isinstance(v,
+        dict) else []
+    text = "" if isinstance(v, (dict, list)) else plain(v)
+    return f"{M3}<{k}>{text}{''.join(m3_element(*c) for c in children)}{M3}</{k}>"
+
+
+def m3(n, a):
+    elements = "".join(m3_element(k, v) + "\n" for k, v in a.items())
+    return f'{M3}<invoke name="{n}">\n{elements}{M3}</invoke>'
+
+
 def command_plus(n, a):
     args = json.dumps(a, ensure_ascii=False, indent=4).replace("\n", "\n        ")
     return f'    {{\n        "tool_name": "{n}",\n        "parameters": {args}\n    }}'
@@ -191,7 +206,7 @@ ROWS = {
     "deepseek_v41": Row(V41_CALL, before=V41_OPEN, after=V41_CLOSE),
     "gigachat3": Row(lambda n, a: f"function call<|role_sep|>\n{obj(n, a)}",
         between="<|message_sep|>\n\n", after="<|message_sep|>"),
-    "gigachat35": Row(GCML_CALL, before=GCML_OPEN, after=GCML_CLOSE + "<|message_sep|>"),
+    "gigachat35": Row(GCML_CALL, before=GCML_OPEN, after=GCML_CLOSE),
     "kimi_k3": Row(kimi_k3, before="<|open|>tools<|sep|>", between="", after="<|close|>tools<|sep|>"),
     "command_r_plus": Row(command_plus, before="Action:\n```json\n[\n", between=",\n",
         after="\n]```\n"),
@@ -200,6 +215,7 @@ ROWS = {
         after="\n</tool_calls>"),
     "hunyuan_v4": Row(hunyuan(":opensource", "", ""), before="<tool_calls:opensource>", between="",
         after="</tool_calls:opensource>"),
+    "minimax_m3": Row(m3, before=f"{M3}<tool_call>\n", after=f"\n{M3}</tool_call>"),
     "minicpm5": Row(invoke('<function name="%s">', lambda k, v: f'<param name="{k}">', "</param>",
         "</function>", "")),
     "muse": Row(lambda n, a: f" to={n}<|message|><atem:function_calls>\n" + invoke(
@@ -250,7 +266,10 @@ for id_, row in ROWS.items():
     case(id_, "null", "one call without tools", one, calls=[PARIS], tools=False)
     case(id_, "null", "two calls", row.text([PARIS, ROME]), calls=[PARIS, ROME])
     case(id_, "null", "no arguments", row.text([("now", {})]), calls=[("now", {})])
-    case(id_, "null", "nested arguments", row.text([NESTED]), calls=[NESTED])
+    # An empty element without a type in the schema is text.
+    nested = (NESTED[0], {**NESTED[1], "where": {**NESTED[1]["where"], "b": ""}})
+    case(id_, "null", "nested arguments", row.text([NESTED]),
+        calls=[nested if id_ == "minimax_m3" else NESTED])
     case(id_, "null", "unicode and quotes", row.text([UNICODE]), calls=[UNICODE])
     case(id_, "null", "newlines in an argument", row.text([ESCAPED]), calls=[ESCAPED])
     unknown = row.text([("un.known-tool", {"a": "b"})])
@@ -510,6 +529,27 @@ mini("an empty character section", "<![CDATA[]]>", "")
 case("minicpm5", "null", "a number in a character section", '<function name="typed"><param name="n">'
     "<![CDATA[5]]></param><param name=\"s\"><![CDATA[5]]></param></function>",
     calls=[("typed", {"n": 5, "s": "5"})])
+m3_case = lambda name, n, elements, **more: case("minimax_m3", "null", name, f'{M3}<tool_call>'
+    f'{M3}<invoke name="{n}">{elements}{M3}</invoke>{M3}</tool_call>', **more)
+m3_case("types of the schema", "typed", "".join(m3_element(k, v) for k, v in {"s": "5", "n": 5, "b": True,
+    "l": [1, "a"], "e": "7"}.items()), calls=[("typed", {"s": "5", "n": 5, "b": True, "l": [1, "a"],
+    "e": "7"})])
+m3_case("empty containers", "typed", m3_element("o", {}) + m3_element("l", []) + m3_element("s", ""),
+    calls=[("typed", {"o": {}, "l": [], "s": ""})])
+m3_case("an array of the schema whose items have names", "typed", m3_element("l", {"entry": "a", "other":
+    "b"}), calls=[("typed", {"l": ["a", "b"]})])
+m3_case("an object of the schema with a member named item", "typed", m3_element("o", {"item": 1}),
+    calls=[("typed", {"o": {"item": 1}})])
+m3_case("containers without a schema", "f", m3_element("a", {"b": [{"c": "x"}, {"c": "y"}], "d": "z"}),
+    calls=[("f", {"a": {"b": [{"c": "x"}, {"c": "y"}], "d": "z"}})])
+m3_case("tags in a value", "note", m3_element("text", "<b>]<]</b> ]<]minimax[> x</text>"),
+    calls=[("note", {"text": "<b>]<]</b> ]<]minimax[> x</text>"})])
+m3_broken = lambda name, elements, **more: m3_case(name, "f", elements, broken=more.pop("broken", 1),
+    content=f'{M3}<tool_call>{M3}<invoke name="f">{elements}{M3}</invoke>{M3}</tool_call>', **more)
+m3_broken("text between elements", f"{m3_element('a', 1)} and {m3_element('b', 2)}")
+m3_broken("text beside an element", f"{M3}<a>x{m3_element('b', 2)}{M3}</a>")
+m3_broken("another end tag", f"{M3}<a>x{M3}</b>")
+m3_broken("an element too deep", f"{M3}<a>" * 32 + f"{M3}</a>" * 32)
 K3 = "<|open|>tools<|sep|>%s<|close|>tools<|sep|>"
 case("kimi_k3", "null", "arguments as JSON", K3 % xtml("call", xtml("json", '{"a": 1}', type="object"),
     tool="now", index=1), calls=[NOW])

@@ -87,6 +87,8 @@ static void parsers_are_detected_from_templates(void)
         "<arg_key" s ">{{ k }}</arg_key" s "><arg_value" s ">" VALUE "</arg_value" s               \
         ">") "</tool_call" s ">") "</tool_calls" s ">"
 
+#define M3 "]<]minimax[>["
+
 static const struct {
     const char *source, *tool;
 } written[] = {
@@ -106,8 +108,12 @@ static const struct {
                        "{\"tool_name\": \"{{ f.name }}\", "
                        "\"parameters\": {{ f.arguments | tojson }}}") "\n]```"),
         "command_r_plus" },
+    { TEMPLATE("]~b][e~[",
+          M3 "<tool_call>\n" EACH_CALL(M3 "<invoke name=\"{{ f.name }}\">\n" EACH_ARGUMENT(
+              M3 "<{{ k }}>" VALUE M3 "</{{ k }}>\n") M3 "</invoke>\n") M3 "</tool_call>"),
+        "minimax_m3" },
     { TEMPLATE("", "[" EACH_CALL(JSON_CALL) "]"), "xlam" },
-    { TEMPLATE("<|start_header_id|><|end_header_id|><|eot_id|>", "[" EACH_CALL(JSON_CALL) "]"),
+    { TEMPLATE("<|start_header_id|><|end_header_id|>", "[" EACH_CALL(JSON_CALL) "]<|eot_id|>"),
         "xlam" },
     { TEMPLATE("", HUNYUAN_CALLS("", "<tool_sep>\n")), "hunyuan_v3" },
     { TEMPLATE("", HUNYUAN_CALLS(":opensource", "")), "hunyuan_v4" },

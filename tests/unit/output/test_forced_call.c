@@ -21,6 +21,7 @@ static const char *const call_rests[] = { "{\"a\": 1}}\n</tool_call>", "{\"a\": 
     "<arg_key:opensource>a</arg_key:opensource><arg_value:opensource>1</arg_value:opensource>"
     "</tool_call:opensource>",
     "<param name=\"a\">1</param></function>",
+    "]<]minimax[>[<a>1]<]minimax[>[</a>\n]<]minimax[>[</invoke>",
     "<atem:parameter name=\"a\">1</atem:parameter>\n</atem:invoke>" };
 
 static struct arena *arena;

@@ -191,6 +191,40 @@ static void references_and_combined_schemas_are_followed(void)
     EXPECT(types_of("{\"$ref\":\"#/properties/p/anyOf/9\",\"type\":\"string\"}") == TYPE_STRING);
 }
 
+/* Types of the member p, or of the items of its items if is_item. */
+static unsigned child_types(const char *schema, bool is_item)
+{
+    struct arena *a = arena_new(MB);
+    struct json *j = NULL;
+    struct err e;
+
+    EXPECT(a && !json_parse(&j, str_of(schema), a, NULL, &e));
+    const struct json *c = schema_child(j, j, STR("p"), false);
+    for (int i = 0; i < 2 && is_item; i++)
+        c = schema_child(j, c, STR(""), true);
+    unsigned types = schema_types(j, c);
+    arena_free(a);
+    return types;
+}
+
+static void schemas_of_members_and_items_are_found(void)
+{
+    EXPECT(child_types("{\"properties\":{\"p\":{\"type\":\"string\"}}}", false) == TYPE_STRING);
+    EXPECT(child_types("{\"additionalProperties\":{\"type\":\"null\"}}", false) == TYPE_NULL);
+    EXPECT(child_types("{\"$ref\":\"#/d\",\"d\":{\"anyOf\":[{\"type\":\"null\"},"
+                       "{\"properties\":{\"p\":{\"$ref\":\"#/e\"}}}]},\"e\":{\"const\":1}}",
+               false) == TYPE_NUMBER);
+    EXPECT(child_types("{\"properties\":{\"p\":{\"items\":{\"allOf\":[{\"items\":{\"type\":"
+                       "\"boolean\"}}]}}}}",
+               true) == TYPE_BOOLEAN);
+    EXPECT(child_types("{\"additionalProperties\":true}", false) == 0);
+    EXPECT(child_types("{\"properties\":{\"p\":true,\"q\":{}},\"anyOf\":7}", false) == 0);
+    EXPECT(child_types("{\"properties\":{\"p\":{\"items\":[{\"type\":\"null\"}]}}}", true) == 0);
+    EXPECT(
+        child_types("{\"$ref\":\"#\",\"anyOf\":[{\"$ref\":\"#\"},{\"$ref\":\"#\"}]}", false) == 0);
+    EXPECT(child_types("[1]", true) == 0);
+}
+
 /* Two references in each of many schemas: the search would be exponential without its limit. */
 static void search_for_types_ends(void)
 {
@@ -266,7 +300,8 @@ static void marker_search_agrees_with_its_definition_on_random_texts(void)
     arena_free(a);
 }
 
-TESTS(TEST(literals_become_json), TEST(invalid_literal_ends_at_its_first_wrong_byte),
+TESTS(TEST(schemas_of_members_and_items_are_found), TEST(literals_become_json),
+    TEST(invalid_literal_ends_at_its_first_wrong_byte),
     TEST(format_may_have_its_own_quotes_and_bare_keys), TEST(too_deep_literal_is_rejected),
     TEST(text_is_converted_to_the_type_of_the_schema), TEST(irregular_schemas_are_tolerated),
     TEST(references_and_combined_schemas_are_followed), TEST(search_for_types_ends),
