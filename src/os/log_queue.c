@@ -108,7 +108,7 @@ void log_queue_close(uint32_t timeout_ms)
 {
     struct timespec until;
 
-    if (!queue.is_open)
+    if (!queue.bytes)
         return;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += timeout_ms / 1000;

@@ -16,7 +16,8 @@ enum { LOG_QUEUE_BYTES = 1024 * 1024 };
 int log_queue_open(struct err *e);
 
 /* Main thread: writes the queued lines, for at most timeout_ms, and lets log_line() write directly
- * again. If the reader is stalled until then, the lines are lost. */
+ * again. If the reader is stalled until then, the lines are lost, unless a further call waits
+ * longer. No effect before log_queue_open. */
 void log_queue_close(uint32_t timeout_ms);
 
 uint64_t log_queue_dropped(void); /* lines dropped since the start */

@@ -44,7 +44,7 @@ struct tag_reader {
 enum { ELEMENT_DEPTH_MAX = 32 };
 
 struct element {
-    size_t name_at; /* its name begins here in `names` and is the rest of it */
+    size_t name_at; /* offset in `names`, of which the name is the rest */
     uint8_t kind;
     bool has_children;
     const struct json *schema; /* NULL: not specified */
