@@ -88,8 +88,8 @@ def test_props_and_health():
 
 def test_template_capabilities_are_detected():
     template = """{% if tools %}{{ tools }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
-{% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>{{ c.function.name }}</tool_call>{% endfor
-%}{% endif %}{{ m.content or '' }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
+{% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>{"name": "{{ c.function.name }}",
+"arguments": {{ c.function.arguments | tojson }} }</tool_call>{% endfor %}{% endif %}{{ m.content or '' }}<|im_end|>{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
     with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
         f.write(template)
