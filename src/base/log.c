@@ -49,12 +49,12 @@ bool log_level_parse(const char *name, enum log_level *out)
     return false;
 }
 
-void log_line(enum log_level level, const char *module, const char *event, const char *fmt, ...)
+static void put_line(void (*to)(const char *line, size_t n), enum log_level level,
+    const char *module, const char *event, const char *fmt, va_list ap)
 {
     char line[1024];
     struct timespec now;
     struct tm tm;
-    va_list ap;
 
     if (level > level_max)
         return;
@@ -63,13 +63,30 @@ void log_line(enum log_level level, const char *module, const char *event, const
     size_t n = strftime(line, sizeof(line), "%Y-%m-%dT%H:%M:%S", &tm);
     n += (size_t)snprintf(line + n, sizeof(line) - n, ".%03dZ %-5s %-8s %-9s ",
         (int)(now.tv_nsec / 1000000), level_names[level], module, event);
-    va_start(ap, fmt);
     int more = vsnprintf(line + n, sizeof(line) - n - 1, fmt, ap);
-    va_end(ap);
     n = MIN(n + (size_t)MAX(more, 0), sizeof(line) - 2);
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
             line[i] = '?';
     line[n++] = '\n';
-    output(line, n);
+    to(line, n);
+}
+
+void log_line(enum log_level level, const char *module, const char *event, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    put_line(output, level, module, event, fmt, ap);
+    va_end(ap);
+}
+
+void log_line_to(void (*to)(const char *line, size_t n), enum log_level level, const char *module,
+    const char *event, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    put_line(to, level, module, event, fmt, ap);
+    va_end(ap);
 }

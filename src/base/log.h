@@ -24,6 +24,9 @@ void log_write_direct(const char *bytes, size_t n); /* writes to stderr; can blo
 
 void log_line(enum log_level level, const char *module, const char *event, const char *fmt, ...)
     PRINTF(4, 5);
+/* Passes the line to `output` instead of the output of log_line. */
+void log_line_to(void (*output)(const char *line, size_t n), enum log_level level,
+    const char *module, const char *event, const char *fmt, ...) PRINTF(5, 6);
 
 #define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...)  log_line(LOG_WARN, __VA_ARGS__)

@@ -16,7 +16,6 @@ static struct {
     char *bytes; /* ring of LOG_QUEUE_BYTES */
     size_t from, n;
     bool is_open, is_writing;
-    uint64_t n_reported; /* part of n_dropped that is logged */
     _Atomic uint64_t n_dropped;
 } queue = { .mu = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
 
@@ -47,8 +46,8 @@ static void put_line(const char *line, size_t n)
     pthread_mutex_unlock(&queue.mu);
 }
 
-/* Takes the oldest bytes, as many as are contiguous in the ring. Waits until there are some;
- * returns 0 if the queue is closed and empty. */
+/* Copies the oldest lines, as many as `max` bytes hold, out of the ring. Waits until there are
+ * some; returns 0 if the queue is closed and empty. */
 static size_t take(char *out, size_t max)
 {
     pthread_mutex_lock(&queue.mu);
@@ -56,8 +55,11 @@ static size_t take(char *out, size_t max)
     pthread_cond_broadcast(&queue.changed);
     while (queue.is_open && !queue.n)
         pthread_cond_wait(&queue.changed, &queue.mu);
-    size_t n = MIN(MIN(queue.n, max), LOG_QUEUE_BYTES - queue.from);
-    memcpy(out, queue.bytes + queue.from, n);
+    size_t n = MIN(queue.n, max), first = MIN(n, LOG_QUEUE_BYTES - queue.from);
+    memcpy(out, queue.bytes + queue.from, first);
+    memcpy(out + first, queue.bytes, n - first);
+    while (n && out[n - 1] != '\n')
+        n--;
     queue.from = (queue.from + n) % LOG_QUEUE_BYTES;
     queue.n -= n;
     queue.is_writing = n > 0;
@@ -65,37 +67,41 @@ static size_t take(char *out, size_t max)
     return n;
 }
 
-static void report_dropped(void)
+/* Logs the number of lines dropped since the last report. The queue can be full, so that this line
+ * is written directly, between two lines of the queue. */
+static void report_dropped(uint64_t *n_reported)
 {
     uint64_t n = log_queue_dropped();
 
-    if (n == queue.n_reported)
+    if (n == *n_reported)
         return;
-    log_warn("log", "dropped", "lines=%llu reason=\"stderr is not read\"",
-        (unsigned long long)(n - queue.n_reported));
-    queue.n_reported = n;
+    log_line_to(log_write_direct, LOG_WARN, "log", "dropped",
+        "lines=%llu reason=\"stderr is not read\"", (unsigned long long)(n - *n_reported));
+    *n_reported = n;
 }
 
 static void *write_lines(void *arg)
 {
     static char bytes[64 * 1024];
+    uint64_t *n_reported = arg;
 
     for (size_t n; (n = take(bytes, sizeof(bytes)));) {
         log_write_direct(bytes, n);
-        report_dropped();
+        report_dropped(n_reported);
     }
     return NULL;
 }
 
 int log_queue_open(struct err *e)
 {
+    static uint64_t n_reported; /* log thread */
     pthread_t thread;
 
     queue.bytes = queue.bytes ? queue.bytes : try_malloc(LOG_QUEUE_BYTES);
     if (!queue.bytes)
         return err_set(e, ERR_MEMORY, "no memory for the queue of log lines");
     queue.is_open = true;
-    if (thread_start(&thread, "log", write_lines, NULL, e)) {
+    if (thread_start(&thread, "log", write_lines, &n_reported, e)) {
         queue.is_open = false;
         return -1;
     }

@@ -7,6 +7,7 @@
 #include "support/check.h"
 
 #include <fcntl.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@ static void end_pipe(void)
 }
 
 struct received {
+    sem_t has_report;
     int n_lines, n_bad, n_reports;
     unsigned long long n_reported;
 };
@@ -41,9 +43,11 @@ static void read_line(struct received *r, const char *line)
 
     r->n_lines += strstr(line, "end=x") != NULL;
     r->n_bad += !report && !strstr(line, "end=x");
-    r->n_reports += report != NULL;
-    if (report)
-        r->n_reported += strtoull(report + strlen("dropped   lines="), NULL, 10);
+    if (!report)
+        return;
+    r->n_reports++;
+    r->n_reported += strtoull(report + strlen("dropped   lines="), NULL, 10);
+    sem_post(&r->has_report);
 }
 
 /* Reads to the end of the pipe. */
@@ -70,18 +74,24 @@ static void log_lines(int n)
 
 static void stalled_reader_delays_no_thread(void)
 {
-    enum { LINES = 5000 }; /* several times the size of the queue and of the pipe */
+    /* Several times the size of the queue and of the pipe. The short lines fill the queue so far
+     * that it has no room for the line about dropped lines. */
+    enum { LONG = 5000, SHORT = 100, LINES = LONG + SHORT };
     struct received r = { 0 };
     uint64_t before = log_queue_dropped();
     pthread_t thread;
     struct err e;
 
+    sem_init(&r.has_report, 0, 0);
     begin_pipe();
     EXPECT_EQ(log_queue_open(&e), 0);
-    log_lines(LINES); /* would block for ever in a direct write */
+    log_lines(LONG); /* would block for ever in a direct write */
+    for (int i = 0; i < SHORT; i++)
+        log_info("test", "line", "end=x");
     uint64_t n_dropped = log_queue_dropped() - before;
     EXPECT(n_dropped > 0 && n_dropped < LINES);
     EXPECT_EQ(thread_start(&thread, "reader", read_lines, &r, &e), 0);
+    sem_wait(&r.has_report);
     log_queue_close(60000); /* the reader takes all lines */
     end_pipe();
     pthread_join(thread, NULL);
