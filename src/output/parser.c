@@ -130,7 +130,7 @@ static bool may_look_up_schema(struct parser *p)
 
 static bool is_callable(struct parser *p, struct str name)
 {
-    if ((p->requires_tool || parser_call_is_bare(p)) && p->tools && !p->n_names)
+    if ((p->is_trial || parser_call_is_bare(p)) && p->tools && !p->n_names)
         return may_look_up_schema(p) && tool_is_known(p->tools, name);
     for (int i = 0; i < p->n_names; i++)
         if (str_eq(p->names[i], name))

@@ -88,7 +88,7 @@ struct parser {
     bool in_section;
     bool is_start;       /* no content yet: a call may begin without a marker */
     bool is_bare_format; /* calls have no marker and may begin anywhere in the content */
-    bool requires_tool;  /* only the names of the request's tools are calls */
+    bool is_trial;       /* parser_trial.c: only tools of the request are calls */
     bool is_after_call;  /* no content since a call: its end markers are not text */
     bool in_answer, has_reasoning_end; /* after MARK_ANSWER; after MARK_REASONING_END */
     struct buf section; /* MARK_SECTION and blanks after it: content unless a call follows */

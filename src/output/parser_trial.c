@@ -5,7 +5,8 @@
  * of the output, complete and of tools of the request. From a marker that begins a call on, the
  * text is therefore held back and read by a second parser, the trial. If the trial finds anything
  * but calls, or the end of the reasoning, the held text is reasoning. Formats with
- * REASONING_CALL_ENDS need no trial.
+ * REASONING_CALL_ENDS need no trial. A trial begins no trial: a call inside further reasoning is
+ * text for it.
  *
  * Each byte is read at most three times: by the trial, and again as reasoning or as calls. Owner:
  * see parser.h. */
@@ -35,13 +36,14 @@ bool parser_trial_begins(const struct parser *p, int mark)
 {
     enum marker_kind kind = p->f->rows[mark].kind;
 
-    return p->in_reasoning && !p->is_trial_off && (kind == MARK_OPEN || kind == MARK_SECTION) &&
+    return p->in_reasoning && !p->is_trial_off && !p->is_trial &&
+           (kind == MARK_OPEN || kind == MARK_SECTION) &&
            !(p->f->reasoning->flags & (REASONING_CALL_ENDS | REASONING_IS_CHANNEL));
 }
 
-/* The held text is not calls: reads it again as reasoning, in which a marker can end the
- * reasoning. */
-static void read_as_reasoning(struct parser *p)
+/* Reads the held text again, without a trial: as calls if the reasoning was ended, else as
+ * reasoning, in which a marker can end the reasoning. */
+static void read_held_text_again(struct parser *p)
 {
     struct buf held = p->trial_text;
 
@@ -82,7 +84,7 @@ void parser_trial_begin(struct parser *p, struct str marker)
         p->trial_text.failed = true;
         return;
     }
-    p->trial->requires_tool = true;
+    p->trial->is_trial = true;
     put_character(p, marker);
 }
 
@@ -98,7 +100,7 @@ size_t parser_trial_run(struct parser *p, struct str in)
         n += step;
     }
     if (p->has_trial_failed)
-        read_as_reasoning(p);
+        read_held_text_again(p);
     return n;
 }
 
@@ -114,5 +116,5 @@ void parser_trial_end(struct parser *p)
         p->in_reasoning = false;
         p->streams[REASONING].after_mark = true; /* blanks before the calls are not reasoning */
     }
-    read_as_reasoning(p);
+    read_held_text_again(p);
 }

@@ -205,6 +205,7 @@ static void a_mebibyte_of_each_kind_is_linear(void)
         { "hermes_json", "", "<tool_call>{\"name\":", "" },
         { "hermes_json", "", "<tool_call>{\"", "" },
         { "hermes_json", "", "<tool_call>{\"name\":\"f\"}</tool_call>", "" },
+        { "hermes_json", "<think>", "<tool_call>{\"name\":\"f\"}</tool_call><think>", "" },
         { "qwen3_coder", "<function=f>", "<parameter=a>\n1\n</parameter>\n", "</function>" },
         { "qwen3_coder", "<function=f><parameter=a>", "</parameter", "" },
         { "pythonic", "[f(a=", "[", "" },
