@@ -118,3 +118,20 @@ struct aho_corasick *aho_corasick_new(struct arena *a, const struct str *strings
     m->starts_blank = m->starts[' '] || m->starts['\t'] || m->starts['\n'] || m->starts['\r'];
     return build_table(m, a, queue) ? m : NULL;
 }
+
+size_t aho_corasick_find(const struct aho_corasick *m, uint16_t *state, struct str text, int *hit)
+{
+    uint16_t at = *state;
+    size_t i = 0;
+
+    for (*hit = -1; *hit < 0 && i < text.n;) {
+        while (at == AHO_CORASICK_ROOT && i < text.n && !m->starts[(unsigned char)text.p[i]])
+            i++;
+        if (i == text.n)
+            break;
+        at = aho_corasick_step(m, at, text.p[i++]);
+        *hit = aho_corasick_hit(m, at);
+    }
+    *state = at;
+    return i;
+}

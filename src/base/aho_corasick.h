@@ -59,11 +59,7 @@ static inline struct str aho_corasick_held(const struct aho_corasick *m, uint16_
 {
     return (struct str){ m->strings[m->nodes[state].string_index].p, m->nodes[state].depth };
 }
-/* The first byte in [p, end) with which a string may begin; `end` if there is none. */
-static inline const char *aho_corasick_skip(
-    const struct aho_corasick *m, const char *p, const char *end)
-{
-    while (p < end && !m->starts[(unsigned char)*p])
-        p++;
-    return p;
-}
+/* Reads the text up to the end of the first string that it completes. Returns the number of bytes
+ * read; sets *hit to the index of the string, or to -1 if the text completes none, and *state to
+ * the state after these bytes. */
+size_t aho_corasick_find(const struct aho_corasick *m, uint16_t *state, struct str text, int *hit);

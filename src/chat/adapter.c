@@ -79,7 +79,7 @@ static const char *choose_tool(struct adapter *a, const struct adapter_options *
  * one. */
 static const char *family_reasoning(const struct adapter *a, const struct adapter_options *o)
 {
-    const struct reasoning_format *r = reasoning_format_find(a->family->reasoning);
+    const struct reasoning_format *r = reasoning_format_find(str_of(a->family->reasoning));
     struct str source = o->template ? chat_template_source(o->template) : STR("");
     bool is_own = !a->family->source || !str_is(source, a->family->source);
 
@@ -106,7 +106,7 @@ static int choose_parsers(struct adapter *a, const struct adapter_options *o, st
         return -1;
     a->info.tool_parser = parser_format_tool(a->format);
     a->info.thinking_parser = parser_format_reasoning(a->format);
-    a->reasoning = reasoning_format_find(a->info.thinking_parser);
+    a->reasoning = reasoning_format_find(str_of(a->info.thinking_parser));
     return 0;
 }
 

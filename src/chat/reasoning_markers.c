@@ -1,15 +1,5 @@
 #include "chat/reasoning_markers.h"
 
-const struct reasoning_format *reasoning_format_find(const char *id)
-{
-    const struct reasoning_format *r;
-
-    for (size_t i = 0; (r = reasoning_format_at(i)); i++)
-        if (!strcmp(r->id, id))
-            return r;
-    return NULL;
-}
-
 bool reasoning_marker_ends_prompt(
     const struct reasoning_format *r, struct str prompt, enum marker_kind kind)
 {

@@ -4,8 +4,6 @@
 
 #include "output/format_table.h"
 
-const struct reasoning_format *reasoning_format_find(const char *id); /* NULL: no such format */
-
 /* True if the prompt ends with a marker of this kind; blanks around the marker are ignored. */
 bool reasoning_marker_ends_prompt(
     const struct reasoning_format *r, struct str prompt, enum marker_kind kind);

@@ -165,11 +165,9 @@ static bool is_better(struct readback a, struct readback b)
 /* Length of the beginning of a forced call of this format, if the rendering has it; else 0. */
 static size_t forced_prefix_length(struct str text, const char *id)
 {
-    const struct tool_format *t;
+    const struct tool_format *t = tool_format_find(str_of(id));
     char prefix[256];
 
-    for (size_t i = 0; (t = tool_format_at(i)) && strcmp(t->id, id) != 0;)
-        i++;
     if (!t || !t->before_name)
         return 0;
     snprintf(prefix, sizeof(prefix), "%s" FUNCTION "%s", t->before_name, t->after_name);
@@ -309,7 +307,7 @@ static void probe_reasoning(struct probe_ctx *l, struct template_features *out)
         out->reasoning = reasoning_by_markers(l, prompts);
     if (out->reasoning)
         out->reasons_by_default = reasoning_marker_ends_prompt(
-            reasoning_format_find(out->reasoning), plain, MARK_REASONING);
+            reasoning_format_find(str_of(out->reasoning)), plain, MARK_REASONING);
 }
 
 /* ---- roles */

@@ -188,7 +188,8 @@ static int reads_call(struct probe *p, const struct test_prompt *q, const char *
     struct parsed r;
 
     struct parser_options o = { .tools = q->convo.tools,
-        .start = adapter_start_for_format(reasoning_format_find(thinking), &q->convo, &q->prompt) };
+        .start = adapter_start_for_format(
+            reasoning_format_find(str_of(thinking)), &q->convo, &q->prompt) };
     if (parser_format_new(&f, str_of(tool), str_of(thinking), p->e))
         return -1;
     int rc = parse_text(&r, f, &o, buf_str(&p->text), p->e);
@@ -283,7 +284,7 @@ static int reads_reasoning(struct probe *p, const struct test_prompt *q, const c
     struct parsed r;
 
     struct parser_options o = { .start = adapter_start_for_format(
-                                    reasoning_format_find(id), &q->convo, &q->prompt) };
+                                    reasoning_format_find(str_of(id)), &q->convo, &q->prompt) };
     if (parser_format_new(&f, STR("null"), str_of(id), p->e))
         return -1;
     int rc = parse_text(&r, f, &o, buf_str(&p->text), p->e);
@@ -304,8 +305,7 @@ static int find_thinking_parser(
     if (reads)
         *id = default_id;
     for (size_t i = 0; !*id && parser_reasoning_id(i); i++) {
-        bool starts_inside =
-            reasoning_format_find(parser_reasoning_id(i))->flags & REASONING_STARTS;
+        bool starts_inside = reasoning_format_at(i)->flags & REASONING_STARTS;
         if (reads_reasoning(p, q, parser_reasoning_id(i), &reads))
             return -1;
         /* A parser that takes the start of any text as reasoning proves nothing. */

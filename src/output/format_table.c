@@ -867,3 +867,11 @@ const struct tool_format *tool_format_at(size_t i)
 {
     return i < ARRAY_LEN(tools) ? &tools[i] : NULL;
 }
+
+const struct tool_format *tool_format_find(struct str id)
+{
+    for (size_t i = 0; i < ARRAY_LEN(tools); i++)
+        if (str_is(id, tools[i].id))
+            return &tools[i];
+    return NULL;
+}

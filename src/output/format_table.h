@@ -119,5 +119,7 @@ struct reasoning_format {
     int n_marks;
 };
 
-const struct tool_format *tool_format_at(size_t i);           /* NULL after the last */
-const struct reasoning_format *reasoning_format_at(size_t i); /* NULL after the last */
+const struct tool_format *tool_format_at(size_t i);                  /* NULL after the last */
+const struct reasoning_format *reasoning_format_at(size_t i);        /* NULL after the last */
+const struct tool_format *tool_format_find(struct str id);           /* NULL: no such format */
+const struct reasoning_format *reasoning_format_find(struct str id); /* NULL: no such format */

@@ -375,25 +375,19 @@ static size_t text_until_marker(struct parser *p, struct str in)
 {
     const struct aho_corasick *m = p->f->marks;
     uint16_t at = p->at;
+    int mark;
+    size_t n = aho_corasick_find(m, &at, in, &mark);
 
-    for (size_t i = 0; i < in.n;) {
-        if (at == AHO_CORASICK_ROOT) {
-            i = (size_t)(aho_corasick_skip(m, in.p + i, in.p + in.n) - in.p);
-            if (i == in.n)
-                break;
-        }
-        at = aho_corasick_step(m, at, in.p[i++]);
-        int mark = aho_corasick_hit(m, at);
-        if (mark < 0)
-            continue;
-        release_held(p, p->at, (struct str){ in.p, i }, p->f->texts[mark].n);
+    in.n = n;
+    if (mark < 0) {
+        release_held(p, p->at, in, aho_corasick_depth(m, at));
+        p->at = at;
+    } else {
+        release_held(p, p->at, in, p->f->texts[mark].n);
         p->at = AHO_CORASICK_ROOT;
         put_marker(p, mark);
-        return i;
     }
-    release_held(p, p->at, in, aho_corasick_depth(m, at));
-    p->at = at;
-    return in.n;
+    return n;
 }
 
 /* ---- calls without a marker ---- */

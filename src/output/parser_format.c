@@ -33,22 +33,6 @@ static int unknown_id_error(
     return err_param(e, ERR_INVALID, param, "'" STR_FMT "' is not one of: %s", STR_ARG(id), known);
 }
 
-static const struct tool_format *find_tool(struct str id)
-{
-    for (size_t i = 0; tool_format_at(i); i++)
-        if (str_is(id, tool_format_at(i)->id))
-            return tool_format_at(i);
-    return NULL;
-}
-
-static const struct reasoning_format *find_reasoning(struct str id)
-{
-    for (size_t i = 0; reasoning_format_at(i); i++)
-        if (str_is(id, reasoning_format_at(i)->id))
-            return reasoning_format_at(i);
-    return NULL;
-}
-
 /* A marker of both formats counts as the tool format's. */
 static void add_marks(struct parser_format *f, const struct marker *rows, int n, bool is_tool)
 {
@@ -108,8 +92,8 @@ static const struct body_reader *reader_of(enum body body)
 int parser_format_new(
     struct parser_format **out, struct str tool, struct str reasoning, struct err *e)
 {
-    const struct tool_format *t = find_tool(tool.n ? tool : STR("null"));
-    const struct reasoning_format *k = find_reasoning(reasoning.n ? reasoning : STR("null"));
+    const struct tool_format *t = tool_format_find(tool.n ? tool : STR("null"));
+    const struct reasoning_format *k = reasoning_format_find(reasoning.n ? reasoning : STR("null"));
 
     if (!t)
         return unknown_id_error(e, "tool_parser", tool, parser_tool_id);

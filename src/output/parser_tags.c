@@ -373,24 +373,15 @@ static enum verdict read_text(struct parser *p, struct str in, size_t *used)
     struct tag_reader *t = &p->tag;
     const struct aho_corasick *m = p->f->tags[t->state];
     uint16_t at = t->at;
+    int hit;
 
-    for (size_t i = 0; i < in.n;) {
-        if (at == AHO_CORASICK_ROOT) {
-            i = (size_t)(aho_corasick_skip(m, in.p + i, in.p + in.n) - in.p);
-            if (i == in.n)
-                break;
-        }
-        at = aho_corasick_step(m, at, in.p[i++]);
-        int hit = aho_corasick_hit(m, at);
-        if (hit < 0)
-            continue;
-        text_release(p, t->at, (struct str){ in.p, i }, m->strings[hit].n);
-        *used = i;
+    *used = in.n = aho_corasick_find(m, &at, in, &hit);
+    if (hit >= 0) {
+        text_release(p, t->at, in, m->strings[hit].n);
         return follow_edge(p, hit);
     }
     text_release(p, t->at, in, aho_corasick_depth(m, at));
     t->at = at;
-    *used = in.n;
     return READ_MORE;
 }
 

@@ -134,3 +134,11 @@ const struct reasoning_format *reasoning_format_at(size_t i)
 {
     return i < ARRAY_LEN(reasoning_formats) ? &reasoning_formats[i] : NULL;
 }
+
+const struct reasoning_format *reasoning_format_find(struct str id)
+{
+    for (size_t i = 0; i < ARRAY_LEN(reasoning_formats); i++)
+        if (str_is(id, reasoning_formats[i].id))
+            return &reasoning_formats[i];
+    return NULL;
+}

@@ -58,21 +58,17 @@ int stops_put(struct stops *s, struct str text, bool include, struct buf *out)
 {
     const struct aho_corasick *m = s->matcher;
     uint16_t held = s->state, at = s->state;
+    int hit;
 
     if (s->is_over)
         return -1;
-    for (size_t i = 0; i < text.n; i++) {
-        at = aho_corasick_step(m, at, text.p[i]);
-        int hit = aho_corasick_hit(m, at);
-        if (hit < 0)
-            continue;
-        size_t end = aho_corasick_depth(m, held) + i + 1;
+    size_t end = aho_corasick_depth(m, held) + aho_corasick_find(m, &at, text, &hit);
+    if (hit >= 0) {
         s->is_over = true;
         append_held(s, held, text, include ? end : end - s->strings[hit].n, out);
         return hit;
     }
-    size_t n = aho_corasick_depth(m, held) + text.n - aho_corasick_depth(m, at);
-    append_held(s, held, text, n, out);
+    append_held(s, held, text, end - aho_corasick_depth(m, at), out);
     s->state = at;
     return -1;
 }
