@@ -6,6 +6,7 @@
  * all calls that wait for the engine run on the worker thread. Owner: the io thread, except the
  * functions of the worker job. */
 #include "api/common/body.h"
+#include "api/llama/llama.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cache/record.h"
@@ -31,23 +32,11 @@ enum { FILES_MAX = 100000, BODY_ARENA = 4 * MB };
 
 static void put_params(struct jw *w, const struct slot_params *p)
 {
-    const struct sample_params *s = &p->sample;
-
     jw_key(w, "params");
     jw_object(w);
     jw_member_i64(w, "n_predict", p->n_predict);
     jw_member_i64(w, "max_tokens", p->n_predict);
-    jw_key(w, "seed");
-    jw_u64(w, s->seed);
-    jw_member_f32(w, "temperature", s->temperature);
-    jw_member_i64(w, "top_k", s->top_k);
-    jw_member_f32(w, "top_p", s->top_p);
-    jw_member_f32(w, "min_p", s->min_p);
-    jw_member_f32(w, "typical_p", s->typical_p);
-    jw_member_i64(w, "repeat_last_n", s->repeat_last_n);
-    jw_member_f32(w, "repeat_penalty", s->repeat_penalty);
-    jw_member_f32(w, "presence_penalty", s->presence_penalty);
-    jw_member_f32(w, "frequency_penalty", s->frequency_penalty);
+    llama_put_sample_params(w, &p->sample);
     jw_member_bool(w, "ignore_eos", p->ignore_eos);
     jw_member_bool(w, "stream", p->stream);
     jw_end_object(w);

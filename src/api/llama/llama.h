@@ -13,8 +13,10 @@ int llama_parse(struct request *request, const struct json *body, struct arena *
 int llama_parse_infill(
     struct request *request, const struct json *body, struct arena *a, struct err *e);
 
-/* llama_response.c: writes the default value of each request field, as an object. */
+/* llama_response.c: writes the default value of each request field, as an object; the members that
+ * state sampling parameters. */
 void llama_put_defaults(struct jw *w);
+void llama_put_sample_params(struct jw *w, const struct sample_params *s);
 
 /* llama_prompt.c: the prompt fields of the body -> f->request->prompts. */
 int llama_read_prompts(struct fields *f);

@@ -101,11 +101,8 @@ static const char *stop_type(const struct response_choice *c)
     return "none";
 }
 
-static void put_settings(struct jw *w, const struct request *request)
+void llama_put_sample_params(struct jw *w, const struct sample_params *s)
 {
-    const struct sample_params *s = &request->sample;
-
-    jw_object(w);
     jw_key(w, "seed");
     jw_u64(w, s->seed);
     jw_member_f32(w, "temperature", s->temperature);
@@ -117,6 +114,14 @@ static void put_settings(struct jw *w, const struct request *request)
     jw_member_f32(w, "repeat_penalty", s->repeat_penalty);
     jw_member_f32(w, "presence_penalty", s->presence_penalty);
     jw_member_f32(w, "frequency_penalty", s->frequency_penalty);
+}
+
+static void put_settings(struct jw *w, const struct request *request)
+{
+    const struct sample_params *s = &request->sample;
+
+    jw_object(w);
+    llama_put_sample_params(w, s);
     jw_member_i64(w, "n_predict", request->max_tokens);
     jw_member_i64(w, "n_probs", s->n_top);
     jw_member_bool(w, "ignore_eos", request->ignore_eos);
