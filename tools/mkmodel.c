@@ -37,6 +37,9 @@ enum option_id {
     OPT_TIED,
     OPT_NO_TIED,
     OPT_SEED,
+    OPT_SET,
+    OPT_OPTIONAL,
+    OPT_VECTOR_SIGMA,
     OPT_NAME,
     OPT_FROM,
     OPT_KEEP,
@@ -61,6 +64,9 @@ static const struct option options[] = {
     { "vocab-from", required_argument, NULL, OPT_VOCAB_FROM },
     { "tied", no_argument, NULL, OPT_TIED },
     { "no-tied", no_argument, NULL, OPT_NO_TIED },
+    { "set", required_argument, NULL, OPT_SET },
+    { "optional", no_argument, NULL, OPT_OPTIONAL },
+    { "vector-sigma", required_argument, NULL, OPT_VECTOR_SIGMA },
     { "seed", required_argument, NULL, OPT_SEED },
     { "from", required_argument, NULL, OPT_FROM },
     { "keep", required_argument, NULL, OPT_KEEP },
@@ -69,7 +75,7 @@ static const struct option options[] = {
     { 0 },
 };
 
-enum { KEEP_MAX = 256 };
+enum { KEEP_MAX = 256, SETTINGS_MAX = 64 };
 
 struct args {
     struct synth s;
@@ -78,6 +84,7 @@ struct args {
     const char *from; /* NULL: random weights */
     uint32_t keep[KEEP_MAX];
     size_t n_keep;
+    const char *settings[SETTINGS_MAX];
 };
 
 static int usage(FILE *to)
@@ -88,7 +95,7 @@ static int usage(FILE *to)
         fprintf(to, "%s%s", i ? ", " : "", synth_preset_name(i));
     fprintf(to,
         "\n"
-        "  --arch NAME        llama, qwen2, qwen3, qwen3moe\n"
+        "  --arch NAME        a family that the server supports\n"
         "  --name TEXT        general.name of the file\n"
         "  --type TYPE        type of the layers: F32 F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K\n"
         "                     Q6_K IQ4_NL IQ4_XS MXFP4; Q4_K_M, Q5_K_M: with some matrices in "
@@ -102,6 +109,10 @@ static int usage(FILE *to)
         "  --vocab-from FILE  copy vocabulary and chat template from another GGUF file\n"
         "  --tied, --no-tied  whether the output matrix is the embedding\n"
         "  --seed N           seed of the weights\n"
+        "  --set KEY=VALUE    metadata with the prefix of the architecture, for example\n"
+        "                     rope.scaling.type=yarn; may be repeated\n"
+        "  --optional         with the biases and QK-norms that the family does not require\n"
+        "  --vector-sigma X   deviation of biases, and of norms from 1 (default: 0.02)\n"
         "  --from FILE --keep A,B,...   copy FILE with only these layers\n");
     return to == stdout ? 0 : 2;
 }
@@ -207,6 +218,18 @@ static bool apply_option(struct args *a, int option, const char *value)
     case OPT_NO_TIED:
         a->s.is_tied = option == OPT_TIED;
         return true;
+    case OPT_SET:
+        if (a->s.n_settings == SETTINGS_MAX || !strchr(value, '='))
+            return false;
+        a->settings[a->s.n_settings++] = value;
+        a->s.settings = a->settings;
+        return true;
+    case OPT_OPTIONAL:
+        a->s.has_optional = true;
+        return true;
+    case OPT_VECTOR_SIGMA:
+        a->s.vector_sigma = strtof(value, NULL);
+        return a->s.vector_sigma > 0 && a->s.vector_sigma <= 1;
     case OPT_SEED:
         return str_to_u64(str_of(value), &a->s.seed);
     case OPT_FROM:

@@ -185,6 +185,7 @@ struct attn_work attn_work_for(const struct thread_ctx *s, int layer)
     w.attn_out = forward_attn_out(s, &m->w.layers[layer]);
     w.first_phase = w.n_fused < s->n_rows ? ATTN_APPEND : ATTN_ATTEND;
     w.is_by_head = w.n_fused == s->n_rows && m->h.head_dim % PANEL == 0 &&
+                   !m->h.family->norms_whole_qk &&
                    m->h.n_kv_heads / w.attn_out.n_heads % s->n_threads == 0;
     return w;
 }

@@ -10,13 +10,33 @@
 
 enum { ALIGNMENT = 64, PACK_PANELS = 16 };
 
-/* Field of each tensor in struct weights or, from TENSOR_FIRST_OF_LAYER on, in struct layer: a
- * struct packed for matrices, a pointer for vectors. */
+enum { MAX_PARTS = 3 };
+
+struct tensor_part { /* some rows of a tensor of the file are one tensor of the model */
+    size_t field;    /* struct packed, in struct layer */
+    enum dim rows;   /* DIM_ONE: there is no further part */
+};
+
+/* Tensors with the rows of several matrices; TENSOR_UP only if family->fuses_gate_up. */
+static const struct tensor_part qkv_parts[MAX_PARTS] = {
+    { offsetof(struct layer, q), DIM_Q },
+    { offsetof(struct layer, k), DIM_KV },
+    { offsetof(struct layer, v), DIM_KV },
+};
+static const struct tensor_part gate_up_parts[MAX_PARTS] = {
+    { offsetof(struct layer, ffn.gate), DIM_FF },
+    { offsetof(struct layer, ffn.up), DIM_FF },
+};
+
+/* Field of each other tensor in struct weights or, from TENSOR_FIRST_OF_LAYER on, in struct layer:
+ * a struct packed for matrices, a pointer for vectors. */
 static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_EMBD] = offsetof(struct weights, embd),
     [TENSOR_OUT_NORM] = offsetof(struct weights, out_norm),
     [TENSOR_HEAD] = offsetof(struct weights, head),
     [TENSOR_ROPE_FREQS] = offsetof(struct weights, rope_factors),
+    [TENSOR_ROPE_LONG] = offsetof(struct weights, rope_long),
+    [TENSOR_ROPE_SHORT] = offsetof(struct weights, rope_short),
     [TENSOR_ATTN_NORM] = offsetof(struct layer, attn_norm),
     [TENSOR_Q] = offsetof(struct layer, q),
     [TENSOR_K] = offsetof(struct layer, k),
@@ -27,14 +47,21 @@ static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_Q_NORM] = offsetof(struct layer, q_norm),
     [TENSOR_K_NORM] = offsetof(struct layer, k_norm),
     [TENSOR_O] = offsetof(struct layer, o),
+    [TENSOR_POST_ATTN_NORM] = offsetof(struct layer, post_attn_norm),
     [TENSOR_FFN_NORM] = offsetof(struct layer, ffn_norm),
-    [TENSOR_GATE] = offsetof(struct layer, gate),
-    [TENSOR_UP] = offsetof(struct layer, up),
-    [TENSOR_DOWN] = offsetof(struct layer, down),
+    [TENSOR_POST_FFN_NORM] = offsetof(struct layer, post_ffn_norm),
+    [TENSOR_GATE] = offsetof(struct layer, ffn.gate),
+    [TENSOR_UP] = offsetof(struct layer, ffn.up),
+    [TENSOR_DOWN] = offsetof(struct layer, ffn.down),
     [TENSOR_ROUTER] = offsetof(struct layer, router),
-    [TENSOR_GATE_EXPERTS] = offsetof(struct layer, gate),
-    [TENSOR_UP_EXPERTS] = offsetof(struct layer, up),
-    [TENSOR_DOWN_EXPERTS] = offsetof(struct layer, down),
+    [TENSOR_ROUTER_BIAS] = offsetof(struct layer, router_bias),
+    [TENSOR_GATE_EXPERTS] = offsetof(struct layer, ffn.gate),
+    [TENSOR_UP_EXPERTS] = offsetof(struct layer, ffn.up),
+    [TENSOR_DOWN_EXPERTS] = offsetof(struct layer, ffn.down),
+    [TENSOR_SHARED_GATE] = offsetof(struct layer, shared.gate),
+    [TENSOR_SHARED_UP] = offsetof(struct layer, shared.up),
+    [TENSOR_SHARED_DOWN] = offsetof(struct layer, shared.down),
+    [TENSOR_SHARED_ROUTER] = offsetof(struct layer, shared_router),
 };
 
 struct bind {
@@ -100,7 +127,7 @@ static int check_type(const struct tensor_slot *s, struct err *e)
 static int find_slot(struct tensor_slot *s, const struct bind *b, struct err *e)
 {
     const struct tensor_row *row = &tensor_rows[s->id];
-    enum need need = hparams_need(b->h, s->id);
+    enum need need = hparams_need(b->h, s->id, s->layer);
 
     snprintf(s->name, sizeof(s->name), row->name, s->layer);
     s->cols = hparams_dim(b->h, row->cols);
@@ -112,9 +139,9 @@ static int find_slot(struct tensor_slot *s, const struct bind *b, struct err *e)
     if (need == NEED_NO)
         return err_set(e, ERR_UNSUPPORTED, "tensor %s is not expected in family %s%s", s->name,
             b->h->family->arch,
-            s->id < TENSOR_GATE ? ""
-            : b->h->n_experts   ? " with experts"
-                                : " without experts");
+            s->id < TENSOR_GATE                   ? ""
+            : hparams_has_experts(b->h, s->layer) ? ", in a layer with experts"
+                                                  : ", in a layer without experts");
     return check_shape(s, e) || check_type(s, e) ? -1 : 0;
 }
 
@@ -124,15 +151,31 @@ static int all_rows(const struct tensor_slot *s)
     return s->rows * s->n_experts;
 }
 
-static size_t slot_used(const struct tensor_slot *s)
+static size_t align_bytes(size_t n)
 {
-    return is_vector(s->id) ? (size_t)s->cols * sizeof(float)
-                            : pack_bytes(s->t->type, all_rows(s), s->cols);
+    return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static size_t slot_bytes(const struct tensor_slot *s)
+/* The parts of a tensor with the rows of several matrices; NULL: it is one matrix. */
+static const struct tensor_part *parts_of(const struct bind *b, const struct tensor_slot *s)
 {
-    return (slot_used(s) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (s->id == TENSOR_QKV)
+        return qkv_parts;
+    return s->id == TENSOR_UP && b->h->family->fuses_gate_up ? gate_up_parts : NULL;
+}
+
+static size_t slot_bytes(const struct bind *b, const struct tensor_slot *s)
+{
+    const struct tensor_part *parts = parts_of(b, s);
+    size_t n = 0;
+
+    if (is_vector(s->id))
+        return align_bytes((size_t)s->cols * sizeof(float));
+    if (!parts)
+        return align_bytes(pack_bytes(s->t->type, all_rows(s), s->cols));
+    for (int i = 0; i < MAX_PARTS && parts[i].rows; i++)
+        n += align_bytes(pack_bytes(s->t->type, hparams_dim(b->h, parts[i].rows), s->cols));
+    return n;
 }
 
 typedef int (*slot_fn)(struct bind *b, struct tensor_slot *s, struct err *e);
@@ -159,7 +202,7 @@ static int measure_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
 {
     if (!s->t)
         return 0;
-    b->w->bytes += slot_bytes(s);
+    b->w->bytes += slot_bytes(b, s);
     b->w->n_params += (uint64_t)all_rows(s) * (uint64_t)s->cols;
     b->file_total += s->t->bytes;
     return 0;
@@ -173,6 +216,9 @@ static int reject_unknown_tensors(const struct bind *b, struct err *e)
         struct str name = gguf_tensor_at(b->g, i)->name;
         enum tensor id;
         int layer;
+        layer = tensor_layer(name);
+        if (layer >= b->h->n_layers && layer < b->h->n_layers + b->h->n_mtp_layers)
+            continue;
         if (!tensor_parse(name, &id, &layer))
             return err_set(e, ERR_UNSUPPORTED, "tensor %.*s is not expected in family %s",
                 (int)MIN(name.n, (size_t)80), name.p, b->h->family->arch);
@@ -218,28 +264,71 @@ static void report_progress(struct bind *b, const struct gguf_tensor *t)
         b->o->progress(b->o->progress_arg, (double)b->file_bytes / (double)b->file_total);
 }
 
+/* The next n bytes of the block. The padding is cleared, since previous memory content must not
+ * reach the packfile. */
+static uint8_t *take_bytes(struct bind *b, size_t n)
+{
+    uint8_t *to = b->w->block + b->used;
+
+    b->used += align_bytes(n);
+    if (!b->is_packed)
+        memset(to + n, 0, align_bytes(n) - n);
+    return to;
+}
+
+static void load_vector(struct bind *b, const struct tensor_slot *s)
+{
+    size_t n = (size_t)s->cols * sizeof(float);
+    uint8_t *to = take_bytes(b, n);
+
+    if (!b->is_packed)
+        memcpy(to, s->t->data, n);
+    *(const float **)tensor_field(b, s) = (const float *)to;
+}
+
+/* Packs n_rows rows, which begin at `rows` in the file, unless the block already contains them. */
+static int load_rows(struct bind *b, const struct tensor_slot *s, struct packed *w, int n_rows,
+    const uint8_t *rows, struct err *e)
+{
+    uint8_t *to = take_bytes(b, pack_bytes(s->t->type, n_rows, s->cols));
+    struct pack_job job = { b->thread_pool, w, rows };
+
+    if (pack_init(w, s->t->type, n_rows, s->cols, to, e))
+        return err_wrap(e, "tensor %s", s->name);
+    if (!b->is_packed)
+        thread_pool_run(b->thread_pool, pack_tiles, &job);
+    return 0;
+}
+
+static int load_parts(
+    struct bind *b, const struct tensor_slot *s, const struct tensor_part *parts, struct err *e)
+{
+    const size_t row_bytes = (size_t)s->t->bytes / (size_t)s->rows;
+    const uint8_t *rows = s->t->data;
+
+    for (int i = 0; i < MAX_PARTS && parts[i].rows; i++) {
+        struct packed *w =
+            (struct packed *)(void *)((char *)&b->w->layers[s->layer] + parts[i].field);
+        int n = hparams_dim(b->h, parts[i].rows);
+        if (load_rows(b, s, w, n, rows, e))
+            return -1;
+        rows += (size_t)n * row_bytes;
+    }
+    return 0;
+}
+
 /* Sets the tensor's address in the block, and packs it unless the block already contains it. */
 static int load_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
 {
+    const struct tensor_part *parts = parts_of(b, s);
+
     if (!s->t)
         return 0;
-    uint8_t *to = b->w->block + b->used;
-    b->used += slot_bytes(s);
-    if (!b->is_packed) /* padding: previous memory content must not reach the packfile */
-        memset(to + slot_used(s), 0, slot_bytes(s) - slot_used(s));
-
-    if (is_vector(s->id)) {
-        if (!b->is_packed)
-            memcpy(to, s->t->data, (size_t)s->cols * sizeof(float));
-        *(const float **)tensor_field(b, s) = (const float *)to;
-    } else {
-        struct packed *w = tensor_field(b, s);
-        struct pack_job job = { b->thread_pool, w, s->t->data };
-        if (pack_init(w, s->t->type, all_rows(s), s->cols, to, e))
-            return err_wrap(e, "tensor %s", s->name);
-        if (!b->is_packed)
-            thread_pool_run(b->thread_pool, pack_tiles, &job);
-    }
+    if (is_vector(s->id))
+        load_vector(b, s);
+    else if (parts ? load_parts(b, s, parts, e)
+                   : load_rows(b, s, tensor_field(b, s), all_rows(s), s->t->data, e))
+        return -1;
     if (b->w->wants_file && !b->has_digest)
         content_add(&b->content, s->t);
     gguf_tensor_release(b->g, s->t);
@@ -344,11 +433,30 @@ static int take_block(struct bind *b, struct err *e)
 
 static int check_factors(const struct weights *w, const struct hparams *h, struct err *e)
 {
-    for (int i = 0; w->rope_factors && i < h->n_rot / 2; i++)
-        if (!(w->rope_factors[i] > 0 && isfinite(w->rope_factors[i])))
-            return err_set(e, ERR_CORRUPT, "tensor %s: factor %d has the invalid value %g",
-                tensor_rows[TENSOR_ROPE_FREQS].name, i, (double)w->rope_factors[i]);
+    const struct {
+        const float *x;
+        enum tensor id;
+    } all[] = { { w->rope_factors, TENSOR_ROPE_FREQS }, { w->rope_long, TENSOR_ROPE_LONG },
+        { w->rope_short, TENSOR_ROPE_SHORT } };
+
+    for (size_t t = 0; t < ARRAY_LEN(all); t++)
+        for (int i = 0; all[t].x && i < h->n_rot / 2; i++)
+            if (!(all[t].x[i] > 0 && isfinite(all[t].x[i])))
+                return err_set(e, ERR_CORRUPT, "tensor %s: factor %d has the invalid value %g",
+                    tensor_rows[all[t].id].name, i, (double)all[t].x[i]);
+    if (h->rope.scaling == ROPE_LONG && (!w->rope_long || !w->rope_short))
+        return err_set(e, ERR_CORRUPT, "tensors %s and %s are required by longrope",
+            tensor_rows[TENSOR_ROPE_LONG].name, tensor_rows[TENSOR_ROPE_SHORT].name);
     return 0;
+}
+
+/* Some families call the norm before the feed-forward network post_attention_norm. */
+static void place_norms(struct weights *w, const struct hparams *h)
+{
+    for (int i = 0; h->family->has_ffn_norm_after_attn && i < h->n_layers; i++) {
+        w->layers[i].ffn_norm = w->layers[i].post_attn_norm;
+        w->layers[i].post_attn_norm = NULL;
+    }
 }
 
 int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *g,
@@ -368,6 +476,7 @@ int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *
         goto fail;
     finish_content(&b);
     content_clear(&b.content);
+    place_norms(w, h);
     w->is_tied = !w->head.data;
     if (w->is_tied)
         w->head = w->embd;

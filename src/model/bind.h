@@ -17,29 +17,41 @@
 #include "model/hparams.h"
 #include "model/packfile.h"
 
+/* Feed-forward network, [rows][cols]. With experts: the rows of each expert, in turn. */
+struct ffn {
+    struct packed gate, up; /* [d_ff][d_model] */
+    struct packed down;     /* [d_model][d_ff] */
+};
+
 struct layer {                    /* shapes are [rows][cols], cols contiguous in the file */
-    const float *attn_norm;       /* [d_model] */
+    const float *attn_norm;       /* [d_model], or NULL: no norm before attention */
     struct packed q;              /* [n_heads * head_dim][d_model] */
     struct packed k, v;           /* [n_kv_heads * head_dim][d_model] */
     const float *q_bias;          /* [n_heads * head_dim], or NULL */
     const float *k_bias, *v_bias; /* [n_kv_heads * head_dim], or NULL */
-    const float *q_norm, *k_norm; /* [head_dim], or NULL */
-    struct packed o;              /* [d_model][n_heads * head_dim] */
-    const float *ffn_norm;        /* [d_model] */
-    struct packed router;         /* [n_experts][d_model]; only with experts */
-    struct packed gate, up;       /* [d_ff][d_model], for each expert */
-    struct packed down;           /* [d_model][d_ff], for each expert */
+    /* [head_dim], of all heads if family->norms_whole_qk; or NULL */
+    const float *q_norm, *k_norm;
+    struct packed o;             /* [d_model][n_heads * head_dim] */
+    const float *post_attn_norm; /* [d_model]: of the output of Wo; or NULL */
+    const float *ffn_norm;       /* [d_model], or NULL: no norm before the feed-forward network */
+    const float *post_ffn_norm;  /* [d_model]: of the output of W_down; or NULL */
+    struct ffn ffn;              /* of all experts, if there are experts */
+    struct packed router;        /* [n_experts][d_model]; empty: a layer without experts */
+    const float *router_bias;    /* [n_experts], or NULL */
+    struct ffn shared;           /* the expert that all rows use; empty: none */
+    struct packed shared_router; /* [1][d_model]: factor of the shared expert; empty: 1 */
 };
 
 struct weights {
     struct packed embd; /* [n_vocab][d_model]; embedding rows are gathered from it */
     struct packed head; /* [n_vocab][d_model]; the same bytes as embd if tied */
     bool is_tied;
-    const float *out_norm;     /* [d_model] */
-    const float *rope_factors; /* [n_rot / 2], or NULL */
-    struct layer *layers;      /* [n_layers] */
-    uint8_t *block;            /* memory of all weights; read-only if mapped */
-    size_t bytes;              /* size of the block */
+    const float *out_norm;               /* [d_model] */
+    const float *rope_factors;           /* [n_rot / 2], or NULL */
+    const float *rope_long, *rope_short; /* longrope: [n_rot / 2], or NULL */
+    struct layer *layers;                /* [n_layers] */
+    uint8_t *block;                      /* memory of all weights; read-only if mapped */
+    size_t bytes;                        /* size of the block */
     /* the mapped file that contains the block; empty: the block is allocated memory */
     struct packfile file;
     struct packfile_key key; /* key of bind_options.packfile */

@@ -3,42 +3,97 @@
 #include <stdio.h>
 
 const struct tensor_row tensor_rows[N_TENSORS] = {
-    [TENSOR_EMBD] = { "token_embd.weight", DIM_MODEL, DIM_VOCAB },
-    [TENSOR_OUT_NORM] = { "output_norm.weight", DIM_MODEL },
-    [TENSOR_HEAD] = { "output.weight", DIM_MODEL, DIM_VOCAB },
-    [TENSOR_ROPE_FREQS] = { "rope_freqs.weight", DIM_PAIRS },
-    [TENSOR_ATTN_NORM] = { "blk.%d.attn_norm.weight", DIM_MODEL },
-    [TENSOR_Q] = { "blk.%d.attn_q.weight", DIM_MODEL, DIM_Q },
-    [TENSOR_K] = { "blk.%d.attn_k.weight", DIM_MODEL, DIM_KV },
-    [TENSOR_V] = { "blk.%d.attn_v.weight", DIM_MODEL, DIM_KV },
-    [TENSOR_Q_BIAS] = { "blk.%d.attn_q.bias", DIM_Q },
-    [TENSOR_K_BIAS] = { "blk.%d.attn_k.bias", DIM_KV },
-    [TENSOR_V_BIAS] = { "blk.%d.attn_v.bias", DIM_KV },
-    [TENSOR_Q_NORM] = { "blk.%d.attn_q_norm.weight", DIM_HEAD },
-    [TENSOR_K_NORM] = { "blk.%d.attn_k_norm.weight", DIM_HEAD },
-    [TENSOR_O] = { "blk.%d.attn_output.weight", DIM_Q, DIM_MODEL },
-    [TENSOR_FFN_NORM] = { "blk.%d.ffn_norm.weight", DIM_MODEL },
-    [TENSOR_GATE] = { "blk.%d.ffn_gate.weight", DIM_MODEL, DIM_FF },
-    [TENSOR_UP] = { "blk.%d.ffn_up.weight", DIM_MODEL, DIM_FF },
-    [TENSOR_DOWN] = { "blk.%d.ffn_down.weight", DIM_FF, DIM_MODEL },
-    [TENSOR_ROUTER] = { "blk.%d.ffn_gate_inp.weight", DIM_MODEL, DIM_EXPERTS },
-    [TENSOR_GATE_EXPERTS] = { "blk.%d.ffn_gate_exps.weight", DIM_MODEL, DIM_FF, true },
-    [TENSOR_UP_EXPERTS] = { "blk.%d.ffn_up_exps.weight", DIM_MODEL, DIM_FF, true },
-    [TENSOR_DOWN_EXPERTS] = { "blk.%d.ffn_down_exps.weight", DIM_FF, DIM_MODEL, true },
+    [TENSOR_EMBD] = { "token_embd.weight", DIM_MODEL, DIM_VOCAB, NEED_YES },
+    [TENSOR_OUT_NORM] = { "output_norm.weight", DIM_MODEL, 0, NEED_YES },
+    /* without it, the head is tied to the embedding */
+    [TENSOR_HEAD] = { "output.weight", DIM_MODEL, DIM_VOCAB, NEED_MAYBE },
+    [TENSOR_ROPE_FREQS] = { "rope_freqs.weight", DIM_PAIRS, 0, NEED_MAYBE },
+    [TENSOR_ROPE_LONG] = { "rope_factors_long.weight", DIM_PAIRS, 0, NEED_NO },
+    [TENSOR_ROPE_SHORT] = { "rope_factors_short.weight", DIM_PAIRS, 0, NEED_NO },
+    [TENSOR_ATTN_NORM] = { "blk.%d.attn_norm.weight", DIM_MODEL, 0, NEED_YES },
+    [TENSOR_QKV] = { "blk.%d.attn_qkv.weight", DIM_MODEL, DIM_QKV, NEED_NO },
+    [TENSOR_Q] = { "blk.%d.attn_q.weight", DIM_MODEL, DIM_Q, NEED_YES },
+    [TENSOR_K] = { "blk.%d.attn_k.weight", DIM_MODEL, DIM_KV, NEED_YES },
+    [TENSOR_V] = { "blk.%d.attn_v.weight", DIM_MODEL, DIM_KV, NEED_YES },
+    [TENSOR_Q_BIAS] = { "blk.%d.attn_q.bias", DIM_Q, 0, NEED_NO },
+    [TENSOR_K_BIAS] = { "blk.%d.attn_k.bias", DIM_KV, 0, NEED_NO },
+    [TENSOR_V_BIAS] = { "blk.%d.attn_v.bias", DIM_KV, 0, NEED_NO },
+    [TENSOR_Q_NORM] = { "blk.%d.attn_q_norm.weight", DIM_Q_NORM, 0, NEED_NO },
+    [TENSOR_K_NORM] = { "blk.%d.attn_k_norm.weight", DIM_K_NORM, 0, NEED_NO },
+    [TENSOR_O] = { "blk.%d.attn_output.weight", DIM_Q, DIM_MODEL, NEED_YES },
+    [TENSOR_POST_ATTN_NORM] = { "blk.%d.post_attention_norm.weight", DIM_MODEL, 0, NEED_NO },
+    [TENSOR_FFN_NORM] = { "blk.%d.ffn_norm.weight", DIM_MODEL, 0, NEED_YES },
+    [TENSOR_POST_FFN_NORM] = { "blk.%d.post_ffw_norm.weight", DIM_MODEL, 0, NEED_NO },
+    [TENSOR_GATE] = { "blk.%d.ffn_gate.weight", DIM_MODEL, DIM_FF, NEED_YES },
+    [TENSOR_UP] = { "blk.%d.ffn_up.weight", DIM_MODEL, DIM_FF_UP, NEED_YES },
+    [TENSOR_DOWN] = { "blk.%d.ffn_down.weight", DIM_FF, DIM_MODEL, NEED_YES },
+    [TENSOR_ROUTER] = { "blk.%d.ffn_gate_inp.weight", DIM_MODEL, DIM_EXPERTS, NEED_YES },
+    [TENSOR_ROUTER_BIAS] = { "blk.%d.exp_probs_b.bias", DIM_EXPERTS, 0, NEED_NO },
+    [TENSOR_GATE_EXPERTS] = { "blk.%d.ffn_gate_exps.weight", DIM_MODEL, DIM_FF_EXPERT, NEED_YES,
+        true },
+    [TENSOR_UP_EXPERTS] = { "blk.%d.ffn_up_exps.weight", DIM_MODEL, DIM_FF_EXPERT, NEED_YES, true },
+    [TENSOR_DOWN_EXPERTS] = { "blk.%d.ffn_down_exps.weight", DIM_FF_EXPERT, DIM_MODEL, NEED_YES,
+        true },
+    [TENSOR_SHARED_GATE] = { "blk.%d.ffn_gate_shexp.weight", DIM_MODEL, DIM_FF_SHARED, NEED_YES },
+    [TENSOR_SHARED_UP] = { "blk.%d.ffn_up_shexp.weight", DIM_MODEL, DIM_FF_SHARED, NEED_YES },
+    [TENSOR_SHARED_DOWN] = { "blk.%d.ffn_down_shexp.weight", DIM_FF_SHARED, DIM_MODEL, NEED_YES },
+    [TENSOR_SHARED_ROUTER] = { "blk.%d.ffn_gate_inp_shexp.weight", DIM_MODEL, DIM_SINGLE, NEED_NO },
 };
 
-/* A tensor that a row does not list is required (NEED_YES is zero), except for the feed-forward
- * tensors, where either the dense or the expert tensors are required. Without a head tensor, the
- * head is tied to the embedding. */
+/* Tensors of the feed-forward network are required in the layers that have that kind of network,
+ * see hparams_need(). */
 #define BIAS(need)    [TENSOR_Q_BIAS] = need, [TENSOR_K_BIAS] = need, [TENSOR_V_BIAS] = need
 #define QK_NORM(need) [TENSOR_Q_NORM] = need, [TENSOR_K_NORM] = need
-#define COMMON        [TENSOR_HEAD] = NEED_MAYBE, [TENSOR_ROPE_FREQS] = NEED_MAYBE
+#define POST_NORMS    [TENSOR_POST_ATTN_NORM] = NEED_YES, [TENSOR_POST_FFN_NORM] = NEED_YES
+#define NO_PRE_NORMS  [TENSOR_ATTN_NORM] = NEED_NO, [TENSOR_FFN_NORM] = NEED_NO
+#define FUSED_QKV                                                                                  \
+    [TENSOR_QKV] = NEED_YES, [TENSOR_Q] = NEED_NO, [TENSOR_K] = NEED_NO, [TENSOR_V] = NEED_NO
+#define LONGROPE            [TENSOR_ROPE_LONG] = NEED_MAYBE, [TENSOR_ROPE_SHORT] = NEED_MAYBE
+#define FFN_NORM_AFTER_ATTN [TENSOR_POST_ATTN_NORM] = NEED_YES, [TENSOR_FFN_NORM] = NEED_NO
 
 static const struct family families[] = {
-    { "llama", false, NEED_MAYBE, { COMMON, BIAS(NEED_MAYBE), QK_NORM(NEED_NO) } },
-    { "qwen2", true, NEED_NO, { COMMON, BIAS(NEED_YES), QK_NORM(NEED_NO) } },
-    { "qwen3", true, NEED_NO, { COMMON, BIAS(NEED_MAYBE), QK_NORM(NEED_YES) } },
-    { "qwen3moe", true, NEED_YES, { COMMON, BIAS(NEED_MAYBE), QK_NORM(NEED_YES) } },
+    { .arch = "llama", .experts = NEED_MAYBE, .needs = { BIAS(NEED_MAYBE) } },
+    { .arch = "qwen2", .is_rope_neox = true, .experts = NEED_NO, .needs = { BIAS(NEED_YES) } },
+    { .arch = "qwen2moe",
+        .is_rope_neox = true,
+        .experts = NEED_YES,
+        .keeps_expert_weights = true,
+        .needs = { BIAS(NEED_YES), [TENSOR_SHARED_ROUTER] = NEED_YES } },
+    { .arch = "qwen3",
+        .is_rope_neox = true,
+        .experts = NEED_NO,
+        .needs = { BIAS(NEED_MAYBE), QK_NORM(NEED_YES) } },
+    { .arch = "qwen3moe",
+        .is_rope_neox = true,
+        .experts = NEED_YES,
+        .needs = { BIAS(NEED_MAYBE), QK_NORM(NEED_YES) } },
+    { .arch = "mistral3", .experts = NEED_MAYBE },
+    { .arch = "smollm3", .experts = NEED_NO, .rope_period = 4 },
+    { .arch = "phi3",
+        .is_rope_neox = true,
+        .experts = NEED_NO,
+        .fuses_gate_up = true,
+        .needs = { FUSED_QKV, LONGROPE } },
+    { .arch = "granite", .experts = NEED_NO, .divides_logits = true, .may_lack_rope = true },
+    { .arch = "granitemoe", .experts = NEED_YES, .divides_logits = true, .may_lack_rope = true },
+    { .arch = "olmo2",
+        .is_rope_neox = true,
+        .experts = NEED_NO,
+        .norms_whole_qk = true,
+        .needs = { NO_PRE_NORMS, POST_NORMS, QK_NORM(NEED_YES) } },
+    { .arch = "glm4",
+        .experts = NEED_NO,
+        .fuses_gate_up = true,
+        .needs = { BIAS(NEED_MAYBE), POST_NORMS } },
+    { .arch = "glm4moe",
+        .is_rope_neox = true,
+        .experts = NEED_YES,
+        .router = ROUTER_SIGMOID,
+        .keeps_expert_weights = true,
+        .has_ffn_norm_after_attn = true,
+        .has_mtp_layers = true,
+        .needs = { BIAS(NEED_YES), QK_NORM(NEED_MAYBE),
+            FFN_NORM_AFTER_ATTN, [TENSOR_ROUTER_BIAS] = NEED_YES } },
 };
 
 const struct family *family_find(struct str arch)
@@ -71,6 +126,13 @@ static bool split_layer(struct str *name, int *layer)
     *layer = v;
     *name = str_skip(s, n);
     return true;
+}
+
+int tensor_layer(struct str name)
+{
+    int layer;
+
+    return split_layer(&name, &layer) ? layer : -1;
 }
 
 bool tensor_parse(struct str name, enum tensor *id, int *layer)

@@ -1,9 +1,9 @@
 /* family.h: model families as table rows, and the tensor names of GGUF files.
  *
  * A family is an architecture in GGUF terms (general.architecture, also the prefix of its keys).
- * The row lists which of the tensors below it has and how RoPE pairs the elements of queries and
- * keys. All families use the same forward pass. A family of the same structure needs only a row and
- * a test.
+ * The row lists which of the tensors below it has, which variants of the operations it uses, and
+ * the values of keys that its files omit. All families use the same forward pass. A family of the
+ * same structure needs only a row and a test.
  *
  * Constant data; any thread. */
 #pragma once
@@ -15,7 +15,10 @@ enum tensor {
     TENSOR_OUT_NORM,
     TENSOR_HEAD,
     TENSOR_ROPE_FREQS,
+    TENSOR_ROPE_LONG, /* longrope: divisors of the frequencies for long contexts */
+    TENSOR_ROPE_SHORT,
     TENSOR_ATTN_NORM, /* from here on: one per layer */
+    TENSOR_QKV,       /* the rows of Q, K and V */
     TENSOR_Q,
     TENSOR_K,
     TENSOR_V,
@@ -25,50 +28,83 @@ enum tensor {
     TENSOR_Q_NORM,
     TENSOR_K_NORM,
     TENSOR_O,
+    TENSOR_POST_ATTN_NORM,
     TENSOR_FFN_NORM,
+    TENSOR_POST_FFN_NORM,
     TENSOR_GATE,
     TENSOR_UP,
     TENSOR_DOWN,
-    TENSOR_ROUTER, /* from here on: experts, instead of the three before */
+    TENSOR_ROUTER, /* from here on: experts, instead of the feed-forward matrices before */
+    TENSOR_ROUTER_BIAS,
     TENSOR_GATE_EXPERTS,
     TENSOR_UP_EXPERTS,
     TENSOR_DOWN_EXPERTS,
+    TENSOR_SHARED_GATE, /* shared expert, which every row uses */
+    TENSOR_SHARED_UP,
+    TENSOR_SHARED_DOWN,
+    TENSOR_SHARED_ROUTER,
     N_TENSORS,
     TENSOR_FIRST_OF_LAYER = TENSOR_ATTN_NORM,
 };
 
 enum dim {
     DIM_ONE,
+    DIM_SINGLE, /* a matrix with one row */
     DIM_MODEL,
     DIM_Q,
     DIM_KV,
-    DIM_HEAD,
+    DIM_QKV,
+    DIM_Q_NORM, /* one head, or all of them */
+    DIM_K_NORM,
     DIM_FF,
+    DIM_FF_UP, /* d_ff, or the rows of gate and up */
+    DIM_FF_EXPERT,
+    DIM_FF_SHARED,
     DIM_VOCAB,
     DIM_PAIRS,
     DIM_EXPERTS,
     N_DIMS
 };
 
+enum need { NEED_DEFAULT, NEED_YES, NEED_MAYBE, NEED_NO };
+
 struct tensor_row {
     const char *name;    /* "%d" is the layer index */
     enum dim cols, rows; /* rows == DIM_ONE: a vector, always F32 */
+    enum need need;      /* in families whose row does not state it */
     bool is_per_expert;  /* this number of rows for each expert, one expert after the other */
 };
 
-enum need { NEED_YES, NEED_MAYBE, NEED_NO };
+/* Weights of the chosen experts: the softmax of all scores; the sigmoid of each score; the softmax
+ * of the chosen scores. */
+enum router_fn { ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SOFTMAX_CHOSEN };
 
 struct family {
     const char *arch;
     bool is_rope_neox; /* RoPE pairs are (i, i + n/2); else (2i, 2i + 1) */
     enum need experts; /* experts instead of one feed-forward network for all tokens */
     enum need needs[N_TENSORS];
+    enum router_fn router; /* unless the file has the key expert_gating_func */
+    /* the weights of the chosen experts are not divided by their sum, unless the file has the key
+     * expert_weights_norm */
+    bool keeps_expert_weights;
+    bool norms_whole_qk; /* QK-norm over all heads together, not over each head */
+    bool fuses_gate_up;  /* ffn_up has the rows of gate, then those of up */
+    /* the norm before the feed-forward network is called post_attention_norm */
+    bool has_ffn_norm_after_attn;
+    bool divides_logits; /* by the key logit_scale */
+    bool has_mtp_layers; /* layers for drafts after the others: nextn_predict_layers */
+    bool may_lack_rope;  /* in files with rope.scaling.finetuned = false */
+    int rope_period;     /* layer i has no RoPE if (i + 1) % rope_period == 0; 0: all layers have */
 };
 
 extern const struct tensor_row tensor_rows[N_TENSORS];
 
 const struct family *family_find(struct str arch); /* NULL: not supported */
 const struct family *family_at(size_t i);          /* NULL after the last */
+
+/* Layer of a tensor called `name`, known or not; -1 for a name without a layer. */
+int tensor_layer(struct str name);
 
 /* Finds the tensor called `name` and its layer (0 for tensors without a layer). False for a name of
  * no family. */

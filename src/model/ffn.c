@@ -4,7 +4,7 @@
 #include "model/forward.h"
 #include "model/forward_in.h"
 
-void ffn_gate_up_tile(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
+void ffn_gate_up_tile(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,
     const struct act_out *to, const struct ff_piece *p)
 {
     size_t width = (size_t)(p->panel_to - p->panel_from) * PANEL;
@@ -13,20 +13,20 @@ void ffn_gate_up_tile(const struct thread_ctx *s, const struct layer *l, const s
     };
 
     g.y = s->thread_mem->tile;
-    g.next = l->up.data + (size_t)p->panel_from * l->up.panel_bytes;
-    forward_gemm(s, &l->gate, in, g);
+    g.next = w->up.data + (size_t)p->panel_from * w->up.panel_bytes;
+    forward_gemm(s, &w->gate, in, g);
     g.y = s->thread_mem->tile2;
-    g.next = forward_next_weights(s, &l->gate, p->panel_from, p->panel_to - p->panel_from);
-    forward_gemm(s, &l->up, in, g);
+    g.next = forward_next_weights(s, &w->gate, p->panel_from, p->panel_to - p->panel_from);
+    forward_gemm(s, &w->up, in, g);
     for (int r = 0; r < p->n_rows; r++)
         forward_silu_mul_tile(s, to, p->row + r, p->col, (size_t)r * width, p->n_cols);
 }
 
 /* All row blocks of the same panels follow one another, so that the panels stay in the cache. */
-void ffn_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
-    const struct inputs *in, struct act_out *hidden)
+void ffn_gate_up_silu_mul(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,
+    struct act_out *hidden)
 {
-    const int n_panels = l->gate.n_panels;
+    const int n_panels = w->gate.n_panels;
     struct tile_split tile =
         forward_tile_split(s, hidden, n_panels, forward_tile_panels(s, n_panels));
     const int n_row_tiles = (s->n_rows + tile.rows - 1) / tile.rows;
@@ -44,15 +44,16 @@ void ffn_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
             .row = row,
             .n_rows = n,
             .col = from * PANEL,
-            .n_cols = MIN(to * PANEL, l->gate.n_rows) - from * PANEL };
-        ffn_gate_up_tile(s, l, &some, hidden, &ff);
+            .n_cols = MIN(to * PANEL, w->gate.n_rows) - from * PANEL };
+        ffn_gate_up_tile(s, w, &some, hidden, &ff);
     }
 }
 
-void ffn_down(const struct thread_ctx *s, const struct layer *l, const struct act_out *hidden)
+void ffn_down(const struct thread_ctx *s, const struct packed *down, const struct act_out *hidden,
+    const struct residual *to)
 {
     struct inputs in;
 
     forward_load_act(s, hidden, &in);
-    forward_gemm_residual(s, &l->down, &in);
+    forward_gemm_residual(s, down, &in, to);
 }

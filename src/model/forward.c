@@ -13,6 +13,13 @@ static float *partial_row(const struct llama *m, int r)
     return m->partial_x + (size_t)(r - m->n_full_rows) * m->d_stride;
 }
 
+static void embed_token(const struct llama *m, int32_t token, float *x)
+{
+    pack_get_row(&m->w.embd, token, x);
+    for (int i = 0; m->h.embd_scale != 1 && i < m->h.d_model; i++)
+        x[i] *= m->h.embd_scale;
+}
+
 /* x[n_rows][d_model] = token embeddings, or the stored rows of a resumed partial run; and the RoPE
  * table of each row's position. */
 static void embed_rows(const struct thread_ctx *s)
@@ -26,10 +33,20 @@ static void embed_rows(const struct thread_ctx *s)
         if (r >= m->n_full_rows && m->from_layer > 0)
             memcpy(x, partial_row(m, r), m->d_stride * sizeof(*x));
         else
-            pack_get_row(&m->w.embd, m->rows[r].token, x);
+            embed_token(m, m->rows[r].token, x);
         rope_table_at(&m->rope, m->rows[r].pos, m->cs + (size_t)r * (size_t)m->h.n_rot);
     }
     barrier(s);
+}
+
+/* Logits [from, end) of all rows. */
+static void scale_logits(const struct thread_ctx *s, int from, int end)
+{
+    const struct llama *m = s->m;
+
+    for (int r = 0; m->h.logit_scale != 1 && r < s->n_rows; r++)
+        for (int i = from; i < end; i++)
+            m->logits[(size_t)r * (size_t)m->h.n_vocab + (size_t)i] *= m->h.logit_scale;
 }
 
 /* Maxima of logit groups, computed while the tile's logits are in the cache. */
@@ -62,6 +79,7 @@ static void output_logits(const struct thread_ctx *s)
                 .y = m->logits + (size_t)from * PANEL,
                 .y_stride = (size_t)m->h.n_vocab,
                 .next = forward_next_weights(s, w, from, step) });
+        scale_logits(s, from * PANEL, MIN(to * PANEL, m->h.n_vocab));
         find_logit_peaks(s, from * PANEL, MIN(to * PANEL, m->h.n_vocab));
     }
 }

@@ -80,6 +80,7 @@ struct llama {
     uint8_t *block;
     size_t block_bytes;
     float *x; /* [n_rows][d_stride]: residual stream */
+    float *y; /* [n_rows][d_stride]: output before its norm; NULL if no layer has such a norm */
     /* [max_partial_rows][d_stride]: residual stream of a partial run between two passes */
     float *partial_x;
     float *q, *k, *v; /* q: [n_rows][q_stride]; k, v: [n_rows][kv_stride] */
@@ -87,9 +88,11 @@ struct llama {
     /* [n_rows or n_entries][ff_stride]: silu(gate) * up; shares memory with q, k, v and attn_out */
     float *hidden;
     void *attn_out_acts, *hidden_acts; /* the same, quantised */
-    float *cs;                         /* [n_rows][n_rot]: RoPE cos, sin per pair */
-    float *logits;                     /* [max_logits][n_vocab] */
-    float *peaks;                      /* [max_logits][logit_groups(n_vocab)] */
+    float *shared_hidden;              /* [n_rows][shared_stride]: hidden of the shared expert */
+    void *shared_hidden_acts;
+    float *cs;     /* [n_rows][n_rot]: RoPE cos, sin per pair */
+    float *logits; /* [max_logits][n_vocab] */
+    float *peaks;  /* [max_logits][logit_groups(n_vocab)] */
     struct batch_row *rows;
     struct attn_row *attn_rows;     /* [max_rows]: decode rows, in the order of their groups */
     struct attn_group *attn_groups; /* [max_rows] */
@@ -101,7 +104,7 @@ struct llama {
     void *acts[N_ACT_KINDS]; /* quantised inputs of GEMMs; NULL for a kind that no GEMM reads */
     struct moe moe;
     struct thread_scratch *per_thread;
-    size_t d_stride, q_stride, kv_stride, ff_stride, tile_floats;
+    size_t d_stride, q_stride, kv_stride, ff_stride, shared_stride, tile_floats;
     int max_width; /* longest input row of any GEMM */
 
     /* The partial run (layered prefill), if there is one. */

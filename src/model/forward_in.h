@@ -50,6 +50,13 @@ struct ff_piece {
     int col, n_cols;
 };
 
+/* How an output is added to the residual stream. */
+struct residual {
+    const float *norm;    /* [d_model]: RMSNorm of the output; or NULL */
+    const float *factors; /* row i is multiplied by factors[i * stride]; NULL: by 1 */
+    size_t stride;
+};
+
 struct gemm_out {
     const struct packed *w;
     float *y; /* [n_rows][stride] */
@@ -119,7 +126,9 @@ struct inputs forward_inputs_slice(const struct inputs *in, int n, int first, co
 
 /* Output buffers of attention (input of Wo) and of gate/up (input of W_down). */
 struct act_out forward_attn_out(const struct thread_ctx *s, const struct layer *l);
-struct act_out forward_hidden_out(const struct thread_ctx *s, const struct layer *l, int n_rows);
+struct act_out forward_hidden_out(
+    const struct thread_ctx *s, const struct packed *down, int n_rows);
+struct act_out forward_shared_hidden_out(const struct thread_ctx *s, const struct packed *down);
 /* Quantises columns [col, col + n) of a row, which are in to->floats, if the output is quantised by
  * tile. */
 void forward_quantise_tile(
@@ -157,30 +166,22 @@ void forward_gemm(
 void forward_gemms(
     const struct thread_ctx *s, const struct inputs *x, const struct gemm_out *t, int n_t);
 
-/* GEMM with residual: x[row][d_model] += W * input, for the rows of s->gather. */
-void forward_gemm_residual(
-    const struct thread_ctx *s, const struct packed *w, const struct inputs *in);
+/* GEMM with residual: x[row][d_model] += W * input, for the rows of s->gather. With a norm, the
+ * call contains a barrier. */
+void forward_gemm_residual(const struct thread_ctx *s, const struct packed *w,
+    const struct inputs *in, const struct residual *to);
 
 /* ---- ffn.c */
 
 /* hidden[n_rows][d_ff] = silu(gate * in) * (up * in), quantised as `hidden` specifies. */
-void ffn_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
-    const struct inputs *in, struct act_out *hidden);
+void ffn_gate_up_silu_mul(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,
+    struct act_out *hidden);
 /* The same for the rows and columns of one piece. */
-void ffn_gate_up_tile(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
+void ffn_gate_up_tile(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,
     const struct act_out *to, const struct ff_piece *p);
 
-void ffn_down(const struct thread_ctx *s, const struct layer *l, const struct act_out *hidden);
-
-/* ---- moe.c: mixture of experts; an entry is one (row, expert) pair */
-
-void moe_router(const struct thread_ctx *s, const struct layer *l, const struct inputs *in);
-/* Top-k experts of each row, and the list of entries, sorted by expert; thread 0 only. */
-void moe_select(const struct thread_ctx *s);
-void moe_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
-    const struct inputs *in, struct act_out *hidden);
-void moe_down(const struct thread_ctx *s, const struct layer *l, const struct act_out *hidden);
-void moe_combine(const struct thread_ctx *s);
+void ffn_down(const struct thread_ctx *s, const struct packed *down, const struct act_out *hidden,
+    const struct residual *to);
 
 /* ---- layer.c */
 

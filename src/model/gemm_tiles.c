@@ -65,28 +65,60 @@ void forward_gemms(
     }
 }
 
-void forward_gemm_residual(
-    const struct thread_ctx *s, const struct packed *w, const struct inputs *in)
+/* x[row] += residual_scale * factor of the row * y[n], from column `at` on. */
+static void add_residual(
+    const struct thread_ctx *s, const struct residual *to, int r, size_t at, const float *y, int n)
+{
+    const struct llama *m = s->m;
+    const float factor = to->factors ? to->factors[(size_t)r * to->stride] : 1;
+
+    m->kernels->add_scaled(
+        m->x + (size_t)picked_row(s, r) * m->d_stride + at, m->h.residual_scale * factor, y, n);
+}
+
+/* The norm requires whole rows: y = W * input, barrier, x += norm(y). */
+static void gemm_norm_residual(const struct thread_ctx *s, const struct packed *w,
+    const struct inputs *in, const struct residual *to)
+{
+    const struct llama *m = s->m;
+    const struct gemm_out out = { w, m->y, m->d_stride };
+    int from, end;
+
+    forward_gemms(s, in, &out, 1);
+    barrier(s);
+    forward_thread_range(s, s->n_rows, &from, &end);
+    for (int r = from; r < end; r++) {
+        float *y = m->y + (size_t)r * m->d_stride;
+        m->kernels->rms_norm(y, y, to->norm, m->h.d_model, m->h.eps);
+        add_residual(s, to, r, 0, y, m->h.d_model);
+    }
+}
+
+void forward_gemm_residual(const struct thread_ctx *s, const struct packed *w,
+    const struct inputs *in, const struct residual *to)
 {
     struct llama *m = s->m;
     int step = forward_tile_panels(s, w->n_panels);
 
+    if (to->norm) {
+        gemm_norm_residual(s, w, in, to);
+        return;
+    }
     for (;;) {
         int from = thread_pool_next_task(m->thread_pool) * step;
         if (from >= w->n_panels)
             return;
-        int to = MIN(from + step, w->n_panels);
-        size_t at = (size_t)from * PANEL, width = (size_t)(to - from) * PANEL;
-        int n = MIN(to * PANEL, w->n_rows) - from * PANEL;
+        int end = MIN(from + step, w->n_panels);
+        size_t at = (size_t)from * PANEL, width = (size_t)(end - from) * PANEL;
+        int n = MIN(end * PANEL, w->n_rows) - from * PANEL;
 
         forward_gemm(s, w, in,
             (struct gemm_args){ .panel_from = from,
-                .panel_to = to,
+                .panel_to = end,
                 .y = s->thread_mem->tile,
                 .y_stride = width,
                 .next = forward_next_weights(s, w, from, step) });
         for (int r = 0; r < s->n_rows; r++)
-            m->kernels->add(m->x + (size_t)picked_row(s, r) * m->d_stride + at,
-                s->thread_mem->tile + (size_t)r * width, n);
+            add_residual(s, to, r, at, s->thread_mem->tile + (size_t)r * width, n);
     }
 }

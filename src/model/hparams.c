@@ -61,23 +61,13 @@ static int reject_unsupported_keys(struct hparams_reader *r, struct err *e)
         const char *tail;
         double neutral;
     } rows[] = {
-        { "expert_shared_count", 0 },
-        { "expert_shared_feed_forward_length", 0 },
-        { "expert_group_count", 0 },
-        { "expert_gating_func", 1 }, /* softmax */
-        { "expert_weights_norm", 1 },
-        { "leading_dense_block_count", 0 },
         { "attention.causal", 1 },
         { "attention.clamp_kqv", 0 },
         { "attention.max_alibi_bias", 0 },
         { "attn_logit_softcapping", 0 },
         { "final_logit_softcapping", 0 },
-        { "logit_scale", 1 },
-        { "residual_scale", 1 },
-        { "embedding_scale", 1 },
         { "use_parallel_residual", 0 },
         { "rope.scaling.yarn_ext_factor", 1 },
-        { "rope.scaling.yarn_log_multiplier", 0 },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -108,6 +98,8 @@ static int read_scaling_type(struct hparams *h, struct hparams_reader *r, struct
         h->rope.scaling = ROPE_LINEAR;
     else if (str_is(type, "yarn"))
         h->rope.scaling = ROPE_YARN;
+    else if (str_is(type, "longrope") && h->family->needs[TENSOR_ROPE_LONG] == NEED_MAYBE)
+        h->rope.scaling = ROPE_LONG;
     else
         return err_set(
             e, ERR_UNSUPPORTED, "%s = '" STR_FMT "' is not supported", key, STR_ARG(type));
@@ -117,6 +109,9 @@ static int read_scaling_type(struct hparams *h, struct hparams_reader *r, struct
 static int read_rope(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     struct rope_params *p = &h->rope;
+    h->has_rope = true;
+    if (h->family->may_lack_rope)
+        gguf_get_bool(r->g, key_of(r, "rope.scaling.finetuned"), &h->has_rope);
     *p = (struct rope_params){ .base = 10000,
         .factor = 1,
         .beta_fast = 32,
@@ -135,10 +130,11 @@ static int read_rope(struct hparams *h, struct hparams_reader *r, struct err *e)
         get_positive(r, "rope.scaling.original_context_length", &p->n_ctx_orig, e) ||
         get_positive(r, "rope.scaling.attn_factor", &p->attn_factor, e) ||
         get_positive(r, "rope.scaling.yarn_attn_factor", &p->attn_factor, e) ||
+        get_positive(r, "rope.scaling.yarn_log_multiplier", &p->log_multiplier, e) ||
         get_positive(r, "rope.scaling.yarn_beta_fast", &p->beta_fast, e) ||
         get_positive(r, "rope.scaling.yarn_beta_slow", &p->beta_slow, e))
         return -1;
-    if (p->scaling == ROPE_PLAIN)
+    if (p->scaling == ROPE_PLAIN || p->scaling == ROPE_LONG)
         p->factor = 1;
     if (p->scaling == ROPE_YARN && !(p->base > 1))
         return err_set(e, ERR_RANGE, "%s = %g, YaRN requires more than 1",
@@ -196,25 +192,53 @@ static int read_context(struct hparams *h, struct hparams_reader *r, struct err 
     return 0;
 }
 
-static int read_vocab(struct hparams *h, struct hparams_reader *r, struct err *e)
+/* Positive factor, 1 if the key is missing. */
+static int get_factor(struct hparams_reader *r, const char *tail, float *out, struct err *e)
 {
-    const struct gguf_tensor *t = gguf_tensor(r->g, tensor_rows[TENSOR_EMBD].name);
-    if (!t)
-        return err_set(e, ERR_CORRUPT, "tensor %s is missing", tensor_rows[TENSOR_EMBD].name);
-    uint64_t rows = t->n_dims == 2 ? t->dims[1] : 0;
-    if (rows < 1 || rows > 1 << 24)
-        return err_set(e, ERR_RANGE, "tensor %s: %llu rows, supported are 1 to %d",
-            tensor_rows[TENSOR_EMBD].name, (unsigned long long)rows, 1 << 24);
-    h->n_vocab = (int)rows;
+    double v = 1;
 
-    int found = h->n_vocab;
-    return get_int(r, "vocab_size", (struct int_range){ h->n_vocab, h->n_vocab }, &found, e);
+    if (get_positive(r, tail, &v, e))
+        return -1;
+    *out = (float)v;
+    return 0;
 }
 
-/* Expert router: the weights are a softmax over the scores of the experts that a row uses. */
+static int read_router(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    double scale = 0;
+    int function = 0, group_count = 0;
+
+    if (get_int(r, "expert_gating_func", (struct int_range){ 0, 3 }, &function, e) ||
+        get_int(r, "expert_group_count", (struct int_range){ 0, 1 }, &group_count, e))
+        return -1;
+    h->router = function ? (enum router_fn)(function - 1) : h->family->router;
+    h->norms_expert_weights = !h->family->keeps_expert_weights;
+    gguf_get_bool(r->g, key_of(r, "expert_weights_norm"), &h->norms_expert_weights);
+    /* the softmax of the chosen scores is the normalised softmax of all of them */
+    if (h->router == ROUTER_SOFTMAX && h->norms_expert_weights)
+        h->router = ROUTER_SOFTMAX_CHOSEN;
+    gguf_get_f64(r->g, key_of(r, "expert_weights_scale"), &scale);
+    if (!(scale >= 0 && scale < 1e6))
+        return err_set(e, ERR_RANGE, "%s = %g is not a positive number", r->key, scale);
+    h->expert_weight_scale = scale > 0 ? (float)scale : 1; /* 0: the file has no scale */
+    return 0;
+}
+
+/* The shared expert has the width that the file states, or that of expert_shared_count experts. */
+static int read_shared_expert(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    const struct int_range width = { 0, 1 << 20 };
+    int count = 0;
+
+    if (get_int(r, "expert_shared_count", (struct int_range){ 0, 64 }, &count, e))
+        return -1;
+    h->d_ff_shared = count * h->d_ff_expert;
+    return get_int(r, "expert_shared_feed_forward_length", width, &h->d_ff_shared, e);
+}
+
 static int read_experts(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
-    double scale = 1;
+    const struct int_range width = { 1, 1 << 20 };
 
     if (get_int(r, "expert_count", (struct int_range){ 0, MAX_EXPERTS }, &h->n_experts, e))
         return -1;
@@ -230,20 +254,52 @@ static int read_experts(struct hparams *h, struct hparams_reader *r, struct err 
         return -1;
     if (!h->n_experts)
         return 0;
-    gguf_get_f64(r->g, key_of(r, "expert_weights_scale"), &scale);
-    if (scale != 1 && scale != 0) /* 0: the file has no scale */
-        return err_set(e, ERR_UNSUPPORTED, "%s = %g is not supported", r->key, scale);
-    if (get_int(r, "expert_feed_forward_length", (struct int_range){ 1, 1 << 20 }, &h->d_ff, e))
+    h->d_ff_expert = h->d_ff;
+    if (get_int(r, "expert_feed_forward_length", width, &h->d_ff_expert, e) ||
+        get_int(r, "leading_dense_block_count", (struct int_range){ 0, h->n_layers },
+            &h->n_dense_layers, e) ||
+        read_shared_expert(h, r, e))
         return -1;
-    if (h->d_ff % 16 || h->d_model % 16)
+    if (h->d_ff_expert % 16 || h->d_model % 16)
         return err_set(e, ERR_UNSUPPORTED,
-            "experts of %d x %d: the dimensions must be multiples of 16", h->d_model, h->d_ff);
+            "experts of %d x %d: the dimensions must be multiples of 16", h->d_model,
+            h->d_ff_expert);
+    return read_router(h, r, e);
+}
+
+/* The file counts the layers for drafts, which are the last ones. */
+static int read_mtp_layers(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    const int most = h->family->has_mtp_layers ? h->n_layers - 1 : 0;
+
+    if (get_int(r, "nextn_predict_layers", (struct int_range){ 0, most }, &h->n_mtp_layers, e))
+        return -1;
+    h->n_layers -= h->n_mtp_layers;
+    return 0;
+}
+
+static int read_scales(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    double scale = 1 / sqrt(h->head_dim), logit_scale = 1, slope = 0;
+
+    if (get_positive(r, "attention.scale", &scale, e) ||
+        get_positive(r, "logit_scale", &logit_scale, e) ||
+        get_positive(r, "attention.temperature_scale", &slope, e) ||
+        get_factor(r, "embedding_scale", &h->embd_scale, e) ||
+        get_factor(r, "residual_scale", &h->residual_scale, e))
+        return -1;
+    if (logit_scale != 1 && !h->family->divides_logits)
+        return err_set(
+            e, ERR_UNSUPPORTED, "%s = %g is not supported", key_of(r, "logit_scale"), logit_scale);
+    h->attn_scale = (float)scale;
+    h->logit_scale = (float)(1 / logit_scale);
+    h->query_scale_slope = (float)slope;
     return 0;
 }
 
 static int reject_family(struct str arch, struct err *e)
 {
-    char names[120] = "";
+    char names[240] = "";
     size_t n = 0;
     const struct family *f;
 
@@ -253,13 +309,13 @@ static int reject_family(struct str arch, struct err *e)
         (int)MIN(arch.n, (size_t)60), arch.p, names);
 }
 
-int hparams_read(struct hparams *h, const struct gguf *g, struct err *e)
+int hparams_read_keys(struct hparams *h, const struct gguf *g, int n_vocab, struct err *e)
 {
     struct str arch;
     struct hparams_reader r = { .g = g };
-    double eps = 1e-5, scale;
+    double eps = 1e-5;
 
-    *h = (struct hparams){ .n_layers = -1, .d_model = -1, .d_ff = -1 };
+    *h = (struct hparams){ .n_layers = -1, .d_model = -1, .d_ff = -1, .n_vocab = n_vocab };
     if (!gguf_get_str(g, "general.architecture", &arch))
         return err_set(e, ERR_CORRUPT, "general.architecture is missing");
     h->family = r.family = family_find(arch);
@@ -270,42 +326,91 @@ int hparams_read(struct hparams *h, const struct gguf *g, struct err *e)
         get_int(&r, "block_count", (struct int_range){ 1, MAX_LAYERS }, &h->n_layers, e) ||
         get_int(&r, "embedding_length", (struct int_range){ 1, 1 << 17 }, &h->d_model, e) ||
         get_int(&r, "feed_forward_length", (struct int_range){ 1, 1 << 20 }, &h->d_ff, e) ||
-        read_experts(h, &r, e) || read_heads(h, &r, e) || read_context(h, &r, e) ||
-        read_vocab(h, &r, e) || read_rope(h, &r, e) ||
+        read_mtp_layers(h, &r, e) || read_experts(h, &r, e) || read_heads(h, &r, e) ||
+        read_context(h, &r, e) || read_rope(h, &r, e) || read_scales(h, &r, e) ||
         get_positive(&r, "attention.layer_norm_rms_epsilon", &eps, e))
         return -1;
     h->eps = (float)eps;
-    scale = 1 / sqrt(h->head_dim);
-    if (get_positive(&r, "attention.scale", &scale, e))
-        return -1;
-    h->attn_scale = (float)scale;
     return 0;
 }
 
-enum need hparams_need(const struct hparams *h, enum tensor t)
+/* The vocabulary has as many tokens as the embedding has rows. */
+int hparams_read(struct hparams *h, const struct gguf *g, struct err *e)
 {
-    bool is_of_experts = t >= TENSOR_ROUTER;
+    const struct gguf_tensor *t = gguf_tensor(g, tensor_rows[TENSOR_EMBD].name);
+    const uint64_t rows = t && t->n_dims == 2 ? t->dims[1] : 0;
+    struct hparams_reader r = { .g = g };
 
-    if (t >= TENSOR_GATE)
-        return is_of_experts == (h->n_experts > 0) ? NEED_YES : NEED_NO;
-    return h->family->needs[t];
+    if (hparams_read_keys(h, g, 0, e))
+        return -1;
+    if (!t)
+        return err_set(e, ERR_CORRUPT, "tensor %s is missing", tensor_rows[TENSOR_EMBD].name);
+    if (rows < 1 || rows > 1 << 24)
+        return err_set(e, ERR_RANGE, "tensor %s: %llu rows, supported are 1 to %d",
+            tensor_rows[TENSOR_EMBD].name, (unsigned long long)rows, 1 << 24);
+    h->n_vocab = (int)rows;
+    r.family = h->family;
+
+    int found = h->n_vocab;
+    return get_int(&r, "vocab_size", (struct int_range){ h->n_vocab, h->n_vocab }, &found, e);
+}
+
+bool hparams_has_experts(const struct hparams *h, int layer)
+{
+    return h->n_experts > 0 && layer >= h->n_dense_layers;
+}
+
+bool hparams_has_rope(const struct hparams *h, int layer)
+{
+    if (!h->has_rope)
+        return false;
+    return !h->family->rope_period || (layer + 1) % h->family->rope_period != 0;
+}
+
+enum need hparams_need(const struct hparams *h, enum tensor t, int layer)
+{
+    enum need need = h->family->needs[t] ? h->family->needs[t] : tensor_rows[t].need;
+    bool is_here = true;
+
+    if (t >= TENSOR_SHARED_GATE)
+        is_here = hparams_has_experts(h, layer) && h->d_ff_shared > 0;
+    else if (t >= TENSOR_ROUTER)
+        is_here = hparams_has_experts(h, layer);
+    else if (t >= TENSOR_GATE)
+        is_here = !hparams_has_experts(h, layer);
+    if (t == TENSOR_GATE && h->family->fuses_gate_up)
+        is_here = false;
+    return is_here ? need : NEED_NO;
 }
 
 int hparams_dim(const struct hparams *h, enum dim d)
 {
+    const int q = h->n_heads * h->head_dim, kv = h->n_kv_heads * h->head_dim;
+
     switch (d) {
     case DIM_ONE:
+    case DIM_SINGLE:
         return 1;
     case DIM_MODEL:
         return h->d_model;
     case DIM_Q:
-        return h->n_heads * h->head_dim;
+        return q;
     case DIM_KV:
-        return h->n_kv_heads * h->head_dim;
-    case DIM_HEAD:
-        return h->head_dim;
+        return kv;
+    case DIM_QKV:
+        return q + 2 * kv;
+    case DIM_Q_NORM:
+        return h->family->norms_whole_qk ? q : h->head_dim;
+    case DIM_K_NORM:
+        return h->family->norms_whole_qk ? kv : h->head_dim;
     case DIM_FF:
         return h->d_ff;
+    case DIM_FF_UP:
+        return h->family->fuses_gate_up ? 2 * h->d_ff : h->d_ff;
+    case DIM_FF_EXPERT:
+        return h->d_ff_expert;
+    case DIM_FF_SHARED:
+        return h->d_ff_shared;
     case DIM_VOCAB:
         return h->n_vocab;
     case DIM_PAIRS:

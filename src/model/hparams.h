@@ -16,13 +16,14 @@
 
 enum { MAX_LAYERS = 1024, MAX_HEAD_DIM = 256, MAX_EXPERTS = 1024, MAX_EXPERTS_USED = 32 };
 
-enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_YARN };
+enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_YARN, ROPE_LONG };
 
 struct rope_params {
     enum rope_scaling scaling;
     double base;
     double factor; /* positions are divided by it; 1 without scaling */
-    double n_ctx_orig, beta_fast, beta_slow, attn_factor; /* YaRN */
+    double n_ctx_orig, beta_fast, beta_slow, log_multiplier; /* YaRN */
+    double attn_factor;                                      /* YaRN, longrope */
 };
 
 struct hparams {
@@ -32,19 +33,37 @@ struct hparams {
     int n_heads, n_kv_heads; /* n_heads is a multiple of n_kv_heads */
     int head_dim;            /* even, at most MAX_HEAD_DIM */
     int n_rot;               /* even, at most head_dim */
-    int d_ff;                /* per expert, if there are experts */
+    int d_ff;                /* of layers without experts */
     int n_experts;           /* 0: none */
     int n_experts_used;      /* per row: top-k */
+    int d_ff_expert;         /* of one expert */
+    int d_ff_shared;         /* of the shared expert, which every row uses; 0: none */
+    int n_dense_layers;      /* the first layers, which have no experts */
+    int n_mtp_layers;        /* layers of the file after n_layers, which are not loaded */
+    enum router_fn router;
+    bool norms_expert_weights; /* the weights of the experts that a row uses add up to 1 */
+    float expert_weight_scale;
     int n_vocab;
     int n_ctx; /* context length of the training */
     float eps;
     float attn_scale;
+    /* factors of the embedding, of each output that is added to the residual stream, and of the
+     * logits */
+    float embd_scale, residual_scale, logit_scale;
+    /* queries at position p: factor 1 + slope * ln(1 + floor(p / rope.n_ctx_orig)); 0: none */
+    float query_scale_slope;
+    bool has_rope;
     struct rope_params rope;
 };
 
 int hparams_read(struct hparams *h, const struct gguf *g, struct err *e);
+/* The same for metadata without tensors; n_vocab is that of the caller. */
+int hparams_read_keys(struct hparams *h, const struct gguf *g, int n_vocab, struct err *e);
 
-/* Whether a file with these hyper-parameters has the tensor. */
-enum need hparams_need(const struct hparams *h, enum tensor t);
+/* Whether a file with these hyper-parameters has the tensor, in this layer if it belongs to one. */
+enum need hparams_need(const struct hparams *h, enum tensor t, int layer);
+
+bool hparams_has_experts(const struct hparams *h, int layer);
+bool hparams_has_rope(const struct hparams *h, int layer);
 
 int hparams_dim(const struct hparams *h, enum dim d);

@@ -140,12 +140,21 @@ struct act_out forward_attn_out(const struct thread_ctx *s, const struct layer *
     return x;
 }
 
-struct act_out forward_hidden_out(const struct thread_ctx *s, const struct layer *l, int n_rows)
+struct act_out forward_hidden_out(const struct thread_ctx *s, const struct packed *down, int n_rows)
 {
     const struct llama *m = s->m;
-    struct act_out x = act_out_for(s, &l->down, n_rows);
+    struct act_out x = act_out_for(s, down, n_rows);
 
     set_buffers(&x, m->hidden, m->ff_stride, m->hidden_acts);
+    return x;
+}
+
+struct act_out forward_shared_hidden_out(const struct thread_ctx *s, const struct packed *down)
+{
+    const struct llama *m = s->m;
+    struct act_out x = act_out_for(s, down, s->n_rows);
+
+    set_buffers(&x, m->shared_hidden, m->shared_stride, m->shared_hidden_acts);
     return x;
 }
 

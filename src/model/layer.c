@@ -4,6 +4,9 @@
  * Owner: the thread pool. All threads call layer_forward at once. */
 #include "model/attention.h"
 #include "model/forward_in.h"
+#include "model/moe_forward.h"
+
+#include <math.h>
 
 /* ---- steps of all rows: the threads share the columns of the output */
 
@@ -44,10 +47,25 @@ static void qkv_proj_heads(const struct thread_ctx *s, const struct layer *l,
 static void o_proj(const struct thread_ctx *s, const struct layer *l)
 {
     struct act_out attn_out = forward_attn_out(s, l);
+    struct residual to = { .norm = l->post_attn_norm };
     struct inputs in;
 
     forward_load_act(s, &attn_out, &in);
-    forward_gemm_residual(s, &l->o, &in);
+    forward_gemm_residual(s, &l->o, &in, &to);
+}
+
+/* Families with one QK-norm over all heads: the threads share the rows. */
+static void qk_norm_rows(const struct thread_ctx *s, const struct layer *l)
+{
+    const struct llama *m = s->m;
+    int from, to;
+
+    forward_thread_range(s, s->n_rows, &from, &to);
+    for (int r = from; r < to; r++) {
+        float *q = m->q + (size_t)r * m->q_stride, *k = m->k + (size_t)r * m->kv_stride;
+        m->kernels->rms_norm(q, q, l->q_norm, hparams_dim(&m->h, DIM_Q), m->h.eps);
+        m->kernels->rms_norm(k, k, l->k_norm, hparams_dim(&m->h, DIM_KV), m->h.eps);
+    }
 }
 
 /* ---- steps of one row and one KV head, in place. x->k and x->v are NULL if another thread appends
@@ -71,19 +89,36 @@ static void qk_norm(const struct thread_ctx *s, const struct layer *l, const str
     const struct llama *m = s->m;
     const int d = m->h.head_dim;
 
+    if (m->h.family->norms_whole_qk)
+        return;
     for (int i = 0; l->q_norm && i < forward_q_per_kv_head(m); i++)
         m->kernels->rms_norm(x->q + i * d, x->q + i * d, l->q_norm, d, m->h.eps);
     if (l->k_norm && x->k)
         m->kernels->rms_norm(x->k, x->k, l->k_norm, d, m->h.eps);
 }
 
-static void rope(const struct thread_ctx *s, const struct head_row *x)
+/* Scales the queries by a function of the position, if the model has one. */
+static void scale_queries(const struct thread_ctx *s, const struct head_row *x)
+{
+    const struct hparams *h = &s->m->h;
+
+    if (h->query_scale_slope == 0)
+        return;
+    const double turns = floor(s->m->rows[x->row].pos / h->rope.n_ctx_orig);
+    const float factor = (float)(1 + (double)h->query_scale_slope * log(1 + turns));
+    for (int i = 0; i < forward_q_per_kv_head(s->m) * h->head_dim; i++)
+        x->q[i] *= factor;
+}
+
+static void rope(const struct thread_ctx *s, int layer, const struct head_row *x)
 {
     const struct llama *m = s->m;
     const int d = m->h.head_dim, n_rot = m->h.n_rot;
     const float *cs = m->cs + (size_t)x->row * (size_t)n_rot;
     const bool is_neox = m->h.family->is_rope_neox;
 
+    if (!hparams_has_rope(&m->h, layer))
+        return;
     m->kernels->rope(x->q, forward_q_per_kv_head(m), d, cs, n_rot, is_neox);
     if (x->k)
         m->kernels->rope(x->k, 1, d, cs, n_rot, is_neox);
@@ -110,6 +145,13 @@ static void keep_logit_rows(struct thread_ctx *s)
 
 /* ---- the layer */
 
+/* The forms of the input that the matrices of the feed-forward network and the router read. */
+static unsigned ffn_act_kinds(const struct llama *m, const struct layer *l)
+{
+    return act_kinds(m, &l->ffn.gate, &l->ffn.up, &l->router) |
+           act_kinds(m, &l->shared.gate, &l->shared.up, &l->shared_router);
+}
+
 /* Shapes: x is the residual stream; q stands for n_heads * head_dim, kv for n_kv_heads * head_dim.
  * `in` is the input of the next GEMMs, quantised as they read it.
  *
@@ -135,6 +177,10 @@ void layer_forward(struct thread_ctx *s, int index)
         qkv_proj(s, l, &in); /* in -> q [n_rows][q], k and v [n_rows][kv] */
         barrier(s);
     }
+    if (l->q_norm && m->h.family->norms_whole_qk) {
+        qk_norm_rows(s, l); /* q [n_rows][q], k [n_rows][kv] */
+        barrier(s);
+    }
     for (int phase = work.first_phase; phase <= ATTN_ATTEND; phase++) {
         if (phase == ATTN_ATTEND && index == m->h.n_layers - 1)
             keep_logit_rows(s); /* the last layer: n_rows = n_logit_rows */
@@ -148,7 +194,8 @@ void layer_forward(struct thread_ctx *s, int index)
                 struct head_row r = attn_head_row(s, &u, i);
                 qkv_bias(s, l, &r); /* q [n_heads / n_kv_heads][head_dim], k and v [head_dim] */
                 qk_norm(s, l, &r);
-                rope(s, &r);
+                rope(s, index, &r);
+                scale_queries(s, &r);
                 kv_append(s, index, &r); /* k, v -> KV page of the row */
             }
             if (phase == ATTN_ATTEND)
@@ -160,26 +207,37 @@ void layer_forward(struct thread_ctx *s, int index)
     barrier(s);
 
     /* Feed-forward network, or mixture of experts. x [n_rows][d_model] -> in [n_rows][d_model] */
-    rms_norm(s, l->ffn_norm, act_kinds(m, &l->gate, &l->up, &l->router), &in);
-    if (m->h.n_experts == 0) {
-        struct act_out hidden = forward_hidden_out(s, l, s->n_rows);
+    rms_norm(s, l->ffn_norm, ffn_act_kinds(m, l), &in);
+    if (l->router.n_rows == 0) {
+        struct act_out hidden = forward_hidden_out(s, &l->ffn.down, s->n_rows);
+        struct residual to = { .norm = l->post_ffn_norm };
 
-        ffn_gate_up_silu_mul(s, l, &in, &hidden); /* in -> hidden [n_rows][d_ff] */
+        ffn_gate_up_silu_mul(s, &l->ffn, &in, &hidden); /* in -> hidden [n_rows][d_ff] */
         barrier(s);
-        ffn_down(s, l, &hidden); /* x [n_rows][d_model] += W_down * hidden */
+        ffn_down(s, &l->ffn.down, &hidden, &to); /* x [n_rows][d_model] += W_down * hidden */
     } else {
-        struct act_out hidden = forward_hidden_out(s, l, s->n_rows * m->h.n_experts_used);
+        const bool has_shared = l->shared.gate.n_rows > 0;
+        struct act_out hidden =
+            forward_hidden_out(s, &l->ffn.down, s->n_rows * m->h.n_experts_used);
+        struct act_out shared_hidden = forward_shared_hidden_out(s, &l->shared.down);
+        struct residual to = moe_shared_residual(s, l);
 
         moe_router(s, l, &in); /* in -> scores [n_rows][n_experts] */
         barrier(s);
         if (s->thread == 0)
-            moe_select(s); /* scores -> topk, weights [n_rows][n_used]; sorted entries */
+            moe_select(s, l); /* scores -> topk, weights [n_rows][n_used]; sorted entries */
+        if (has_shared)       /* in -> shared_hidden [n_rows][d_ff_shared] */
+            ffn_gate_up_silu_mul(s, &l->shared, &in, &shared_hidden);
         barrier(s);
         moe_gate_up_silu_mul(s, l, &in, &hidden); /* in -> hidden [n_entries][d_ff] */
         barrier(s);
         moe_down(s, l, &hidden); /* hidden -> expert_out [n_entries][d_model] */
         barrier(s);
         moe_combine(s); /* x [n_rows][d_model] += sum of weight * expert_out */
+        if (has_shared) {
+            barrier(s);
+            ffn_down(s, &l->shared.down, &shared_hidden, &to); /* x += factor * shared expert */
+        }
     }
     poll_stop(s);
     barrier(s);

@@ -63,21 +63,34 @@ static size_t row_floats(int n)
     return ((size_t)n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
 }
 
+enum { MAX_MATRICES = 12, N_DENSE_MATRICES = 9 };
+
+/* The matrices of a layer: those that every row reads, then those of which a row reads some
+ * experts if the layer has experts. Empty ones are those that the layer does not have. */
+static void layer_matrices(const struct layer *l, const struct packed *out[MAX_MATRICES])
+{
+    const struct packed *all[MAX_MATRICES] = { &l->q, &l->k, &l->v, &l->o, &l->router,
+        &l->shared_router, &l->shared.gate, &l->shared.up, &l->shared.down, &l->ffn.gate,
+        &l->ffn.up, &l->ffn.down };
+
+    memcpy(out, all, sizeof(all));
+}
+
 static void mark_kind(const struct llama *m, bool *is_used, const struct packed *w)
 {
-    is_used[kernels_act_kind(m->kernels, w->type)] = true;
+    if (w->n_rows)
+        is_used[kernels_act_kind(m->kernels, w->type)] = true;
 }
 
 static void kinds_used(const struct llama *m, bool *is_used)
 {
+    const struct packed *all[MAX_MATRICES];
+
     mark_kind(m, is_used, &m->w.head);
     for (int i = 0; i < m->h.n_layers; i++) {
-        const struct layer *l = &m->w.layers[i];
-        const struct packed *all[] = { &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down };
-        for (size_t j = 0; j < ARRAY_LEN(all); j++)
+        layer_matrices(&m->w.layers[i], all);
+        for (size_t j = 0; j < MAX_MATRICES; j++)
             mark_kind(m, is_used, all[j]);
-        if (m->h.n_experts)
-            mark_kind(m, is_used, &l->router);
     }
 }
 
@@ -87,6 +100,12 @@ static size_t n_entries(const struct llama *m)
     return (size_t)m->lm.max_rows * (size_t)MAX(m->h.n_experts_used, 1);
 }
 
+/* Longest row of `hidden`. */
+static int max_ff_width(const struct llama *m)
+{
+    return MAX(m->h.d_ff, m->h.d_ff_expert);
+}
+
 static void lay_out_acts(
     const struct llama *m, struct scratch_layout *c, void **acts, size_t n_rows, size_t n_ff_rows)
 {
@@ -94,10 +113,24 @@ static void lay_out_acts(
     kinds_used(m, is_used);
     for (int k = 0; k < N_ACT_KINDS; k++) {
         size_t wide = n_rows * act_row_bytes((enum act_kind)k, m->max_width);
-        size_t many = n_ff_rows * act_row_bytes((enum act_kind)k, m->h.d_ff);
+        size_t many = n_ff_rows * act_row_bytes((enum act_kind)k, max_ff_width(m));
         if (is_used[k])
             acts[k] = reserve(c, MAX(wide, many), 1);
     }
+}
+
+/* Bytes of a row of an output that is quantised by tile: the largest of the kinds that the layers
+ * read. Floats are read without conversion and count 0. */
+static size_t max_quantised_row_bytes(const struct llama *m, int n_cols)
+{
+    bool is_used[N_ACT_KINDS] = { false };
+    size_t most = 0;
+
+    kinds_used(m, is_used);
+    for (int k = 0; k < N_ACT_KINDS; k++)
+        if (is_used[k] && k != ACT_F32)
+            most = MAX(most, act_row_bytes((enum act_kind)k, n_cols));
+    return most;
 }
 
 static void lay_out_moe(struct llama *m, struct scratch_layout *c)
@@ -115,20 +148,11 @@ static void lay_out_moe(struct llama *m, struct scratch_layout *c)
     x->row = reserve(c, entries, sizeof(*x->row));
     x->first = reserve(c, (size_t)m->h.n_experts + 1, sizeof(*x->first));
     x->expert_out = reserve(c, entries * m->d_stride, sizeof(float));
-}
-
-/* Bytes of a row of an output that is quantised by tile: the largest of the kinds that the layers
- * read. Floats are read without conversion and count 0. */
-static size_t max_quantised_row_bytes(const struct llama *m, int n_cols)
-{
-    bool is_used[N_ACT_KINDS] = { false };
-    size_t most = 0;
-
-    kinds_used(m, is_used);
-    for (int k = 0; k < N_ACT_KINDS; k++)
-        if (is_used[k] && k != ACT_F32)
-            most = MAX(most, act_row_bytes((enum act_kind)k, n_cols));
-    return most;
+    if (!m->h.d_ff_shared)
+        return;
+    x->shared = reserve(c, rows * PANEL, sizeof(float));
+    m->shared_hidden = reserve(c, rows * m->shared_stride, sizeof(float));
+    m->shared_hidden_acts = reserve(c, rows, max_quantised_row_bytes(m, m->h.d_ff_shared));
 }
 
 /* q, k, v and attn_out are no longer needed when the feed-forward part begins: its hidden rows
@@ -143,7 +167,7 @@ static void lay_out_shared(struct llama *m, struct scratch_layout *c, size_t row
     m->attn_out = reserve(&attn, rows * m->q_stride, sizeof(float));
     m->attn_out_acts = reserve(&attn, rows, max_quantised_row_bytes(m, hparams_dim(&m->h, DIM_Q)));
     m->hidden = reserve(&ff, n_entries(m) * m->ff_stride, sizeof(float));
-    m->hidden_acts = reserve(&ff, n_entries(m), max_quantised_row_bytes(m, m->h.d_ff));
+    m->hidden_acts = reserve(&ff, n_entries(m), max_quantised_row_bytes(m, max_ff_width(m)));
     c->used = MAX(attn.used, ff.used);
 }
 
@@ -165,6 +189,8 @@ static void lay_out(struct llama *m, struct scratch_layout *c)
     const int group = m->h.n_heads / m->h.n_kv_heads;
 
     m->x = reserve(c, rows * m->d_stride, sizeof(float));
+    if (hparams_need(&m->h, TENSOR_POST_FFN_NORM, 0) != NEED_NO)
+        m->y = reserve(c, rows * m->d_stride, sizeof(float));
     m->partial_x = reserve(c, (size_t)m->lm.max_partial_rows * m->d_stride, sizeof(float));
     lay_out_shared(m, c, rows);
     m->cs = reserve(c, rows * (size_t)m->h.n_rot, sizeof(float));
@@ -195,9 +221,11 @@ static int alloc_scratch(struct llama *m, struct err *e)
     m->d_stride = row_floats(h->d_model);
     m->q_stride = row_floats(hparams_dim(h, DIM_Q));
     m->kv_stride = row_floats(hparams_dim(h, DIM_KV));
-    m->ff_stride = row_floats(h->d_ff);
+    m->ff_stride = row_floats(max_ff_width(m));
+    m->shared_stride = row_floats(h->d_ff_shared);
     m->tile_floats = (size_t)MAX(m->lm.max_rows * TILE_PANELS, act_block(ACT_Q8_K) / PANEL) * PANEL;
-    m->max_width = MAX(h->d_model, MAX(hparams_dim(h, DIM_Q), h->d_ff));
+    m->max_width =
+        MAX(h->d_model, MAX(hparams_dim(h, DIM_Q), MAX(max_ff_width(m), h->d_ff_shared)));
 
     m->per_thread = try_calloc((size_t)thread_pool_size(m->thread_pool), sizeof(*m->per_thread));
     if (!m->per_thread)
@@ -260,7 +288,11 @@ static int open_components(
         return -1;
     if (weights_bind(&m->w, &m->h, g, m->thread_pool, &bind, e))
         return -1;
-    rope_table_init(&m->rope, &m->h, m->w.rope_factors);
+    const int n_ctx = o->n_ctx ? o->n_ctx : m->h.n_ctx;
+    rope_table_init(&m->rope, &m->h,
+        m->h.rope.scaling != ROPE_LONG      ? m->w.rope_factors
+        : n_ctx > (int)m->h.rope.n_ctx_orig ? m->w.rope_long
+                                            : m->w.rope_short);
     kv_layout_init(&m->kv, o->kv_type, m->h.n_layers, m->h.n_kv_heads, m->h.head_dim);
     return alloc_scratch(m, e) || alloc_arena(m, e) ? -1 : 0;
 }
@@ -284,20 +316,16 @@ static void count_costs(struct llama *m)
     double used = m->h.n_experts ? (double)m->h.n_experts_used / m->h.n_experts : 1;
 
     for (int i = 0; i < m->h.n_layers; i++) {
-        const struct layer *l = &m->w.layers[i];
-        const struct packed *all[] = { &l->q, &l->k, &l->v, &l->o };
-        const struct packed *ff[] = { &l->gate, &l->up, &l->down };
-        for (size_t j = 0; j < ARRAY_LEN(all); j++)
-            count_matrix_cost(lm, all[j], 1);
-        for (size_t j = 0; j < ARRAY_LEN(ff); j++)
-            count_matrix_cost(lm, ff[j], used);
-        if (m->h.n_experts)
-            count_matrix_cost(lm, &l->router, 1);
+        const struct packed *all[MAX_MATRICES];
+        layer_matrices(&m->w.layers[i], all);
+        for (size_t j = 0; j < MAX_MATRICES; j++)
+            count_matrix_cost(
+                lm, all[j], hparams_has_experts(&m->h, i) && j >= N_DENSE_MATRICES ? used : 1);
     }
     lm->logit_macs = n_macs(head);
     lm->step_bytes += (size_t)head->n_panels * head->panel_bytes;
     lm->key_macs = 2 * (uint64_t)m->h.n_layers * (uint64_t)hparams_dim(&m->h, DIM_Q);
-    lm->is_integer = act_kind_for(m->w.layers[0].gate.type) != ACT_F32;
+    lm->is_integer = act_kind_for(m->w.layers[0].ffn.gate.type) != ACT_F32;
 }
 
 /* Whether an operation on which keys and values depend may use the numerics of the kernel set
@@ -307,10 +335,9 @@ static bool has_own_numerics(const struct llama *m)
     if (m->kv.type == KV_BF16)
         return true;
     for (int i = 0; i < m->h.n_layers; i++) {
-        const struct layer *l = &m->w.layers[i];
-        const struct packed *all[] = { &l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down,
-            &l->router };
-        for (size_t j = 0; j < ARRAY_LEN(all); j++)
+        const struct packed *all[MAX_MATRICES];
+        layer_matrices(&m->w.layers[i], all);
+        for (size_t j = 0; j < MAX_MATRICES; j++)
             if (all[j]->n_rows && (all[j]->type == Q_F16 || all[j]->type == Q_BF16))
                 return true;
     }

@@ -16,7 +16,8 @@ struct llama_options {
     int n_threads;                 /* 0: one per processor */
     uint32_t n_pages;              /* size of the KV arena, >= 1 */
     enum kv_type kv_type;
-    int max_rows;                              /* per forward pass; 0: 512 */
+    int n_ctx;    /* longest context, which selects the factors of longrope; 0: that of the file */
+    int max_rows; /* per forward pass; 0: 512 */
     int max_logits;                            /* per forward pass; 0: 32 */
     void (*progress)(void *arg, double share); /* called during the load, 0 .. 1; NULL: none */
     void *progress_arg;

@@ -1,28 +1,83 @@
 #include "model/moe.h"
-#include "model/forward_in.h"
+#include "model/moe_forward.h"
 
 #include <math.h>
 
 /* ---- router */
 
-double moe_topk(
-    const struct kernels *k, const float *scores, int n, int n_used, int *topk, float *weights)
+void moe_topk(const float *scores, int n, int n_used, int *topk, float *values)
 {
     int found = 0;
 
     for (int i = 0; i < n; i++) {
         float v = isnan(scores[i]) ? -INFINITY : scores[i];
-        if (found == n_used && !(v > weights[found - 1]))
+        if (found == n_used && !(v > values[found - 1]))
             continue;
         int at = found < n_used ? found++ : found - 1;
-        for (; at > 0 && v > weights[at - 1]; at--) {
+        for (; at > 0 && v > values[at - 1]; at--) {
             topk[at] = topk[at - 1];
-            weights[at] = weights[at - 1];
+            values[at] = values[at - 1];
         }
         topk[at] = i;
-        weights[at] = v;
+        values[at] = v;
     }
-    return k->softmax(weights, weights, n_used, weights[0], 1.0f);
+}
+
+/* x[i] = sigmoid(x[i]) */
+static void sigmoid(const struct kernels *k, float *x, int n)
+{
+    for (int i = 0; i < n; i++)
+        x[i] = -x[i];
+    k->softmax(x, x, n, 0, 1); /* exp(-x) */
+    for (int i = 0; i < n; i++)
+        x[i] = 1 / (1 + x[i]);
+}
+
+/* x = softmax(x) */
+static void softmax(const struct kernels *k, float *x, int n)
+{
+    double sum = k->softmax(x, x, n, k->max(x, n), 1);
+
+    for (int i = 0; i < n; i++)
+        x[i] = (float)((double)x[i] / sum);
+}
+
+/* The bias enters the selection only. The weights are those of the scores without it. */
+static void choose_with_bias(
+    const struct hparams *h, const float *values, const float *bias, int *topk, float *weights)
+{
+    float biased[MAX_EXPERTS];
+
+    for (int i = 0; i < h->n_experts; i++)
+        biased[i] = values[i] + bias[i];
+    moe_topk(biased, h->n_experts, h->n_experts_used, topk, weights);
+    for (int i = 0; i < h->n_experts_used; i++)
+        weights[i] = values[topk[i]];
+}
+
+void moe_route(const struct kernels *k, const struct hparams *h, float *scores, const float *bias,
+    int *topk, float *weights)
+{
+    const int n_used = h->n_experts_used;
+    double sum = 1;
+
+    if (h->router == ROUTER_SIGMOID)
+        sigmoid(k, scores, h->n_experts);
+    else if (h->router == ROUTER_SOFTMAX)
+        softmax(k, scores, h->n_experts);
+    if (bias)
+        choose_with_bias(h, scores, bias, topk, weights);
+    else
+        moe_topk(scores, h->n_experts, n_used, topk, weights);
+    if (h->router == ROUTER_SOFTMAX_CHOSEN) {
+        sum = k->softmax(weights, weights, n_used, weights[0], 1);
+    } else if (h->norms_expert_weights) {
+        sum = 1e-20; /* all weights may be 0 */
+        for (int i = 0; i < n_used; i++)
+            sum += (double)weights[i];
+    }
+    for (int i = 0; i < n_used; i++)
+        weights[i] = (float)((double)weights[i] / sum * (double)h->expert_weight_scale);
 }
 
 void moe_sort(struct moe *x, const struct hparams *h, int n_rows)
@@ -45,25 +100,30 @@ void moe_sort(struct moe *x, const struct hparams *h, int n_rows)
 
 void moe_router(const struct thread_ctx *s, const struct layer *l, const struct inputs *in)
 {
-    struct gemm_out scores = { &l->router, s->m->moe.scores, s->m->moe.stride };
+    const struct moe *x = &s->m->moe;
+    const struct gemm_out scores[2] = { { &l->router, x->scores, x->stride },
+        { &l->shared_router, x->shared, PANEL } };
 
-    forward_gemms(s, in, &scores, 1);
+    forward_gemms(s, in, scores, l->shared_router.n_rows ? 2 : 1);
 }
 
-void moe_select(const struct thread_ctx *s)
+void moe_select(const struct thread_ctx *s, const struct layer *l)
 {
     struct moe *x = &s->m->moe;
     const struct hparams *h = &s->m->h;
 
-    for (int r = 0; r < s->n_rows; r++) {
-        int *topk = x->topk + r * h->n_experts_used;
-        float *w = x->weights + r * h->n_experts_used;
-        double sum = moe_topk(s->m->kernels, x->scores + (size_t)r * x->stride, h->n_experts,
-            h->n_experts_used, topk, w);
-        for (int i = 0; i < h->n_experts_used; i++)
-            w[i] = (float)((double)w[i] / sum);
-    }
+    for (int r = 0; r < s->n_rows; r++)
+        moe_route(s->m->kernels, h, x->scores + (size_t)r * x->stride, l->router_bias,
+            x->topk + r * h->n_experts_used, x->weights + r * h->n_experts_used);
+    for (int r = 0; l->shared_router.n_rows && r < s->n_rows; r++)
+        sigmoid(s->m->kernels, x->shared + (size_t)r * PANEL, 1);
     moe_sort(x, h, s->n_rows);
+}
+
+struct residual moe_shared_residual(const struct thread_ctx *s, const struct layer *l)
+{
+    return (struct residual){ .factors = l->shared_router.n_rows ? s->m->moe.shared : NULL,
+        .stride = PANEL };
 }
 
 /* ---- GEMMs, expert by expert */
@@ -117,7 +177,7 @@ static struct expert_iter expert_iter_for(const struct thread_ctx *s, const stru
 void moe_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
     const struct inputs *in, struct act_out *hidden)
 {
-    struct expert_iter iter = expert_iter_for(s, &l->gate);
+    struct expert_iter iter = expert_iter_for(s, &l->ffn.gate);
     struct tile_split tile = forward_tile_split(s, hidden, iter.n_panels * iter.n_used, iter.step);
     struct expert_tile p;
 
@@ -133,7 +193,7 @@ void moe_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
                 .n_rows = n,
                 .col = p.from * PANEL,
                 .n_cols = (p.to - p.from) * PANEL };
-            ffn_gate_up_tile(s, l, &some, hidden, &ff);
+            ffn_gate_up_tile(s, &l->ffn, &some, hidden, &ff);
         }
     }
 }
@@ -141,7 +201,7 @@ void moe_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
 void moe_down(const struct thread_ctx *s, const struct layer *l, const struct act_out *hidden)
 {
     struct llama *m = s->m;
-    struct expert_iter iter = expert_iter_for(s, &l->down);
+    struct expert_iter iter = expert_iter_for(s, &l->ffn.down);
     struct expert_tile p;
     struct inputs in = { 0 };
 
@@ -149,7 +209,7 @@ void moe_down(const struct thread_ctx *s, const struct layer *l, const struct ac
     while (next_tile(s, &iter, &p)) {
         int at = p.expert * iter.n_panels;
         struct inputs some = forward_inputs_slice(&in, p.n_entries, p.entry, NULL);
-        forward_gemm(s, &l->down, &some,
+        forward_gemm(s, &l->ffn.down, &some,
             (struct gemm_args){ .panel_from = at + p.from,
                 .panel_to = at + p.to,
                 .y = m->moe.expert_out + (size_t)p.entry * m->d_stride + (size_t)p.from * PANEL,
@@ -168,6 +228,7 @@ void moe_combine(const struct thread_ctx *s)
     forward_thread_range(s, s->n_rows, &from, &to);
     for (int r = from; r < to; r++)
         for (int i = r * n_used; i < (r + 1) * n_used; i++)
-            m->kernels->add_scaled(m->x + (size_t)picked_row(s, r) * m->d_stride, x->weights[i],
+            m->kernels->add_scaled(m->x + (size_t)picked_row(s, r) * m->d_stride,
+                m->h.residual_scale * x->weights[i],
                 x->expert_out + (size_t)x->entry[i] * m->d_stride, m->h.d_model);
 }

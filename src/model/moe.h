@@ -1,7 +1,8 @@
 /* moe.h: mixture of experts: a feed-forward network of which each row uses a few of many experts.
  *
- * A router computes a score for each expert and row. The top-k experts are used, and a softmax over
- * their scores gives their weights. Equal scores: the lower expert index comes first. The expert
+ * A router computes a score for each expert and row. The top-k experts are used; their weights are
+ * a function of their scores (enum router_fn). Equal scores: the lower expert index comes first.
+ * The expert
  * outputs of a row are added in the order of the top-k list, so the bits of a row depend on that
  * row only.
  *
@@ -22,13 +23,19 @@ struct moe {
     int *row;       /* [n_entries]: input row of the entry */
     int *first;     /* [n_experts + 1]: first entry of each expert; the last element is n_entries */
     float *expert_out; /* [n_entries][d_stride]: expert outputs */
+    /* [n_rows][PANEL]: element 0 of a row is the score of the shared expert, then its factor */
+    float *shared;
 };
 
-/* Top-k: the indices of the n_used highest of n scores, highest first, and their softmax
- * numerators; returns the sum of these, by which the caller divides. NaN counts as -inf. */
+/* Top-k: the indices of the n_used highest of n scores, highest first, and these scores. NaN counts
+ * as -inf. */
+void moe_topk(const float *scores, int n, int n_used, int *topk, float *values);
+
 struct kernels;
-double moe_topk(
-    const struct kernels *k, const float *scores, int n, int n_used, int *topk, float *weights);
+/* Selects the experts of a row and computes their weights from the scores, which are overwritten.
+ * bias: [n_experts], added for the selection only; or NULL. */
+void moe_route(const struct kernels *k, const struct hparams *h, float *scores, const float *bias,
+    int *topk, float *weights);
 
 /* Sorts the entries of n_rows rows by expert: computes entry, row and first from topk. */
 void moe_sort(struct moe *x, const struct hparams *h, int n_rows);

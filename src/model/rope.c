@@ -25,7 +25,10 @@ void rope_table_init(struct rope_table *t, const struct hparams *h, const float 
     t->n_pairs = h->n_rot / 2;
     t->magnitude = 1;
     if (p->scaling == ROPE_YARN && p->factor > 1)
-        t->magnitude = (float)(p->attn_factor * (1 + 0.1 * log(p->factor)));
+        t->magnitude = (float)(p->attn_factor * (1 + 0.1 * log(p->factor)) /
+                               (1 + 0.1 * p->log_multiplier * log(p->factor)));
+    if (p->scaling == ROPE_LONG)
+        t->magnitude = (float)p->attn_factor;
     for (int i = 0; i < t->n_pairs; i++) {
         double base_freq = pow(p->base, -2.0 * i / h->n_rot) / (factors ? (double)factors[i] : 1);
         double scaled_freq = base_freq / p->factor;

@@ -73,6 +73,7 @@ static int open_lm(struct lm **out, const struct model *m, const struct gguf *g,
         .n_threads = m->spec->threads ? m->spec->threads : thread_count_online(),
         .n_pages = n_pages(m, needs.page_bytes),
         .kv_type = kv,
+        .n_ctx = m->n_ctx,
         .max_rows = DRAFT_ROWS,
         .max_logits = DRAFT_LOGITS,
     };

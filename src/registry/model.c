@@ -210,6 +210,7 @@ static int open_lm(
         .kernels = k,
         .n_threads = spec->threads ? spec->threads : thread_count_online(),
         .kv_type = kv,
+        .n_ctx = m->n_ctx,
         .max_rows = useful_step_rows(&spec->engine),
         .max_logits = max_step_logits(&spec->engine, needs.n_vocab),
         .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw_progress : NULL,

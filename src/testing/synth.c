@@ -2,101 +2,12 @@
 #include "testing/synth.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "model/hparams.h"
 #include "testing/gguf_write.h"
 #include "testing/synth_blocks.h"
 
 #include <math.h>
 #include <stdio.h>
-
-static const struct synth presets[] = {
-    { .arch = "llama",
-        .name = "tiny",
-        .n_layers = 2,
-        .d_model = 256,
-        .n_heads = 4,
-        .n_kv_heads = 2,
-        .head_dim = 64,
-        .d_ff = 256,
-        .n_vocab = 512,
-        .n_ctx = 512,
-        .rope_base = 10000,
-        .rms_eps = 1e-5f,
-        .is_tied = true },
-    { .arch = "llama",
-        .name = "llama-3.2-1b",
-        .n_layers = 16,
-        .d_model = 2048,
-        .n_heads = 32,
-        .n_kv_heads = 8,
-        .head_dim = 64,
-        .d_ff = 8192,
-        .n_vocab = 128256,
-        .n_ctx = 131072,
-        .rope_base = 500000,
-        .rms_eps = 1e-5f,
-        .rope_scale = 32,
-        .is_tied = true },
-    { .arch = "qwen2",
-        .name = "qwen2.5-0.5b",
-        .n_layers = 24,
-        .d_model = 896,
-        .n_heads = 14,
-        .n_kv_heads = 2,
-        .head_dim = 64,
-        .d_ff = 4864,
-        .n_vocab = 151936,
-        .n_ctx = 32768,
-        .rope_base = 1000000,
-        .rms_eps = 1e-6f,
-        .is_tied = true },
-    { .arch = "qwen3",
-        .name = "qwen3-0.6b",
-        .n_layers = 28,
-        .d_model = 1024,
-        .n_heads = 16,
-        .n_kv_heads = 8,
-        .head_dim = 128,
-        .d_ff = 3072,
-        .n_vocab = 151936,
-        .n_ctx = 40960,
-        .rope_base = 1000000,
-        .rms_eps = 1e-6f,
-        .is_tied = true },
-    { .arch = "qwen3moe", /* shape of no real model: a reduced Qwen3-30B-A3B */
-        .name = "qwen3-moe-1b",
-        .n_layers = 16,
-        .d_model = 1024,
-        .n_heads = 16,
-        .n_kv_heads = 4,
-        .head_dim = 64,
-        .d_ff = 512,
-        .n_experts = 32,
-        .n_experts_used = 4,
-        .n_vocab = 65536,
-        .n_ctx = 40960,
-        .rope_base = 1000000,
-        .rms_eps = 1e-6f,
-        .is_tied = true },
-};
-
-const char *synth_preset_name(size_t i)
-{
-    return i < ARRAY_LEN(presets) ? presets[i].name : NULL;
-}
-
-bool synth_preset(struct synth *s, const char *name)
-{
-    for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
-        if (strcmp(presets[i].name, name))
-            continue;
-        *s = presets[i];
-        s->type = Q_Q4_0;
-        s->head_type = Q_Q6_K;
-        s->seed = 1;
-        return true;
-    }
-    return false;
-}
 
 enum qtype synth_type_for(enum qtype wanted, uint32_t n_cols)
 {
@@ -252,20 +163,59 @@ static int put_vocab(struct gguf_writer *w, const struct synth *s, struct err *e
 
 /* ---- metadata and tensors */
 
+/* Value of a setting; p == NULL: there is none with this key. */
+static struct str setting(const struct synth *s, const char *tail)
+{
+    const size_t n = strlen(tail);
+
+    for (size_t i = 0; i < s->n_settings; i++)
+        if (!strncmp(s->settings[i], tail, n) && s->settings[i][n] == '=')
+            return str_of(s->settings[i] + n + 1);
+    return STR_NONE;
+}
+
+static const char *key_of(const struct synth *s, const char *tail, char key[128])
+{
+    snprintf(key, 128, "%s.%s", s->arch, tail);
+    return key;
+}
+
 static void put_key(struct gguf_writer *w, const struct synth *s, const char *tail, uint32_t v)
 {
     char key[128];
 
-    snprintf(key, sizeof(key), "%s.%s", s->arch, tail);
-    gguf_put_u32(w, key, v);
+    if (!setting(s, tail).p)
+        gguf_put_u32(w, key_of(s, tail, key), v);
 }
 
 static void put_number(struct gguf_writer *w, const struct synth *s, const char *tail, float v)
 {
     char key[128];
 
-    snprintf(key, sizeof(key), "%s.%s", s->arch, tail);
-    gguf_put_f32(w, key, v);
+    if (!setting(s, tail).p)
+        gguf_put_f32(w, key_of(s, tail, key), v);
+}
+
+static void put_setting(struct gguf_writer *w, const struct synth *s, const char *pair)
+{
+    const char *equals = strchr(pair, '=');
+    char tail[64], key[128];
+    uint64_t whole;
+    double number;
+
+    if (!equals)
+        return;
+    snprintf(tail, sizeof(tail), "%.*s", (int)(equals - pair), pair);
+    struct str value = str_of(equals + 1);
+    key_of(s, tail, key);
+    if (str_is(value, "true") || str_is(value, "false"))
+        gguf_put_bool(w, key, str_is(value, "true"));
+    else if (str_to_u64(value, &whole))
+        gguf_put_u32(w, key, (uint32_t)whole);
+    else if (str_to_f64(value, &number))
+        gguf_put_f32(w, key, (float)number);
+    else
+        gguf_put_str(w, key, value);
 }
 
 static void put_keys(struct gguf_writer *w, const struct synth *s)
@@ -289,9 +239,36 @@ static void put_keys(struct gguf_writer *w, const struct synth *s)
     }
     put_number(w, s, "rope.freq_base", s->rope_base);
     put_number(w, s, "attention.layer_norm_rms_epsilon", s->rms_eps);
+    for (size_t i = 0; i < s->n_settings; i++)
+        put_setting(w, s, s->settings[i]);
 }
 
-enum fill_kind { FILL_MATRIX, FILL_NORM, FILL_BIAS, FILL_ROPE };
+/* Hyper-parameters, from which the shapes of the tensors follow. */
+static int read_hparams(const struct synth *s, struct hparams *h, struct err *e)
+{
+    struct gguf_writer *w = gguf_writer_new(0);
+    struct gguf *g = NULL;
+    struct buf header;
+    int rc = w ? 0 : err_set(e, ERR_MEMORY, "no memory for metadata");
+
+    buf_init(&header, MB);
+    if (!rc) {
+        put_keys(w, s);
+        rc = gguf_writer_header(w, &header, e);
+    }
+    rc = rc || gguf_open_bytes(&g, (const uint8_t *)header.p, header.n, e) ||
+                 hparams_read_keys(h, g, (int)s->n_vocab, e)
+             ? -1
+             : 0;
+    gguf_close(g);
+    buf_clear(&header);
+    gguf_writer_free(w);
+    if (rc && e->code != ERR_MEMORY)
+        e->code = ERR_INVALID;
+    return rc;
+}
+
+enum fill_kind { FILL_MATRIX, FILL_NORM, FILL_BIAS, FILL_ROPE, FILL_FACTORS };
 
 struct synth_tensor {
     enum fill_kind fill_kind;
@@ -304,6 +281,7 @@ struct synth_tensor {
 
 struct synth_plan {
     const struct synth *s;
+    struct hparams h;
     struct gguf_writer *w;
     struct synth_tensor *t;
     size_t n;
@@ -318,94 +296,101 @@ static void plan_tensor(struct synth_plan *p, const char *name, struct synth_ten
     p->t[p->n++] = t;
 }
 
-struct matrix_shape {
-    uint32_t cols, rows, n_experts; /* 0: no expert dimension */
-    float gain;
-};
-
-static void plan_matrix(
-    struct synth_plan *p, const char *name, enum qtype type, struct matrix_shape m)
+/* Whether the file contains a tensor that the family does not require. */
+static bool wants_optional(const struct synth *s, const struct hparams *h, enum tensor t)
 {
-    plan_tensor(p, name,
-        (struct synth_tensor){ .fill_kind = FILL_MATRIX,
-            .type = synth_type_for(type, m.cols),
-            .cols = m.cols,
-            .rows = m.rows,
-            .n_experts = m.n_experts,
-            .sigma = m.gain / sqrtf((float)m.cols) });
+    if (t == TENSOR_HEAD)
+        return !s->is_tied;
+    if (t == TENSOR_ROPE_FREQS)
+        return s->rope_scale > 1;
+    if (t == TENSOR_ROPE_LONG || t == TENSOR_ROPE_SHORT)
+        return h->rope.scaling == ROPE_LONG;
+    return s->has_optional;
 }
 
-static void plan_vector(
-    struct synth_plan *p, const char *name, enum fill_kind fill_kind, uint32_t n)
+static enum fill_kind vector_kind(enum tensor t)
 {
-    plan_tensor(p, name,
-        (struct synth_tensor){ .fill_kind = fill_kind, .type = Q_F32, .cols = n, .sigma = 0.02f });
+    switch ((int)t) {
+    case TENSOR_Q_BIAS:
+    case TENSOR_K_BIAS:
+    case TENSOR_V_BIAS:
+    case TENSOR_ROUTER_BIAS:
+        return FILL_BIAS;
+    case TENSOR_ROPE_FREQS:
+        return FILL_ROPE;
+    case TENSOR_ROPE_LONG:
+    case TENSOR_ROPE_SHORT:
+        return FILL_FACTORS;
+    default:
+        return FILL_NORM;
+    }
 }
 
-static void plan_layer(struct synth_plan *p, uint32_t layer)
+static enum qtype matrix_type(const struct synth *s, enum tensor t, int layer, uint32_t cols)
 {
-    const struct synth *s = p->s;
-    uint32_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
-    /* Matrices that are added to the residual stream are scaled down with the number of layers. */
-    float out = 1 / sqrtf(2 * (float)s->n_layers);
-    enum qtype type = s->type,
-               fine = s->is_mixed && synth_use_more_bits(layer, s->n_layers) ? Q_Q6_K : type;
-    uint32_t d = s->d_model, ff = s->d_ff, n = s->n_experts;
+    const bool is_fine = t == TENSOR_V || t == TENSOR_DOWN || t == TENSOR_DOWN_EXPERTS;
+
+    if (t == TENSOR_ROUTER || t == TENSOR_SHARED_ROUTER)
+        return Q_F32;
+    if (t == TENSOR_EMBD || t == TENSOR_HEAD)
+        return synth_type_for(s->head_type, cols);
+    if (is_fine && s->is_mixed && synth_use_more_bits((uint32_t)layer, s->n_layers))
+        return synth_type_for(Q_Q6_K, cols);
+    return synth_type_for(s->type, cols);
+}
+
+/* Deviation of the result for inputs of deviation 1. The logits of a normalised state have 2.5:
+ * neither flat nor concentrated on one token. Matrices that are added to the residual stream are
+ * scaled down with the number of layers. */
+static float matrix_gain(const struct synth *s, enum tensor t)
+{
+    switch ((int)t) {
+    case TENSOR_EMBD:
+    case TENSOR_HEAD:
+        return 2.5f;
+    case TENSOR_O:
+    case TENSOR_DOWN:
+    case TENSOR_DOWN_EXPERTS:
+    case TENSOR_SHARED_DOWN:
+        return 1 / sqrtf(2 * (float)s->n_layers);
+    default:
+        return 1;
+    }
+}
+
+static void plan_if_needed(struct synth_plan *p, enum tensor t, int layer)
+{
+    const struct tensor_row *row = &tensor_rows[t];
+    const enum need need = hparams_need(&p->h, t, layer);
+    const uint32_t cols = (uint32_t)hparams_dim(&p->h, row->cols);
+    const float vector_sigma = p->s->vector_sigma > 0 ? p->s->vector_sigma : 0.02f;
+    struct synth_tensor x = { .type = Q_F32, .cols = cols, .sigma = vector_sigma };
     char name[64];
 
-#define NAME(tail) (snprintf(name, sizeof(name), "blk.%u." tail, layer), name)
-    plan_vector(p, NAME("attn_norm.weight"), FILL_NORM, s->d_model);
-    plan_matrix(p, NAME("attn_q.weight"), type, (struct matrix_shape){ d, q, 0, 1 });
-    plan_matrix(p, NAME("attn_k.weight"), type, (struct matrix_shape){ d, kv, 0, 1 });
-    plan_matrix(p, NAME("attn_v.weight"), fine, (struct matrix_shape){ d, kv, 0, 1 });
-    if (!strcmp(s->arch, "qwen2")) {
-        plan_vector(p, NAME("attn_q.bias"), FILL_BIAS, q);
-        plan_vector(p, NAME("attn_k.bias"), FILL_BIAS, kv);
-        plan_vector(p, NAME("attn_v.bias"), FILL_BIAS, kv);
-    }
-    if (!strncmp(s->arch, "qwen3", 5)) {
-        plan_vector(p, NAME("attn_q_norm.weight"), FILL_NORM, s->head_dim);
-        plan_vector(p, NAME("attn_k_norm.weight"), FILL_NORM, s->head_dim);
-    }
-    plan_matrix(p, NAME("attn_output.weight"), type, (struct matrix_shape){ q, d, 0, out });
-    plan_vector(p, NAME("ffn_norm.weight"), FILL_NORM, s->d_model);
-    if (!s->n_experts) {
-        plan_matrix(p, NAME("ffn_gate.weight"), type, (struct matrix_shape){ d, ff, 0, 1 });
-        plan_matrix(p, NAME("ffn_up.weight"), type, (struct matrix_shape){ d, ff, 0, 1 });
-        plan_matrix(p, NAME("ffn_down.weight"), fine, (struct matrix_shape){ ff, d, 0, out });
+    if (need == NEED_NO || (need == NEED_MAYBE && !wants_optional(p->s, &p->h, t)))
         return;
+    snprintf(name, sizeof(name), row->name, layer);
+    if (row->rows == DIM_ONE) {
+        x.fill_kind = vector_kind(t);
+    } else {
+        x.fill_kind = FILL_MATRIX;
+        x.type = matrix_type(p->s, t, layer, cols);
+        x.rows = (uint64_t)hparams_dim(&p->h, row->rows);
+        x.n_experts = row->is_per_expert ? (uint64_t)p->h.n_experts : 0;
+        x.sigma = matrix_gain(p->s, t) / sqrtf((float)cols);
     }
-    plan_tensor(p, NAME("ffn_gate_inp.weight"),
-        (struct synth_tensor){ .fill_kind = FILL_MATRIX,
-            .type = Q_F32,
-            .cols = s->d_model,
-            .rows = s->n_experts,
-            .sigma = 1 / sqrtf((float)s->d_model) });
-    plan_matrix(p, NAME("ffn_gate_exps.weight"), type, (struct matrix_shape){ d, ff, n, 1 });
-    plan_matrix(p, NAME("ffn_up_exps.weight"), type, (struct matrix_shape){ d, ff, n, 1 });
-    plan_matrix(p, NAME("ffn_down_exps.weight"), fine, (struct matrix_shape){ ff, d, n, out });
-#undef NAME
+    if (row->rows == DIM_SINGLE)
+        x.rows = 0; /* a vector in the file */
+    plan_tensor(p, name, x);
 }
 
 static void plan_all(struct synth_plan *p)
 {
-    const struct synth *s = p->s;
-    /* The logits of a normalised state have a standard deviation of about 2.5: neither flat nor
-     * concentrated on one token. */
-    struct synth_tensor table = { .fill_kind = FILL_MATRIX,
-        .type = synth_type_for(s->head_type, s->d_model),
-        .cols = s->d_model,
-        .rows = s->n_vocab,
-        .sigma = 2.5f / sqrtf((float)s->d_model) };
-
-    plan_tensor(p, "token_embd.weight", table);
-    if (s->rope_scale > 1)
-        plan_vector(p, "rope_freqs.weight", FILL_ROPE, s->head_dim / 2);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        plan_layer(p, i);
-    plan_vector(p, "output_norm.weight", FILL_NORM, s->d_model);
-    if (!s->is_tied)
-        plan_tensor(p, "output.weight", table);
+    for (int t = 0; t < TENSOR_FIRST_OF_LAYER; t++)
+        plan_if_needed(p, (enum tensor)t, 0);
+    for (int l = 0; l < p->h.n_layers; l++)
+        for (int t = TENSOR_FIRST_OF_LAYER; t < N_TENSORS; t++)
+            plan_if_needed(p, (enum tensor)t, l);
 }
 
 /* ---- weights */
@@ -434,8 +419,9 @@ static void fill_vector(const struct synth *s, const struct synth_tensor *t, uin
         return;
     }
     synth_blocks(Q_F32, t->sigma, key, 0, (uint8_t *)x, (size_t)t->cols);
-    for (size_t i = 0; t->fill_kind == FILL_NORM && i < t->cols; i++)
-        x[i] += 1;
+    for (size_t i = 0; i < t->cols; i++)
+        if (t->fill_kind != FILL_BIAS)
+            x[i] = t->fill_kind == FILL_NORM ? 1 + x[i] : 1 + fabsf(x[i]);
 }
 
 static int write_tensor(struct synth_plan *p, size_t i, uint8_t *chunk, struct err *e)
@@ -483,17 +469,9 @@ static int write_tensors(struct synth_plan *p, struct err *e)
 
 static int check_shape(const struct synth *s, struct err *e)
 {
-    static const char *const arches[] = { "llama", "qwen2", "qwen3", "qwen3moe" };
-    bool wants_experts = !strcmp(s->arch, "qwen3moe");
     const uint32_t sizes[] = { s->n_layers, s->d_model, s->n_heads, s->n_kv_heads, s->head_dim,
         s->d_ff, s->n_vocab, s->n_ctx };
-    bool is_known = false;
 
-    for (size_t i = 0; i < ARRAY_LEN(arches); i++)
-        is_known |= !strcmp(s->arch, arches[i]);
-    if (!is_known)
-        return err_set(
-            e, ERR_INVALID, "unknown architecture '%s': llama, qwen2, qwen3, qwen3moe", s->arch);
     for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
         if (sizes[i] < 1 || sizes[i] > 1 << 20)
             return err_set(e, ERR_INVALID, "every size must be between 1 and %d", 1 << 20);
@@ -501,9 +479,6 @@ static int check_shape(const struct synth *s, struct err *e)
         !s->n_experts != !s->n_experts_used)
         return err_set(e, ERR_INVALID, "%u used experts of %u experts are out of range",
             s->n_experts_used, s->n_experts);
-    if (wants_experts ? !s->n_experts : s->n_experts && strcmp(s->arch, "llama"))
-        return err_set(
-            e, ERR_INVALID, "architecture %s cannot have %u experts", s->arch, s->n_experts);
     if (s->n_heads % s->n_kv_heads)
         return err_set(
             e, ERR_INVALID, "%u heads are not divisible by %u KV heads", s->n_heads, s->n_kv_heads);
@@ -521,10 +496,10 @@ int synth_write(const struct synth *s, const char *path, struct err *e)
     struct synth_plan p = { .s = s };
     int rc = -1;
 
-    if (check_shape(s, e))
+    if (check_shape(s, e) || read_hparams(s, &p.h, e))
         return -1;
     p.w = gguf_writer_new(0);
-    p.t = try_malloc((16 * (size_t)s->n_layers + 8) * sizeof(*p.t));
+    p.t = try_malloc(((size_t)N_TENSORS * ((size_t)s->n_layers + 1)) * sizeof(*p.t));
     if (!p.w || !p.t) {
         err_set(e, ERR_MEMORY, "no memory to write a model");
         goto out;

@@ -14,7 +14,7 @@
 #include "format/gguf.h"
 
 struct synth {
-    const char *arch; /* "llama", "qwen2", "qwen3", "qwen3moe" */
+    const char *arch; /* a family of model/family.h */
     const char *name; /* general.name */
     enum qtype type;  /* type of the layers' matrices */
     /* V and down matrices of some layers are Q6_K, as in files called Q4_K_M or Q5_K_M */
@@ -26,14 +26,21 @@ struct synth {
     float rope_scale; /* if above 1: a rope_freqs tensor like that of Llama 3.2, with this factor */
     bool is_tied;
     uint64_t seed;
+    /* "KEY=VALUE": metadata with the prefix of the architecture, in addition to that of the fields
+     * above or instead of it. A value is a whole number, a number with a point, true, false or a
+     * string. */
+    const char *const *settings;
+    size_t n_settings;
+    bool has_optional;             /* with biases and norms that the family does not require */
+    float vector_sigma;            /* deviation of biases and of norms from 1; 0: 0.02 */
     const struct gguf *vocab_from; /* NULL: a generated vocabulary; requires n_vocab >= 259 */
     void (*progress)(void *arg, uint64_t done, uint64_t all); /* bytes; may be NULL */
     void *progress_arg;
 };
 
-/* "tiny", "llama-3.2-1b", "qwen2.5-0.5b", "qwen3-0.6b", "qwen3-moe-1b"; NULL at the end. */
+/* The names of synth_presets.c: "tiny", "llama-3.2-1b", "tiny-glm4"...; NULL at the end. */
 const char *synth_preset_name(size_t i);
-/* False for an unknown name. The type is Q4_0, the seed 1. */
+/* False for an unknown name. The type is Q4_0; the seed is 1 except for some. */
 bool synth_preset(struct synth *s, const char *name);
 
 /* Type that real files of this quantisation use for a matrix with rows of n_cols elements: formats

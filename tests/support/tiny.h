@@ -77,8 +77,8 @@ static inline void tiny_tensor(struct tiny_file *f, const struct tiny_model *t, 
 
 static inline void tiny_tensors(struct tiny_file *f, const struct tiny_model *t)
 {
-    const struct family *family = family_find(str_of(t->arch));
-    const struct hparams h = { .family = family,
+    const struct family *family = family_find(str_of(t->arch)); /* NULL: unknown */
+    const struct hparams h = { .family = family ? family : family_find(STR("llama")),
         .n_experts = t->experts,
         .d_model = t->d,
         .n_heads = t->heads,
@@ -86,15 +86,14 @@ static inline void tiny_tensors(struct tiny_file *f, const struct tiny_model *t)
         .head_dim = t->head_dim,
         .n_rot = t->head_dim,
         .d_ff = t->ff,
+        .d_ff_expert = t->ff,
         .n_vocab = t->vocab };
     char name[64];
 
     for (int l = 0; l < t->layers; l++)
         for (int id = 0; id < N_TENSORS; id++) {
             bool is_first = id < TENSOR_FIRST_OF_LAYER;
-            enum need need = family               ? hparams_need(&h, (enum tensor)id)
-                             : id < TENSOR_ROUTER ? NEED_YES
-                                                  : NEED_NO;
+            enum need need = hparams_need(&h, (enum tensor)id, l);
             if ((is_first && l > 0) || need == NEED_NO || (id == TENSOR_HEAD && !t->is_untied) ||
                 (id == TENSOR_ROPE_FREQS && !t->has_factors) ||
                 (id >= TENSOR_Q_BIAS && id <= TENSOR_V_BIAS && need != NEED_YES))

@@ -52,7 +52,7 @@ static void the_highest_scores_best_first(void)
                         : round % 3 == 1 ? (float)rng_below(&r, 5)
                                          : (float)rng_next_unit(&r);
         sort_scores(scores, n, order);
-        moe_topk(ref_kernels(), scores, n, used, topk, weights);
+        moe_topk(scores, n, used, topk, weights);
         for (int i = 0; i < used; i++)
             EXPECT_EQ(topk[i], order[i]);
     }
@@ -60,14 +60,51 @@ static void the_highest_scores_best_first(void)
 
 static void weights_are_a_softmax_of_those_used(void)
 {
-    const float scores[] = { 0.5f, 2, -1, 2, 1 };
-    float weights[3];
+    const struct hparams h = { .n_experts = 5,
+        .n_experts_used = 3,
+        .router = ROUTER_SOFTMAX_CHOSEN,
+        .expert_weight_scale = 1 };
+    float scores[] = { 0.5f, 2, -1, 2, 1 }, weights[3];
+    const double sum = 2 + exp(-1);
     int topk[3];
-    double sum = moe_topk(ref_kernels(), scores, 5, 3, topk, weights), want = 2 + exp(-1);
 
+    moe_route(ref_kernels(), &h, scores, NULL, topk, weights);
     EXPECT(topk[0] == 1 && topk[1] == 3 && topk[2] == 4);
-    EXPECT(fabs(sum - want) < 1e-6);
-    EXPECT(weights[0] == 1 && weights[1] == 1 && fabs((double)weights[2] - exp(-1)) < 1e-6);
+    EXPECT(weights[0] == weights[1] && fabs((double)weights[0] - 1 / sum) < 1e-6);
+    EXPECT(fabs((double)weights[2] - exp(-1) / sum) < 1e-6);
+}
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+static void weights_of_other_routers(void)
+{
+    static const float scores[] = { 0.5f, 2, -1, 2, 1 }, bias[] = { 3, 0, 0, -3, 0 };
+    const double all = exp(0.5) + 2 * exp(2) + exp(-1) + exp(1);
+    struct hparams h = {
+        .n_experts = 5, .n_experts_used = 2, .router = ROUTER_SOFTMAX, .expert_weight_scale = 1
+    };
+    float x[5], weights[2];
+    int topk[2];
+
+    memcpy(x, scores, sizeof(x));
+    moe_route(ref_kernels(), &h, x, NULL, topk, weights);
+    EXPECT(topk[0] == 1 && topk[1] == 3 && fabs((double)weights[1] - exp(2) / all) < 1e-6);
+
+    h.router = ROUTER_SIGMOID;
+    h.expert_weight_scale = 2.5f;
+    memcpy(x, scores, sizeof(x));
+    moe_route(ref_kernels(), &h, x, bias, topk, weights); /* the bias enters the choice only */
+    EXPECT(topk[0] == 0 && topk[1] == 1);
+    EXPECT(fabs((double)weights[0] - 2.5 * sigmoid(0.5)) < 1e-6);
+    EXPECT(fabs((double)weights[1] - 2.5 * sigmoid(2)) < 1e-6);
+
+    h.norms_expert_weights = true;
+    memcpy(x, scores, sizeof(x));
+    moe_route(ref_kernels(), &h, x, bias, topk, weights);
+    EXPECT(fabs((double)weights[0] + (double)weights[1] - 2.5) < 1e-6);
 }
 
 static void every_use_has_its_entry(void)
@@ -99,4 +136,4 @@ static void every_use_has_its_entry(void)
 }
 
 TESTS(TEST(the_highest_scores_best_first), TEST(weights_are_a_softmax_of_those_used),
-    TEST(every_use_has_its_entry))
+    TEST(weights_of_other_routers), TEST(every_use_has_its_entry))

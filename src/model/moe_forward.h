@@ -1,0 +1,17 @@
+/* moe_forward.h: steps of a mixture of experts in the forward pass; an entry is one (row, expert)
+ * pair. layer_forward (layer.c) shows their order and the barriers between them.
+ *
+ * Owner: the thread pool. All threads call each function at once, except where noted. */
+#pragma once
+
+#include "model/forward_in.h"
+
+void moe_router(const struct thread_ctx *s, const struct layer *l, const struct inputs *in);
+/* Top-k experts of each row, and the list of entries, sorted by expert; thread 0 only. */
+void moe_select(const struct thread_ctx *s, const struct layer *l);
+/* How the output of the shared expert is added. */
+struct residual moe_shared_residual(const struct thread_ctx *s, const struct layer *l);
+void moe_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
+    const struct inputs *in, struct act_out *hidden);
+void moe_down(const struct thread_ctx *s, const struct layer *l, const struct act_out *hidden);
+void moe_combine(const struct thread_ctx *s);
