@@ -94,3 +94,10 @@ size_t utf8_complete(struct str s)
     }
     return s.n;
 }
+
+bool utf8_is_control(uint32_t cp)
+{
+    return cp < 0x20 || (cp >= 0x7F && cp <= 0x9F) || cp == 0x061C ||
+           (cp >= 0x200E && cp <= 0x200F) || (cp >= 0x202A && cp <= 0x202E) ||
+           (cp >= 0x2066 && cp <= 0x2069);
+}

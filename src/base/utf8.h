@@ -9,6 +9,9 @@
 int utf8_decode(struct str s, uint32_t *cp);
 int utf8_encode(uint32_t cp, char out[4]); /* returns 1..4; cp must be a scalar value */
 bool utf8_valid(struct str s);
+/* Characters that a terminal interprets or that reorder text: C0, DEL, C1, bidirectional marks,
+ * embeddings, overrides and isolates. */
+bool utf8_is_control(uint32_t cp);
 
 /* Length of the longest prefix of s that does not end inside a character. Invalid bytes count as
  * complete characters, since further bytes cannot make them valid. */

@@ -1,10 +1,12 @@
 /* config.c: reads the configuration file. libyaml's events are mapped to the option table: the path
  * of a mapping's keys is the option's name; `models` is a separate list. Main thread. */
 #include "cmd/options.h"
+#include "os/files.h"
 
-#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <yaml.h>
 
 enum { MAX_DEPTH = 32, MAX_PATH = 256 };
@@ -248,14 +250,18 @@ int config_read(struct options *o, const char *path, struct err *e)
 {
     struct config_reader r = { .o = o, .path = path };
     struct stat st;
+    int fd;
 
-    FILE *f = fopen(path, "r");
-    if (!f)
-        return err_set(
-            e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path, strerror(errno));
-    if (fstat(fileno(f), &st) || !S_ISREG(st.st_mode) || st.st_size > MAX_FILE_BYTES) {
+    if (file_open_regular(path, O_RDONLY, &fd, e))
+        return -1;
+    FILE *f = fdopen(fd, "r");
+    if (!f) {
+        close(fd);
+        return err_set(e, ERR_MEMORY, "%s: no memory for the file", path);
+    }
+    if (fstat(fd, &st) || st.st_size > MAX_FILE_BYTES) {
         fclose(f);
-        return err_set(e, ERR_TOO_LARGE, "%s: not a regular file of at most 1 MiB", path);
+        return err_set(e, ERR_TOO_LARGE, "%s: larger than 1 MiB", path);
     }
     if (!yaml_parser_initialize(&r.yaml)) {
         fclose(f);

@@ -1,10 +1,13 @@
 #include "http/tls.h"
 #include "base/mem.h"
+#include "os/files.h"
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 struct tls {
     SSL_CTX *ctx;
@@ -56,11 +59,26 @@ static int no_password(char *p, int n, int for_writing, void *arg)
     return -1;
 }
 
+/* OpenSSL opens the file itself, and would wait for the writer of a FIFO. */
+static int check_file(const char *path, struct err *e)
+{
+    int fd;
+
+    if (file_open_regular(path, O_RDONLY, &fd, e))
+        return -1;
+    close(fd);
+    return 0;
+}
+
 int tls_open(struct tls **out, const char *cert, const char *key, struct err *e)
 {
     struct tls *t = xcalloc(1, sizeof(*t));
 
     ERR_clear_error();
+    if (check_file(cert, e) || check_file(key, e)) {
+        err_wrap(e, "TLS");
+        goto fail;
+    }
     t->ctx = SSL_CTX_new(TLS_server_method());
     if (!t->ctx) {
         set_reason(e, "TLS", "context");

@@ -154,7 +154,7 @@ static struct packfile_key read_key(const struct mapfile *m)
 int packfile_open(struct packfile *f, const char *path, size_t bytes, struct err *e)
 {
     *f = (struct packfile){ 0 };
-    if (mapfile_open_nonblock(&f->map, path, e))
+    if (mapfile_open(&f->map, path, e))
         return -1;
     if (check_head(&f->map, bytes, e)) {
         packfile_close(f);

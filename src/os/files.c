@@ -4,13 +4,16 @@
 #include "base/rng.h"
 #include "base/utf8.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum { NAME_MAX_BYTES = 200 };
+#define TEMP_PREFIX ".part-"
 
 size_t file_call_size(size_t n)
 {
@@ -69,6 +72,39 @@ int file_write(int fd, const void *from, size_t n, uint64_t offset)
     return 0;
 }
 
+int file_open_regular(const char *path, int flags, int *out, struct err *e)
+{
+    struct stat st;
+    /* O_NONBLOCK has no effect on the reads and writes of a regular file. */
+    int fd = fault_hit(FAULT_OPEN) ? (errno = EIO, -1)
+                                   : open(path, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0600);
+    int why = errno;
+
+    if (fd < 0 && why == ENXIO) /* a FIFO without a reader, or a socket */
+        return err_set(e, ERR_INVALID, "%s: not a regular file", path);
+    if (fd < 0)
+        return err_set(e, why == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path, strerror(why));
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return err_set(e, ERR_INVALID, "%s: not a regular file", path);
+    }
+    *out = fd;
+    return 0;
+}
+
+int dir_check(const char *path, bool create, struct err *e)
+{
+    if (create && mkdir(path, 0700) && errno != EEXIST)
+        return err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+    int failed = fd < 0 || faccessat(fd, ".", R_OK | W_OK | X_OK, AT_EACCESS)
+                     ? err_set(e, ERR_IO, "%s: %s", path, strerror(errno))
+                     : 0;
+    if (fd >= 0)
+        close(fd);
+    return failed;
+}
+
 bool file_name_is_plain(struct str name)
 {
     static const char forbidden[] = "/\\:*?\"<>|";
@@ -122,22 +158,64 @@ int file_read_at(int dir, const char *name, struct buf *out, struct err *e)
     return failed;
 }
 
+/* ".part-" and 16 hexadecimal digits. */
+static bool is_temp_name(const char *name)
+{
+    size_t n = strlen(TEMP_PREFIX);
+
+    return !strncmp(name, TEMP_PREFIX, n) && strlen(name) == n + 16 &&
+           strspn(name + n, "0123456789abcdef") == 16;
+}
+
+/* A process that writes the file holds a lock on it; the system releases it when the process
+ * ends. */
+static bool is_stale_at(int dir, const char *name)
+{
+    struct stat st;
+    int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    bool is_stale =
+        fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode) && !flock(fd, LOCK_EX | LOCK_NB);
+
+    if (fd >= 0)
+        close(fd);
+    return is_stale;
+}
+
+int file_remove_stale_at(int dir)
+{
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), n = 0;
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    for (struct dirent *f; (f = readdir(d));)
+        if (is_temp_name(f->d_name) && is_stale_at(dir, f->d_name))
+            n += !unlinkat(dir, f->d_name, 0);
+    closedir(d);
+    return n;
+}
+
 /* Writes a temporary file in the same directory and renames it. */
 int file_replace_at(int dir, const char *name, const void *p, size_t n, struct err *e)
 {
     char temp_name[40];
 
-    snprintf(temp_name, sizeof(temp_name), ".part-%016llx", (unsigned long long)rng_entropy());
+    snprintf(
+        temp_name, sizeof(temp_name), TEMP_PREFIX "%016llx", (unsigned long long)rng_entropy());
     int fd = openat(dir, temp_name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_set(e, ERR_IO, "%s: %s", name, strerror(errno));
-    bool is_written = !file_write(fd, p, n, 0) && !fsync(fd);
+    /* Without the lock, file_remove_stale_at of another process could remove the file. */
+    bool is_written = !flock(fd, LOCK_EX) && !file_write(fd, p, n, 0) && !fsync(fd);
+    bool is_renamed = is_written && !renameat(dir, temp_name, dir, name);
     int why = errno;
-    is_written = !close(fd) && is_written;
-    if (!is_written || renameat(dir, temp_name, dir, name)) {
-        why = is_written ? errno : why;
+    if (!is_renamed)
         unlinkat(dir, temp_name, 0);
+    close(fd); /* releases the lock; fsync has reported the errors of writing */
+    if (!is_renamed)
         return err_set(e, ERR_IO, "%s: %s", name, strerror(why));
-    }
     return fsync(dir) ? err_set(e, ERR_IO, "%s: %s", name, strerror(errno)) : 0;
 }

@@ -18,6 +18,14 @@ int file_read_least(int fd, void *out, size_t n, size_t least, uint64_t offset);
 size_t file_call_size(size_t n);
 int file_write(int fd, const void *p, size_t n, uint64_t offset);
 
+/* Opens a file that the operator named, with O_CLOEXEC and without waiting for the other end of a
+ * FIFO. `flags` are those of open(2); a created file has mode 0600. ERR_NOT_FOUND; ERR_INVALID: a
+ * directory, FIFO, socket or device; ERR_IO. */
+int file_open_regular(const char *path, int flags, int *fd, struct err *e);
+/* Checks that files can be read and created in the directory; `create` makes it if it is absent.
+ * ERR_IO. */
+int dir_check(const char *path, bool create, struct err *e);
+
 /* Whether a client may choose this file name: UTF-8 of 1 to 200 bytes without control characters
  * and none of / \ : * ? " < > |; no dot or space at the start or the end. */
 bool file_name_is_plain(struct str name);
@@ -29,3 +37,5 @@ int file_read_at(int dir, const char *name, struct buf *out, struct err *e);
 /* Replaces the content of the file. 0: the new content is on the disk; else the file is unchanged.
  * ERR_IO. */
 int file_replace_at(int dir, const char *name, const void *p, size_t n, struct err *e);
+/* Removes the temporary files of file_replace_at whose process has ended. Returns their number. */
+int file_remove_stale_at(int dir);

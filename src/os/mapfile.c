@@ -1,5 +1,6 @@
 #include "os/mapfile.h"
 #include "base/fault.h"
+#include "os/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,20 +19,17 @@ static struct file_id file_id_of(const struct stat *st)
         timespec_ns(st->st_mtim), timespec_ns(st->st_ctim) };
 }
 
-static int map_file(struct mapfile *m, const char *path, int flags, struct err *e)
+int mapfile_open(struct mapfile *m, const char *path, struct err *e)
 {
     struct stat st;
     void *p = MAP_FAILED;
+    int fd;
 
     *m = (struct mapfile){ 0 };
-    int fd = fault_hit(FAULT_OPEN) ? (errno = EIO, -1)
-                                   : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | flags);
-    if (fd < 0 || fstat(fd, &st) < 0) {
-        err_set(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_IO, "%s: %s", path, strerror(errno));
-        goto fail;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        err_set(e, ERR_INVALID, "%s: not a regular file", path);
+    if (file_open_regular(path, O_RDONLY, &fd, e))
+        return -1;
+    if (fstat(fd, &st) < 0) {
+        err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
         goto fail;
     }
     if (st.st_size == 0) {
@@ -52,19 +50,8 @@ static int map_file(struct mapfile *m, const char *path, int flags, struct err *
     return 0;
 
 fail:
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     return -1;
-}
-
-int mapfile_open(struct mapfile *m, const char *path, struct err *e)
-{
-    return map_file(m, path, 0, e);
-}
-
-int mapfile_open_nonblock(struct mapfile *m, const char *path, struct err *e)
-{
-    return map_file(m, path, O_NONBLOCK, e);
 }
 
 void mapfile_close(struct mapfile *m)

@@ -24,10 +24,8 @@ struct mapfile {
 };
 
 /* Overwrites *m. ERR_NOT_FOUND; ERR_INVALID: a directory, FIFO or device; ERR_CORRUPT: an empty
- * file; ERR_IO. mapfile_open waits for a writer if the path is a FIFO; mapfile_open_nonblock does
- * not, for paths that the user has not named. */
+ * file; ERR_IO. Does not wait for a writer of a FIFO. */
 int mapfile_open(struct mapfile *m, const char *path, struct err *e);
-int mapfile_open_nonblock(struct mapfile *m, const char *path, struct err *e);
 void mapfile_close(struct mapfile *m); /* an empty one is allowed */
 /* The file still has this name and was not written to. */
 bool mapfile_is_unchanged(const struct mapfile *m, const char *path);

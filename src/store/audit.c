@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "os/clock.h"
+#include "os/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,9 +82,12 @@ int audit_open(struct audit **out, const char *path, struct err *e)
 {
     struct audit *a = xcalloc(1, sizeof(*a));
 
-    a->fd = fault_hit(FAULT_OPEN) ? (errno = EIO, -1)
-                                  : open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    FILE *f = a->fd < 0 ? NULL : fopen(path, "r");
+    a->fd = -1;
+    if (file_open_regular(path, O_RDWR | O_APPEND | O_CREAT, &a->fd, e)) {
+        err_wrap(e, "audit log");
+        goto fail;
+    }
+    FILE *f = fopen(path, "r");
     if (!f) {
         err_set(e, ERR_IO, "audit log %s: %s", path, strerror(errno));
         goto fail;

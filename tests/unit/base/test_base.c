@@ -245,7 +245,21 @@ static void random_names_are_digits_and_unique(void)
     }
 }
 
-TESTS(TEST(random_names_are_digits_and_unique), TEST(base64_round_trips),
+static void control_characters_are_those_that_terminals_and_readers_obey(void)
+{
+    static const uint32_t bad[] = { 0, '\t', '\n', 0x1B, 0x1F, 0x7F, 0x80, 0x9B, 0x9F, 0x61C,
+        0x200E, 0x200F, 0x202A, 0x202E, 0x2066, 0x2069 };
+    static const uint32_t good[] = { ' ', '~', 0xA0, 0xE9, 0x61B, 0x200D, 0x2010, 0x2029, 0x202F,
+        0x2065, 0x206A, 0x1F600 };
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++)
+        EXPECT(utf8_is_control(bad[i]));
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        EXPECT(!utf8_is_control(good[i]));
+}
+
+TESTS(TEST(control_characters_are_those_that_terminals_and_readers_obey),
+    TEST(random_names_are_digits_and_unique), TEST(base64_round_trips),
     TEST(numbers_are_whole_strings_in_range), TEST(strings_are_searched_and_trimmed),
     TEST(a_buffer_stops_at_its_cap_and_stays_failed), TEST(long_formats_fit),
     TEST(arena_has_a_cap_and_runs_cleanups_in_reverse),

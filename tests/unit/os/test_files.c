@@ -6,6 +6,7 @@
 #include "support/tmpdir.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -116,5 +117,60 @@ static void short_reads_continue_and_errors_keep_the_old_file(void)
 #endif
 }
 
-TESTS(TEST(names_cannot_leave_the_directory), TEST(a_file_is_replaced_as_a_whole),
+static void only_regular_files_are_opened_by_path(void)
+{
+    char path[TMPDIR_NAME + 16];
+    int at = open_dir(), fd;
+    struct err e;
+
+    EXPECT_EQ(mkfifoat(at, "fifo", 0600), 0);
+    EXPECT_EQ(mkdirat(at, "dir", 0700), 0);
+    for (int flags = O_RDONLY; flags <= O_RDWR; flags++) {
+        snprintf(path, sizeof(path), "%s/fifo", dir);
+        EXPECT(file_open_regular(path, flags, &fd, &e) && e.code == ERR_INVALID);
+        snprintf(path, sizeof(path), "%s/dir", dir);
+        EXPECT(file_open_regular(path, flags, &fd, &e));
+        snprintf(path, sizeof(path), "%s/no", dir);
+        EXPECT(file_open_regular(path, flags, &fd, &e) && e.code == ERR_NOT_FOUND);
+    }
+    EXPECT_EQ(file_open_regular(path, O_RDWR | O_CREAT, &fd, &e), 0);
+    close(fd);
+    EXPECT(dir_check(path, true, &e) && e.code == ERR_IO); /* a file */
+    snprintf(path, sizeof(path), "%s/new", dir);
+    EXPECT(dir_check(path, false, &e) && e.code == ERR_IO);
+    EXPECT_EQ(dir_check(path, true, &e), 0);
+    EXPECT_EQ(dir_check(path, false, &e), 0);
+    close_dir(at);
+}
+
+static void make_file(int at, const char *name)
+{
+    int fd = openat(at, name, O_WRONLY | O_CREAT, 0600);
+
+    EXPECT(fd >= 0);
+    close(fd);
+}
+
+static void unfinished_files_are_removed_unless_they_are_written(void)
+{
+    int at = open_dir();
+
+    make_file(at, ".part-0123456789abcdef");
+    make_file(at, ".part-00000000000000ff");
+    make_file(at, ".part-0123456789ABCDEF");
+    make_file(at, ".part-012345");
+    int fd = openat(at, ".part-00000000000000ff", O_RDONLY);
+    EXPECT_EQ(flock(fd, LOCK_EX), 0);
+    EXPECT_EQ(file_remove_stale_at(at), 1);
+    EXPECT(faccessat(at, ".part-0123456789abcdef", F_OK, 0));
+    close(fd);
+    EXPECT_EQ(file_remove_stale_at(at), 1);
+    EXPECT_EQ(faccessat(at, ".part-0123456789ABCDEF", F_OK, 0), 0);
+    EXPECT_EQ(faccessat(at, ".part-012345", F_OK, 0), 0);
+    close_dir(at);
+}
+
+TESTS(TEST(only_regular_files_are_opened_by_path),
+    TEST(unfinished_files_are_removed_unless_they_are_written),
+    TEST(names_cannot_leave_the_directory), TEST(a_file_is_replaced_as_a_whole),
     TEST(links_and_pipes_are_not_followed), TEST(short_reads_continue_and_errors_keep_the_old_file))
