@@ -2,8 +2,10 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "os/files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sqlite3.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -303,16 +305,49 @@ static int make_parents(const char *path, struct err *e)
     return 0;
 }
 
+/* Only a file that begins as a database may be renamed as a damaged one. SQLite would wait for the
+ * writer of a FIFO. */
+static int check_file(const char *path, struct err *e)
+{
+    static const char magic[16] = "SQLite format 3";
+    char head[sizeof(magic)];
+    struct stat st;
+    int fd;
+
+    if (file_open_regular(path, O_RDONLY, &fd, e))
+        return -1;
+    bool is_database = !fstat(fd, &st) && (!st.st_size || (!file_read(fd, head, sizeof(head), 0) &&
+                                                              !memcmp(head, magic, sizeof(magic))));
+    close(fd);
+    return is_database ? 0 : err_set(e, ERR_INVALID, "%s: not an SQLite database", path);
+}
+
+/* ERR_NOT_FOUND if the file is absent but can be created; ERR_IO if its directory is absent. */
+static int absent_error(const char *path, struct err *e)
+{
+    const char *slash = strrchr(path, '/');
+    char dir[1024];
+
+    snprintf(dir, sizeof(dir), "%.*s", slash > path ? (int)(slash - path) : 1,
+        slash > path ? path
+        : slash      ? "/"
+                     : ".");
+    return err_set(e, access(dir, F_OK) ? ERR_IO : ERR_NOT_FOUND, "%s: %s", path, strerror(ENOENT));
+}
+
 int capabilities_open(struct capabilities **out, const char *path, bool writes, struct err *e)
 {
     struct capabilities *c;
+    struct err why;
 
     if (strlen(path) >= sizeof(c->path))
         return err_set(e, ERR_INVALID, "the path of the capability store is too long");
-    if (!writes && access(path, F_OK))
-        return err_set(e, ERR_NOT_FOUND, "%s: %s", path, strerror(errno));
     if (writes && make_parents(path, e))
         return -1;
+    if (check_file(path, &why) && (why.code != ERR_NOT_FOUND || !writes)) {
+        *e = why;
+        return why.code == ERR_NOT_FOUND ? absent_error(path, e) : -1;
+    }
     c = xcalloc(1, sizeof(*c));
     snprintf(c->path, sizeof(c->path), "%s", path);
     int rc = open_db(c, e);

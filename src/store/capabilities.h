@@ -39,7 +39,9 @@ struct model_capabilities {
 struct capabilities;
 
 /* If `writes`, creates the file and its parent directories; otherwise a missing file is
- * ERR_NOT_FOUND. Other errors: ERR_IO, ERR_UNSUPPORTED (a newer version). */
+ * ERR_NOT_FOUND, and ERR_IO if its directory is missing too. A damaged database is renamed, and a
+ * new one is created. Other errors: ERR_INVALID (another kind of file, which stays unchanged),
+ * ERR_IO, ERR_UNSUPPORTED (a newer version). */
 int capabilities_open(struct capabilities **out, const char *path, bool writes, struct err *e);
 void capabilities_close(struct capabilities *c); /* accepts NULL */
 

@@ -33,6 +33,8 @@ static const struct model_capabilities row = {
     .fingerprint = "00ff",
 };
 
+enum { AFTER_MAGIC = 16 }; /* SQLite's magic has 16 bytes */
+
 struct test_dir {
     char dir[TMPDIR_NAME], path[300];
 };
@@ -121,6 +123,10 @@ static void reading_creates_no_file(void)
     struct err e;
 
     EXPECT_EQ(capabilities_open(&c, p.path, false, &e), -1);
+    EXPECT_EQ((int)e.code, ERR_IO); /* its directory is missing, too */
+    capabilities_close(open_store(&p));
+    EXPECT_EQ(unlink(p.path), 0);
+    EXPECT_EQ(capabilities_open(&c, p.path, false, &e), -1);
     EXPECT_EQ((int)e.code, ERR_NOT_FOUND);
     EXPECT(access(p.path, F_OK));
     tmpdir_remove(p.dir);
@@ -198,6 +204,32 @@ static void expect_moved_aside(const struct test_dir *p, int nth, bool is_there)
     EXPECT_EQ(!access(aside, F_OK), is_there);
 }
 
+/* A file without SQLite's magic may be anything that the operator named by mistake. */
+static void another_file_is_refused_and_stays(void)
+{
+    static const char junk[] = "this is no database at all, and never was one";
+    struct test_dir p = test_dir_new();
+    struct capabilities *c = NULL;
+    struct stat before, after;
+    struct err e;
+
+    capabilities_close(open_store(&p));
+    overwrite_bytes(p.path, 0, junk, sizeof(junk));
+    EXPECT_EQ(stat(p.path, &before), 0);
+    for (int writes = 0; writes <= 1; writes++) {
+        EXPECT(capabilities_open(&c, p.path, writes, &e) && e.code == ERR_INVALID);
+        EXPECT_EQ(stat(p.path, &after), 0);
+        EXPECT_EQ(after.st_ino, before.st_ino);
+        EXPECT_EQ(after.st_size, before.st_size);
+    }
+    expect_moved_aside(&p, 1, false);
+    EXPECT_EQ(unlink(p.path), 0);
+    EXPECT_EQ(mkfifo(p.path, 0600), 0);
+    EXPECT(capabilities_open(&c, p.path, true, &e) && e.code == ERR_INVALID);
+    expect_moved_aside(&p, 1, false);
+    tmpdir_remove(p.dir);
+}
+
 static void damaged_file_is_moved_aside_and_recreated(void)
 {
     static const char junk[] = "this is no database at all, and never was one";
@@ -209,7 +241,7 @@ static void damaged_file_is_moved_aside_and_recreated(void)
         struct capabilities *c = open_store(&p);
         EXPECT_EQ(capabilities_put(c, &row, &e), 0);
         capabilities_close(c);
-        overwrite_bytes(p.path, 0, junk, sizeof(junk));
+        overwrite_bytes(p.path, AFTER_MAGIC, junk, sizeof(junk));
         c = open_store(&p);
         EXPECT_EQ(capabilities_get(c, row.model_id, &got, &e), 0);
         EXPECT_EQ(capabilities_put(c, &row, &e), 0);
@@ -251,7 +283,9 @@ static void flipped_bit_is_harmless(void)
         overwrite_bytes(p.path, at, &byte, 1);
         c = NULL;
         if (capabilities_open(&c, p.path, true, &e)) {
-            EXPECT((e.code == ERR_UNSUPPORTED || e.code == ERR_IO) && strstr(e.msg, "store.db"));
+            EXPECT(e.code == ERR_UNSUPPORTED || e.code == ERR_IO ||
+                   (e.code == ERR_INVALID && at < AFTER_MAGIC));
+            EXPECT(strstr(e.msg, "store.db"));
             n_refused++;
             continue;
         }
@@ -282,5 +316,6 @@ static void two_processes_may_open_it(void)
 }
 
 TESTS(TEST(rows_persist), TEST(reading_creates_no_file), TEST(older_file_is_migrated),
-    TEST(a_newer_file_is_left_alone), TEST(damaged_file_is_moved_aside_and_recreated),
-    TEST(flipped_bit_is_harmless), TEST(two_processes_may_open_it))
+    TEST(a_newer_file_is_left_alone), TEST(another_file_is_refused_and_stays),
+    TEST(damaged_file_is_moved_aside_and_recreated), TEST(flipped_bit_is_harmless),
+    TEST(two_processes_may_open_it))
