@@ -19,7 +19,8 @@
 enum {
     ACCEPTS_PER_EVENT = SMALL ? 2 : 64,
     BACKLOG = 4096,
-    PAUSE_MS = 50, /* pause after the system had no memory for a socket */
+    ANY_PORT_TRIES = 8, /* ports that the system chooses, until one is free on all addresses */
+    PAUSE_MS = 50,      /* pause after the system had no memory for a socket */
 };
 
 const struct http_options http_options_default = {
@@ -186,15 +187,31 @@ static int set_socket_options(const struct http_server *s, int fd, int family)
     failed |= setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof(idle_s));
     failed |= setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
     failed |= setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
-    if (s->o.reuse_port)
-        failed |= setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one));
     if (s->n_listeners && family == AF_INET6)
         failed |= setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &one, sizeof(one));
     return failed;
 }
 
+/* SO_REUSEPORT before bind() shares the port with all sockets that have the option, also with those
+ * of another process. The first server of a port therefore sets it after bind(), which fails if any
+ * other socket listens there; the servers of the other io threads then join. */
+static int bind_socket(
+    const struct http_server *s, int fd, const struct sockaddr *address, socklen_t n)
+{
+    int one = 1;
+
+    if (s->o.port_use == PORT_JOIN && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one)))
+        return -1;
+    if (bind(fd, address, n))
+        return -1;
+    return s->o.port_use == PORT_SHARE ? setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof(one))
+                                       : 0;
+}
+
+/* Returns 0; -1; or 1 with e set if this host does not have the address. */
 static int listen_on(struct http_server *s, const struct addrinfo *a, struct err *e)
 {
+    bool is_absent = false;
     struct listener *l = &s->listeners[s->n_listeners];
     struct sockaddr_storage address;
     socklen_t n = sizeof(address);
@@ -207,11 +224,15 @@ static int listen_on(struct http_server *s, const struct addrinfo *a, struct err
         ((struct sockaddr_in6 *)&address)->sin6_port = htons(s->port);
 
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return err_set(e, ERR_IO, "socket: %s", strerror(errno));
+    if (fd < 0) {
+        is_absent = errno == EAFNOSUPPORT;
+        err_set(e, ERR_IO, "socket: %s", strerror(errno));
+        return is_absent ? 1 : -1;
+    }
     if (set_socket_options(s, fd, a->ai_family) ||
-        bind(fd, (struct sockaddr *)&address, a->ai_addrlen) || listen(fd, BACKLOG) ||
+        bind_socket(s, fd, (struct sockaddr *)&address, a->ai_addrlen) || listen(fd, BACKLOG) ||
         getsockname(fd, (struct sockaddr *)&address, &n)) {
+        is_absent = errno == EADDRNOTAVAIL || errno == EAFNOSUPPORT;
         err_set(e, ERR_IO, "listen on %s port %u: %s", s->o.host ? s->o.host : "*",
             s->n_listeners ? s->port : s->o.port, strerror(errno));
         goto fail;
@@ -227,32 +248,7 @@ static int listen_on(struct http_server *s, const struct addrinfo *a, struct err
 
 fail:
     close(fd);
-    return -1;
-}
-
-static int listen_all(struct http_server *s, struct err *e)
-{
-    struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
-    struct addrinfo *all = NULL;
-    char port[8];
-    struct err why = { .code = ERR_NONE };
-
-    snprintf(port, sizeof(port), "%u", s->o.port);
-    int failed = getaddrinfo(s->o.host, port, &hints, &all);
-    if (failed)
-        return err_set(e, ERR_INVALID, "address %s: %s", s->o.host, gai_strerror(failed));
-    for (const struct addrinfo *a = all; a && s->n_listeners < MAX_LISTENERS; a = a->ai_next)
-        if (listen_on(s, a, &why) && errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT)
-            break; /* on a host without IPv6, the other addresses of localhost still work */
-    bool is_partial = why.code && s->n_listeners;
-    freeaddrinfo(all);
-    if (!s->n_listeners) {
-        *e = why;
-        return -1;
-    }
-    if (is_partial)
-        log_warn("http", "listen_failed", "error=\"%s\"", why.msg);
-    return 0;
+    return is_absent ? 1 : -1;
 }
 
 static void stop_listening(struct http_server *s)
@@ -263,6 +259,38 @@ static void stop_listening(struct http_server *s)
     }
     s->n_listeners = 0;
     loop_timer_stop(s->loop, &s->pause_timer);
+}
+
+/* Listens on each address of the host name that this host has, for example 127.0.0.1 and ::1 of
+ * localhost. A taken port of one of them is an error: the clients of that address would reach
+ * another server. */
+static int listen_all(struct http_server *s, struct err *e)
+{
+    struct addrinfo hints = { .ai_flags = AI_PASSIVE | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM };
+    struct addrinfo *all = NULL;
+    char port[8];
+    struct err why;
+    int rc = 1;
+
+    snprintf(port, sizeof(port), "%u", s->o.port);
+    int failed = getaddrinfo(s->o.host, port, &hints, &all);
+    if (failed)
+        return err_set(e, ERR_INVALID, "address %s: %s", s->o.host, gai_strerror(failed));
+    /* The port that the system chose on the first address may be taken on the second. */
+    for (int i = 0; i < (s->o.port ? 1 : ANY_PORT_TRIES); i++) {
+        rc = 1;
+        for (const struct addrinfo *a = all; a && rc >= 0 && s->n_listeners < MAX_LISTENERS;
+             a = a->ai_next)
+            rc = listen_on(s, a, &why);
+        if (rc >= 0)
+            break;
+        stop_listening(s);
+    }
+    freeaddrinfo(all);
+    if (s->n_listeners)
+        return 0;
+    *e = why;
+    return -1;
 }
 
 static void on_drain_deadline(struct loop_timer *t);

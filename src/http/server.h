@@ -86,10 +86,14 @@ struct http_app {
     void (*on_drained)(void *ctx, struct http_exchange *x);
 };
 
+/* PORT_SHARE: the servers with PORT_JOIN that are opened later accept connections on the same port.
+ * With PORT_OWN and PORT_SHARE a port on which any socket listens is an error. */
+enum port_use { PORT_OWN, PORT_SHARE, PORT_JOIN };
+
 struct http_options {
     const char *host; /* address or name to bind */
     uint16_t port;    /* 0 = any free port; see http_server_port */
-    bool reuse_port;
+    enum port_use port_use;
     int max_connections;
     size_t max_head_bytes; /* request line and fields; above: 431 */
     int max_fields;

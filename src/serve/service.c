@@ -322,7 +322,7 @@ static int io_open(struct io **out, struct service *s, int port, struct err *e)
     *out = io;
     if (port >= 0)
         http.port = (uint16_t)port;
-    http.reuse_port = s->o.n_threads > 1;
+    http.port_use = s->o.n_threads < 2 ? PORT_OWN : port < 0 ? PORT_SHARE : PORT_JOIN;
     if (loop_open(&io->loop, e))
         return -1;
     loop_on_message(io->loop, on_message, io);

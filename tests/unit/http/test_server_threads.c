@@ -215,7 +215,7 @@ static void responses_cross_threads_and_disconnects_cancel(void)
     EXPECT_EQ(mailbox_open(&engine_box, &e), 0);
     EXPECT_EQ(thread_start(&engine_thread, "engine", engine, NULL, &e), 0);
     o.port = 0;
-    o.reuse_port = true;
+    o.port_use = PORT_SHARE;
     for (int i = 0; i < N_IO; i++) {
         struct io *io = &ios[i];
         struct http_app app = {
@@ -224,6 +224,7 @@ static void responses_cross_threads_and_disconnects_cancel(void)
         EXPECT_EQ(loop_open(&io->loop, &e), 0);
         EXPECT_EQ(http_server_open(&io->server, io->loop, &o, &app, &e), 0);
         o.port = http_server_port(io->server);
+        o.port_use = PORT_JOIN;
         loop_on_message(io->loop, on_message, io);
         EXPECT_EQ(thread_start(&io->thread, "io", io_main, io, &e), 0);
     }
