@@ -7,6 +7,7 @@
 #include "cmd/options.h"
 #include "cmd/paths.h"
 #include "generate/probe.h"
+#include "os/files.h"
 #include "os/log_queue.h"
 #include "os/thread.h"
 #include "registry/pack.h"
@@ -213,6 +214,27 @@ static unsigned reasoning_names(const char *field)
     return strcmp(field, "both") ? one : REASONING_CONTENT | REASONING;
 }
 
+/* The options that name directories; `create`: the server creates the directory. */
+static int check_directories(const struct options *o, struct err *e)
+{
+    const struct {
+        const char *flag, *path;
+        bool create;
+    } dirs[] = { { "--slot-save-path", o->slot_save_path, false },
+        { "--kv-disk", o->kv_disk, true } };
+
+    for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
+        if (*dirs[i].path && dir_check(dirs[i].path, dirs[i].create, e))
+            return err_wrap(e, "%s", dirs[i].flag);
+    return 0;
+}
+
+/* Ends wait_for_signal. Runs on the loader thread. */
+static void stop_server(void)
+{
+    kill(getpid(), SIGTERM);
+}
+
 static int run_server(const struct options *o, struct err *e)
 {
     struct model_spec specs[REGISTRY_MODELS_MAX];
@@ -245,27 +267,34 @@ static int run_server(const struct options *o, struct err *e)
     batch.live_fairness = so.fairness = &fairness;
     if (read_batch(o, &batch, e))
         return -1;
+    store_path(o->store, store, sizeof(store));
+    if (!strcmp(o->store, "auto") && strcmp(o->probe, "auto") && access(store, F_OK))
+        *store = '\0'; /* the default store does not exist yet */
     struct registry_options po = { specs, list_models(o, &batch, specs, id, sizeof(id)),
-        o->strict_model, o->model_aliases, store_path(o->store, store, sizeof(store)),
-        !strcmp(o->probe, "auto") ? model_probe_default : NULL };
+        o->strict_model, o->model_aliases, store,
+        !strcmp(o->probe, "auto") ? model_probe_default : NULL, true, stop_server };
     if (!po.n_specs)
         return err_set(e, ERR_INVALID, "no model: give --model FILE.gguf or --config FILE.yaml");
     if (keys_open(&keys, o->api_keys, e))
         goto out;
     so.keys = keys;
     http_settings(o, &so.http);
-    if (decide_auth(o, &so, e) || (*o->audit_log && audit_open(&so.audit, o->audit_log, e)) ||
+    if (decide_auth(o, &so, e) || check_directories(o, e) ||
+        (*o->audit_log && audit_open(&so.audit, o->audit_log, e)) ||
         registry_open(&registry, &po, e))
         goto out;
+    if (*o->slot_save_path)
+        slots_remove_stale_files(o->slot_save_path);
     so.registry = registry;
     so.slots = slots_new(registry, *o->slot_save_path);
     if (open_response_cache(&so.response_cache, o, e) ||
-        open_response_store(&so.response_store, o, e) || service_open(&service, &so, e))
+        open_response_store(&so.response_store, o, e) || service_open(&service, &so, e) ||
+        registry_start(registry, e))
         goto out;
     print_banner(o, service);
     wait_for_signal();
     service_drain(service);
-    rc = 0;
+    rc = registry_check_failed(registry, e);
 
 out:
     /* Engines end before the mailboxes that they post to. */

@@ -80,6 +80,20 @@ static int open_lm(struct lm **out, const struct model *m, const struct gguf *g,
     return lm_open_llama(out, g, &o, e);
 }
 
+int draft_check_file(const struct model *m, struct err *e)
+{
+    const char *path = m->spec->draft_path;
+    struct llama_needs needs;
+    struct gguf *g;
+
+    if (gguf_open(&g, path, e))
+        return err_wrap(e, "draft model");
+    int rc =
+        check_vocab(m->vocab, g, e) || llama_needs(&needs, g, kv_type_by_name(m->spec->kv_type), e);
+    gguf_close(g);
+    return rc ? err_wrap(e, "draft model %s", path) : 0;
+}
+
 int draft_open(struct drafter **out, const struct model *m, const struct kernels *k, struct err *e)
 {
     const char *path = m->spec->draft_path;

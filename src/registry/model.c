@@ -182,14 +182,31 @@ static int max_step_logits(const struct engine_options *o, int n_vocab)
     return MAX(n, MIN((int)SCORED_ROWS, (int)(SCORED_BYTES / sizeof(float)) / n_vocab));
 }
 
+/* Memory that a native model needs; sets m->n_ctx and the number of KV pages. Reads no weights. */
+static int plan_memory(struct model *m, const struct gguf *g, struct llama_needs *needs,
+    uint32_t *n_pages, struct err *e)
+{
+    const struct model_spec *spec = m->spec;
+    enum kv_type kv = kv_type_by_name(spec->kv_type);
+
+    CHECK(kv < N_KV_TYPES); /* cmd accepts only the names of kernel/attn.h */
+    if (llama_needs(needs, g, kv, e))
+        return -1;
+    if (needs->n_vocab != vocab_n_tokens(m->vocab))
+        return err_set(e, ERR_CORRUPT, "the vocabulary has %d tokens and the embedding %d rows",
+            vocab_n_tokens(m->vocab), needs->n_vocab);
+    m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : needs->n_ctx_train;
+    return choose_pages(n_pages, m, needs->page_bytes, e);
+}
+
 static int open_lm(
     struct model *m, const struct gguf *g, const struct kernels *k, struct lm **lm, struct err *e)
 {
     const struct model_spec *spec = m->spec;
-    enum kv_type kv = kv_type_by_name(spec->kv_type);
     struct progress progress = { spec->id, clock_ns(), 0 };
     char packfile[PACK_PATH_MAX];
     struct llama_needs needs;
+    uint32_t n_pages;
 
     if (spec->backend == BACKEND_SCRIPT) {
         struct script_options so = { .n_vocab = vocab_n_tokens(m->vocab),
@@ -199,17 +216,13 @@ static int open_lm(
         so.n_ctx_train = m->n_ctx;
         return lm_open_script(lm, &so, e);
     }
-    CHECK(kv < N_KV_TYPES); /* cmd accepts only the names of kernel/attn.h */
-    if (llama_needs(&needs, g, kv, e))
+    if (plan_memory(m, g, &needs, &n_pages, e))
         return -1;
-    if (needs.n_vocab != vocab_n_tokens(m->vocab))
-        return err_set(e, ERR_CORRUPT, "the vocabulary has %d tokens and the embedding %d rows",
-            vocab_n_tokens(m->vocab), needs.n_vocab);
-    m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : needs.n_ctx_train;
     struct llama_options o = {
         .kernels = k,
         .n_threads = spec->threads ? spec->threads : thread_count_online(),
-        .kv_type = kv,
+        .n_pages = n_pages,
+        .kv_type = kv_type_by_name(spec->kv_type),
         .n_ctx = m->n_ctx,
         .max_rows = useful_step_rows(&spec->engine),
         .max_logits = max_step_logits(&spec->engine, needs.n_vocab),
@@ -218,8 +231,6 @@ static int open_lm(
         .packfile = pack_path(packfile, spec, m->file_bytes) ? packfile : NULL,
         .packfile_to_memory = spec->pack == PACK_RAM,
     };
-    if (choose_pages(&o.n_pages, m, needs.page_bytes, e))
-        return -1;
     return lm_open_llama(lm, g, &o, e);
 }
 
@@ -271,26 +282,57 @@ struct model_spec model_spec_of(const char *id, const char *path)
         .engine = engine_options_default };
 }
 
-int model_open(struct model *m, const struct model_spec *spec, struct err *e)
+/* Errors of open_engine that are known without the weights. */
+static int check_engine(struct model *m, const struct gguf *g, struct err *e)
 {
-    struct gguf *g = NULL;
-    uint64_t began = clock_ns();
+    const struct kernels *k;
+    struct llama_needs needs;
+    uint32_t n_pages;
 
+    if (kernels_choose(&k, m->spec->kernels, e))
+        return -1;
+    if (m->spec->backend == BACKEND_SCRIPT)
+        return 0;
+    if (plan_memory(m, g, &needs, &n_pages, e))
+        return -1;
+    return wants_draft(m->spec) ? draft_check_file(m, e) : 0;
+}
+
+int model_check(struct model *m, const struct model_spec *spec, struct err *e)
+{
     CHECK(!m->vocab && !m->engine);
     if (m->spec != spec) /* the registry has set it already, and other threads may read it */
         m->spec = spec;
-    if (gguf_open(&g, spec->path, e))
+    if (gguf_open(&m->file, spec->path, e))
         return -1;
-    read_properties(m, g);
-    if (list_files(m, g, e) || vocab_open(&m->vocab, g, e) || open_template(m, g, e) ||
-        model_capabilities_load(m, e) || open_engine(m, g, e) ||
-        model_capabilities_probe_unknown(m, e)) {
+    read_properties(m, m->file);
+    if (list_files(m, m->file, e) || vocab_open(&m->vocab, m->file, e) ||
+        open_template(m, m->file, e) || model_capabilities_load(m, e) ||
+        check_engine(m, m->file, e)) {
         err_wrap(e, "%s", spec->path);
-        gguf_close(g);
         model_close(m);
         return -1;
     }
-    gguf_close(g);
+    return 0;
+}
+
+static void close_file(struct model *m)
+{
+    gguf_close(m->file);
+    m->file = NULL;
+}
+
+int model_load(struct model *m, struct err *e)
+{
+    const struct model_spec *spec = m->spec;
+    uint64_t began = clock_ns();
+
+    if (open_engine(m, m->file, e) || model_capabilities_probe_unknown(m, e)) {
+        err_wrap(e, "%s", spec->path);
+        model_close(m);
+        return -1;
+    }
+    close_file(m);
     m->created = clock_wall_s();
     m->load = ++last_load;
     log_info("registry", "loaded", "model=%s arch=%s quant=%s ctx=%d kv_pages=%u kernels=%s ms=%d",
@@ -300,8 +342,14 @@ int model_open(struct model *m, const struct model_spec *spec, struct err *e)
     return 0;
 }
 
+int model_open(struct model *m, const struct model_spec *spec, struct err *e)
+{
+    return model_check(m, spec, e) || model_load(m, e) ? -1 : 0;
+}
+
 void model_close(struct model *m)
 {
+    close_file(m);
     if (m->engine)
         engine_close(m->engine);
     model_capabilities_clear(m);

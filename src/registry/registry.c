@@ -1,7 +1,10 @@
 #include "registry/registry.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/utf8.h"
+#include "chat/family.h"
 #include "os/thread.h"
+#include "output/parser.h"
 #include "registry/pack.h"
 
 #include <stdatomic.h>
@@ -13,101 +16,16 @@ struct registry {
     int n;
     bool is_strict;
     struct str aliases;
-    char store_path[1024]; /* "" = none */
-    bool may_create_store;
+    struct capabilities *store; /* NULL = none; used by the loader thread after registry_start */
     pthread_t loader;
+    bool has_loader;
     _Atomic bool stop;   /* the loader opens no further model */
     void *on_change_arg; /* constant once on_change is set */
     void (*_Atomic on_change)(void *arg);
+    void (*on_none_ready)(void);
 };
 
-/* Models are served even if the store cannot be opened. */
-static struct capabilities *open_store(const struct registry *p)
-{
-    struct capabilities *store = NULL;
-    struct err e;
-
-    if (!*p->store_path || !capabilities_open(&store, p->store_path, p->may_create_store, &e))
-        return store;
-    if (e.code != ERR_NOT_FOUND)
-        log_error("registry", "store_failed", "error=\"%s\"", e.msg);
-    return NULL;
-}
-
-static void *load_all(void *arg)
-{
-    struct registry *p = arg;
-    struct capabilities *store = open_store(p);
-
-    for (int i = 0; i < p->n && !atomic_load(&p->stop); i++) {
-        struct model *m = &p->models[i];
-        struct err e;
-        p->specs[i].store = store;
-        if (model_open(m, &p->specs[i], &e)) {
-            m->why = e;
-            log_error("registry", "load_failed", "model=%s error=\"%s\"", p->specs[i].id, e.msg);
-        }
-        atomic_store_explicit(
-            &m->state, m->engine ? MODEL_READY : MODEL_FAILED, memory_order_release);
-        void (*notify)(void *arg) = p->on_change;
-        if (notify)
-            notify(p->on_change_arg);
-    }
-    capabilities_close(store);
-    for (int i = 0; i < p->n && !atomic_load(&p->stop); i++)
-        if (model_state(&p->models[i]) == MODEL_READY)
-            pack_write(&p->models[i], &p->stop);
-    return NULL;
-}
-
-int registry_open(struct registry **out, const struct registry_options *o, struct err *e)
-{
-    if (o->n_specs < 1 || o->n_specs > REGISTRY_MODELS_MAX)
-        return err_set(
-            e, ERR_RANGE, "%d models; supported are 1 to %d", o->n_specs, REGISTRY_MODELS_MAX);
-    struct registry *p = xcalloc(1, sizeof(*p));
-    p->n = o->n_specs;
-    p->is_strict = o->is_strict || o->n_specs > 1;
-    p->aliases = str_of(o->aliases);
-    p->may_create_store = o->probe != NULL;
-    if (o->store_path)
-        snprintf(p->store_path, sizeof(p->store_path), "%s", o->store_path);
-    for (int i = 0; i < p->n; i++) {
-        p->specs[i] = o->specs[i];
-        p->specs[i].probe = o->probe;
-        p->specs[i].stop = &p->stop;
-        p->models[i].spec = &p->specs[i];
-    }
-    if (thread_start(&p->loader, "loader", load_all, p, e)) {
-        mem_free(p);
-        return -1;
-    }
-    *out = p;
-    return 0;
-}
-
-void registry_close(struct registry *p)
-{
-    if (!p)
-        return;
-    atomic_store(&p->stop, true);
-    pthread_join(p->loader, NULL);
-    for (int i = 0; i < p->n; i++)
-        model_close(&p->models[i]);
-    mem_free(p);
-}
-
-void registry_watch(struct registry *p, void (*fn)(void *arg), void *arg)
-{
-    CHECK(!p->on_change);
-    p->on_change_arg = arg;
-    p->on_change = fn;
-}
-
-enum model_state model_state(const struct model *m)
-{
-    return (enum model_state)atomic_load_explicit(&m->state, memory_order_acquire);
-}
+/* ---- checks of the configuration */
 
 static struct model *find_id(struct registry *p, struct str id)
 {
@@ -125,6 +43,234 @@ static struct str take_until(struct str *rest, const char *separator)
 
     *rest = at < 0 ? STR_NONE : str_skip(*rest, (size_t)at + 1);
     return str_trim(head);
+}
+
+/* Model names are written to logs, terminals and header fields. */
+static int check_name(struct str name, const char *what, struct err *e)
+{
+    uint32_t cp;
+
+    if (!name.n)
+        return err_set(e, ERR_INVALID, "%s is empty", what);
+    for (struct str rest = name; rest.n;) {
+        int n = utf8_decode(rest, &cp);
+        if (n <= 0)
+            return err_set(e, ERR_INVALID, "%s is not UTF-8", what);
+        if (utf8_is_control(cp))
+            return err_set(
+                e, ERR_INVALID, "%s contains the control character U+%04X", what, (unsigned)cp);
+        rest = str_skip(rest, (size_t)n);
+    }
+    return 0;
+}
+
+static int check_parsers(const struct model_spec *s, struct err *e)
+{
+    struct parser_format *f;
+
+    if (parser_format_new(&f, str_of(s->tool_parser), str_of(s->thinking_parser), e))
+        return -1;
+    parser_format_free(f);
+    return 0;
+}
+
+static int check_spec(struct registry *p, int i, struct err *e)
+{
+    const struct model_spec *s = &p->specs[i];
+
+    if (check_name(str_of(s->id), "the name of a model", e))
+        return -1;
+    if (find_id(p, str_of(s->id)) != &p->models[i])
+        return err_set(e, ERR_INVALID, "two models have the name '%s'", s->id);
+    if (*s->family && !chat_family_find(str_of(s->family)))
+        return err_set(e, ERR_INVALID, "model '%s': no chat family '%s'", s->id, s->family);
+    if (check_parsers(s, e))
+        return err_wrap(e, "model '%s': %s", s->id, e->param);
+    return 0;
+}
+
+static int check_aliases(struct registry *p, struct err *e)
+{
+    for (struct str rest = p->aliases; rest.n;) {
+        struct str id = take_until(&rest, ",");
+        struct str name = take_until(&id, "=");
+        if (check_name(name, "a name in the list of model aliases", e))
+            return -1;
+        id = str_trim(id);
+        if (id.n && !find_id(p, id))
+            return err_set(e, ERR_INVALID,
+                "the model alias '" STR_FMT "' names the model '" STR_FMT "', which does not exist",
+                STR_ARG(name), STR_ARG(id));
+    }
+    return 0;
+}
+
+static int check_configuration(struct registry *p, struct err *e)
+{
+    for (int i = 0; i < p->n; i++)
+        if (check_spec(p, i, e))
+            return -1;
+    return check_aliases(p, e);
+}
+
+/* ---- loading */
+
+static void set_failed(struct model *m, const struct err *why)
+{
+    m->why = *why;
+    atomic_store_explicit(&m->state, MODEL_FAILED, memory_order_release);
+}
+
+static void log_failure(const struct model *m)
+{
+    log_error("registry", "load_failed", "model=%s error=\"%s\"", m->spec->id, m->why.msg);
+}
+
+int registry_check_failed(struct registry *p, struct err *e)
+{
+    char reasons[sizeof(e->msg)];
+    size_t n = 0;
+
+    for (int i = 0; i < p->n; i++) {
+        if (model_state(&p->models[i]) != MODEL_FAILED)
+            return 0;
+        if (n < sizeof(reasons))
+            n += (size_t)snprintf(reasons + n, sizeof(reasons) - n, "%smodel '%s': %s",
+                i ? "; " : "", p->specs[i].id, p->models[i].why.msg);
+    }
+    return err_set(e, p->models[0].why.code, "no model can be served: %s", reasons);
+}
+
+/* Checks the models in their order until one can be served; the loader checks the others. */
+static int check_models(struct registry *p, struct err *e)
+{
+    int n_failed = 0;
+
+    for (; n_failed < p->n; n_failed++) {
+        struct err why;
+        if (!model_check(&p->models[n_failed], &p->specs[n_failed], &why))
+            break;
+        set_failed(&p->models[n_failed], &why);
+    }
+    if (n_failed == p->n)
+        return registry_check_failed(p, e);
+    for (int i = 0; i < n_failed; i++)
+        log_failure(&p->models[i]);
+    return 0;
+}
+
+static void load_model(struct registry *p, struct model *m, const struct model_spec *spec)
+{
+    struct err e;
+
+    if ((m->file || !model_check(m, spec, &e)) && !model_load(m, &e)) {
+        atomic_store_explicit(&m->state, MODEL_READY, memory_order_release);
+        return;
+    }
+    set_failed(m, &e);
+    if (p->n > 1 || !p->on_none_ready) /* otherwise on_none_ready reports the only failure */
+        log_failure(m);
+}
+
+static void *load_all(void *arg)
+{
+    struct registry *p = arg;
+    struct err e;
+
+    for (int i = 0; i < p->n && !atomic_load(&p->stop); i++) {
+        if (model_state(&p->models[i]) == MODEL_LOADING)
+            load_model(p, &p->models[i], &p->specs[i]);
+        void (*notify)(void *arg) = p->on_change;
+        if (notify)
+            notify(p->on_change_arg);
+    }
+    capabilities_close(p->store);
+    p->store = NULL;
+    if (p->on_none_ready && registry_check_failed(p, &e))
+        p->on_none_ready();
+    for (int i = 0; i < p->n && !atomic_load(&p->stop); i++)
+        if (model_state(&p->models[i]) == MODEL_READY)
+            pack_write(&p->models[i], &p->stop);
+    return NULL;
+}
+
+/* ---- opening and closing */
+
+/* A store that does not exist yet is no error, unless its directory does not exist either. */
+static int open_store(struct registry *p, const struct registry_options *o, struct err *e)
+{
+    struct err why;
+
+    if (!o->store_path || !*o->store_path ||
+        !capabilities_open(&p->store, o->store_path, o->probe != NULL, &why))
+        return 0;
+    if (why.code == ERR_NOT_FOUND)
+        return 0;
+    *e = why;
+    return err_wrap(e, "capability store");
+}
+
+int registry_open(struct registry **out, const struct registry_options *o, struct err *e)
+{
+    if (o->n_specs < 1 || o->n_specs > REGISTRY_MODELS_MAX)
+        return err_set(
+            e, ERR_RANGE, "%d models; supported are 1 to %d", o->n_specs, REGISTRY_MODELS_MAX);
+    struct registry *p = xcalloc(1, sizeof(*p));
+    p->n = o->n_specs;
+    p->is_strict = o->is_strict || o->n_specs > 1;
+    p->aliases = str_of(o->aliases);
+    p->on_none_ready = o->on_none_ready;
+    for (int i = 0; i < p->n; i++) {
+        p->specs[i] = o->specs[i];
+        p->specs[i].probe = o->probe;
+        p->specs[i].stop = &p->stop;
+        p->models[i].spec = &p->specs[i];
+    }
+    if (check_configuration(p, e) || open_store(p, o, e))
+        goto fail;
+    for (int i = 0; i < p->n; i++)
+        p->specs[i].store = p->store;
+    if (o->must_serve && check_models(p, e))
+        goto fail;
+    *out = p;
+    return 0;
+
+fail:
+    registry_close(p);
+    return -1;
+}
+
+int registry_start(struct registry *p, struct err *e)
+{
+    if (thread_start(&p->loader, "loader", load_all, p, e))
+        return -1;
+    p->has_loader = true;
+    return 0;
+}
+
+void registry_close(struct registry *p)
+{
+    if (!p)
+        return;
+    atomic_store(&p->stop, true);
+    if (p->has_loader)
+        pthread_join(p->loader, NULL);
+    capabilities_close(p->store);
+    for (int i = 0; i < p->n; i++)
+        model_close(&p->models[i]);
+    mem_free(p);
+}
+
+void registry_watch(struct registry *p, void (*fn)(void *arg), void *arg)
+{
+    CHECK(!p->on_change);
+    p->on_change_arg = arg;
+    p->on_change = fn;
+}
+
+enum model_state model_state(const struct model *m)
+{
+    return (enum model_state)atomic_load_explicit(&m->state, memory_order_acquire);
 }
 
 static struct model *find_alias(struct registry *p, struct str name)

@@ -1,11 +1,14 @@
 /* registry.h: model registry: models by name.
  *
- * A loader thread opens the models one after the other while the server already accepts requests. A
+ * registry_open checks the configuration and, with must_serve, the files of the models. After
+ * registry_start a loader thread loads the models one after the other while the server already
+ * accepts requests. A
  * model's `state` is stored once, with release order, after all other fields are complete: a READY
  * model does not change until registry_close. Any thread may read it. */
 #pragma once
 
 #include "chat/adapter.h"
+#include "format/gguf.h"
 #include "output/output_mode.h"
 #include "engine/engine.h"
 #include "store/capabilities.h"
@@ -53,6 +56,7 @@ struct model_spec model_spec_of(const char *id, const char *path);
 
 struct model {
     const struct model_spec *spec;
+    struct gguf *file; /* between model_check and model_load */
     _Atomic int state; /* enum model_state */
     struct err why;    /* reason of FAILED */
     struct vocab *vocab;
@@ -94,9 +98,19 @@ struct registry_options {
     const char *aliases;
     const char *store_path; /* SQLite file of the stored capabilities; NULL or "" = none */
     probe_fn *probe;        /* see model_spec.probe; if set, the store is created */
+    /* registry_open fails if no model passes model_check. */
+    bool must_serve;
+    /* Called on the loader thread if no model could be loaded. NULL = not called. */
+    void (*on_none_ready)(void);
 };
 
+/* ERR_INVALID: a name, a parser or an alias of the configuration; otherwise the capability store,
+ * or with must_serve the reason why no model can be served. */
 int registry_open(struct registry **out, const struct registry_options *o, struct err *e);
+/* Starts the loader thread; registry_watch must have been called. */
+int registry_start(struct registry *p, struct err *e);
+/* -1 with the reasons if all models have failed. */
+int registry_check_failed(struct registry *p, struct err *e);
 void registry_close(struct registry *p); /* waits for a running load; cancels running requests */
 
 /* Finds a model by its id, by its id with the tag `:latest`, or by an alias. NULL: not found. */
@@ -106,7 +120,7 @@ struct model *registry_find_named(struct registry *p, struct str name);
 struct model *registry_find(struct registry *p, struct str name, struct err *e);
 
 /* Registers fn, which is called after each model was loaded or failed to load: on the loader
- * thread, until registry_close. May be called once. */
+ * thread, until registry_close. May be called once, before registry_start. */
 void registry_watch(struct registry *p, void (*fn)(void *arg), void *arg);
 
 int registry_n_models(const struct registry *p);
@@ -117,6 +131,11 @@ int registry_n_ready(const struct registry *p);
 /* Opens one model on the calling thread; *m must be zeroed. Also used by tools and the library
  * without a registry. Does not change `state`. */
 int model_open(struct model *m, const struct model_spec *spec, struct err *e);
+/* The two parts of model_open: model_check reads the metadata and the vocabulary of the files and
+ * finds all errors that are known without the weights; model_load loads the weights and starts the
+ * engine. After -1 the model is closed. */
+int model_check(struct model *m, const struct model_spec *spec, struct err *e);
+int model_load(struct model *m, struct err *e);
 void model_close(struct model *m);
 /* The paths of the model's files still refer to the files that were opened. */
 bool model_has_its_files(const struct model *m);

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 enum { FILES_MAX = 100000, BODY_ARENA = 4 * MB };
+#define KEY_DIR "key-" /* name of a key's directory, before its number */
 
 /* ---- GET /slots */
 
@@ -127,7 +128,7 @@ static int open_dir(const struct slot_job *j, struct err *e)
         return err_set(e, ERR_IO, "the directory of the slot files: %s", strerror(errno));
     if (!j->tenant)
         return base;
-    snprintf(name, sizeof(name), "key-%016llx", (unsigned long long)j->tenant);
+    snprintf(name, sizeof(name), KEY_DIR "%016llx", (unsigned long long)j->tenant);
     if (mkdirat(base, name, 0700) && errno != EEXIST)
         err_set(e, ERR_IO, "the slot directory of this key: %s", strerror(errno));
     fd = openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -135,6 +136,32 @@ static int open_dir(const struct slot_job *j, struct err *e)
         err_set(e, ERR_IO, "the slot directory of this key: %s", strerror(errno));
     close(base);
     return fd;
+}
+
+void slots_remove_stale_files(const char *path)
+{
+    int base = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = base >= 0 ? openat(base, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    int n = base >= 0 ? file_remove_stale_at(base) : 0;
+
+    for (struct dirent *f; d && (f = readdir(d));) {
+        if (strncmp(f->d_name, KEY_DIR, strlen(KEY_DIR)) != 0)
+            continue;
+        int dir = openat(base, f->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (dir < 0)
+            continue;
+        n += file_remove_stale_at(dir);
+        close(dir);
+    }
+    if (n)
+        log_info("serve", "slot_files_removed", "unfinished=%d", n);
+    if (d)
+        closedir(d);
+    else if (fd >= 0)
+        close(fd);
+    if (base >= 0)
+        close(base);
 }
 
 /* Bytes of all files in the directory except the one that is overwritten. */

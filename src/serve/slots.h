@@ -81,6 +81,10 @@ int slots_copy_conversation(struct slots *s, const struct model *m, int id, uint
 void slots_set_conversation(
     struct slots *s, const struct model *m, int id, struct slot_conversation *take);
 
+/* Removes the files that a save left unfinished because its process ended, from the directory of
+ * the slot files and those of the keys. */
+void slots_remove_stale_files(const char *dir);
+
 /* The digest of a model's files, if slots_set_digest was called for it. */
 bool slots_digest(struct slots *s, const struct model *m, uint8_t out[32]);
 void slots_set_digest(struct slots *s, const struct model *m, const uint8_t digest[32]);

@@ -76,7 +76,7 @@ static void open_server(void)
     o.http.port = 0;
     static struct serve_options kept;
     kept = o;
-    CHECK(!service_open(&service, &kept, &e));
+    CHECK(!service_open(&service, &kept, &e) && !registry_start(o.registry, &e));
     while (model_state(registry_model(o.registry, 0)) == MODEL_LOADING)
         poll(NULL, 0, 1);
     CHECK(model_state(registry_model(o.registry, 0)) == MODEL_READY);

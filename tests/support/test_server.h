@@ -32,9 +32,9 @@ static inline void test_server_close(struct test_server *w)
     keys_close(w->keys);
 }
 
-/* models/demo.gguf is relative to the repository root, the working directory of tests. The
- * server must also be closed after -1. */
-static inline int test_server_start(
+/* Listens and loads no model. models/demo.gguf is relative to the repository root, the working
+ * directory of tests. The server must also be closed after -1. */
+static inline int test_server_listen(
     struct test_server *w, int n_models, int n_threads, struct err *e)
 {
     struct model_spec spec = model_spec_of("echo", "models/demo.gguf");
@@ -65,6 +65,12 @@ static inline int test_server_start(
     o.http.host = "127.0.0.1";
     o.http.port = 0;
     return service_open(&w->service, &o, e);
+}
+
+static inline int test_server_start(
+    struct test_server *w, int n_models, int n_threads, struct err *e)
+{
+    return test_server_listen(w, n_models, n_threads, e) || registry_start(w->registry, e) ? -1 : 0;
 }
 
 static inline void test_server_wait(const struct test_server *w)

@@ -83,20 +83,6 @@ def test_stalled_reader_of_stderr_delays_nothing():
         os.close(log_write)
 
 
-def test_without_a_model_the_server_is_live_and_not_ready():
-    config = "models:\n  - id: gone\n    path: /nonexistent.gguf\n"
-    with Server(config=config, ready=False) as s:
-        until(lambda: b"could not" in s.request("POST", CHAT, chat_body(model="gone"))[2], "failed")
-        equal(s.get("/livez")[:1], (200,))
-        equal(s.get("/healthz")[0], 200)
-        equal(s.get("/healthz")[2], b'{"status":"degraded","reason":"model_not_loaded"}')
-        status, _, body = s.get("/readyz")
-        equal(status, 503)
-        equal(json.loads(body),
-            {"status": "not_ready", "role": "unified", "reason": "no model backend loaded"})
-        equal(s.request("POST", CHAT, chat_body(model="gone"))[0], 503)
-
-
 def test_keys_are_required_except_for_probes():
     env = {"INFERFLUX_API_KEYS": "alpha, beta:admin"}
     with Server(env=env, ready=False) as s:
