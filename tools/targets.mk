@@ -87,7 +87,7 @@ install: $(PROGRAMS) $(SHLIB)
 	install -m 644 docs/man/inferfluxd.8 $(MANDIR)/man8
 	install -m 644 models/demo.gguf models/README.md $(DATADIR)/models
 	install -m 644 README.md LICENSE CHANGES.md SECURITY.md $(DOCDIR)
-	test -e $(ETCDIR)/server.yaml || install -m 640 config/server.yaml $(ETCDIR)/server.yaml
+	test -e $(ETCDIR)/server.yaml || install -m 644 config/server.yaml $(ETCDIR)/server.yaml
 	sed 's|@PREFIX@|$(PREFIX)|g; s|@ETC@|$(patsubst $(DESTDIR)%,%,$(ETCDIR))|g' \
 	    deploy/inferfluxd.service.in > $(UNITDIR)/inferfluxd.service
 
