@@ -13,7 +13,6 @@ struct ctl {             /* global options */
     const char *api_key; /* "" = none */
     const char *model;   /* "" = the server decides */
     bool as_json;
-    bool is_tty; /* standard output is a terminal */
 };
 
 struct command {
@@ -33,7 +32,19 @@ int ctl_bench(struct ctl *c, int argc, char **argv);
 int ctl_probe(struct ctl *c, int argc, char **argv);
 int ctl_replay(struct ctl *c, int argc, char **argv);
 
-/* Prints "inferctl: ..." to standard error; returns EXIT_FAILED. */
+/* ---- ctl_out.c: the only functions that write to standard output and standard error */
+
+/* Writes to standard output. On a terminal, control characters except newline and tab, invalid
+ * UTF-8 and bidirectional controls are shown as \x1b or \u202e. */
+void ctl_put(struct str text);
+void ctl_printf(const char *fmt, ...) PRINTF(1, 2);
+void ctl_flush(void);
+void ctl_style(const char *sequence); /* a terminal sequence of inferctl; only to a terminal */
+/* Text for a cell of a table or for one line: all control characters are escaped, everywhere. */
+const char *ctl_cell(struct str text, struct arena *a);
+void ctl_warn(const char *fmt, ...) PRINTF(1, 2); /* to standard error, escaped everywhere */
+void ctl_progress(const char *path, double share);
+/* Prints "inferctl: ..." to standard error, escaped everywhere; returns EXIT_FAILED. */
 int ctl_fail(const char *fmt, ...) PRINTF(1, 2);
 int ctl_usage(const char *fmt, ...) PRINTF(1, 2); /* the same, but returns EXIT_USAGE */
 

@@ -1,35 +1,7 @@
-/* ctl_args.c: command options and error messages of inferctl. */
+/* ctl_args.c: command options of inferctl, and standard input. */
 #include "cmd/ctl.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-
-static void print_error(const char *fmt, va_list ap)
-{
-    fputs("inferctl: ", stderr);
-    vfprintf(stderr, fmt, ap);
-    fputc('\n', stderr);
-}
-
-int ctl_fail(const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    print_error(fmt, ap);
-    va_end(ap);
-    return EXIT_FAILED;
-}
-
-int ctl_usage(const char *fmt, ...)
-{
-    va_list ap;
-
-    va_start(ap, fmt);
-    print_error(fmt, ap);
-    va_end(ap);
-    return EXIT_USAGE;
-}
 
 static bool name_is(const char *name, struct str arg, bool *wants_value)
 {

@@ -58,7 +58,7 @@ static bool read_int(const char *text, int most, int *out)
 
 static void print_help(void)
 {
-    printf(
+    ctl_printf(
         "usage: inferctl bench [options] FILE.gguf\n\n"
         "Measures prefill speed by context and decode speed by context and batch size, in tokens\n"
         "per second, and the share of this machine's memory bandwidth and compute limit, which\n"
@@ -184,22 +184,22 @@ static void print_row(const struct row *r, enum output_format output_format)
                           ? "%s,%d,%d,%d,%.2f,%.3f,%.2f,%.1f,%.1f,%.1f\n"
                           : "%-8s %7d %6d %6d %10.2f %9.3f %8.2f %8.1f %7.1f%% %7.1f%%\n";
 
-    printf(fmt, r->phase, r->what.n_ctx, r->what.n_seqs, r->what.n_rows, r->got.tokens_s,
+    ctl_printf(fmt, r->phase, r->what.n_ctx, r->what.n_seqs, r->what.n_rows, r->got.tokens_s,
         r->got.step_ms, r->got.gb_s, r->got.gmac_s, 100 * r->got.read_share,
         100 * r->got.compute_share);
-    fflush(stdout);
+    ctl_flush();
 }
 
 static void print_head(const struct bench_roof *roof, enum output_format output_format)
 {
     if (output_format == CSV)
-        puts("phase,context,batch,rows,tokens_s,step_ms,gb_s,gmac_s,memory_percent,"
-             "compute_percent");
+        ctl_put(STR("phase,context,batch,rows,tokens_s,step_ms,gb_s,gmac_s,memory_percent,"
+                    "compute_percent\n"));
     if (output_format != TABLE)
         return;
-    printf("limits: memory %.1f GB/s, int8 %.0f GMAC/s, float %.0f GMAC/s\n\n", roof->read_gb_s,
+    ctl_printf("limits: memory %.1f GB/s, int8 %.0f GMAC/s, float %.0f GMAC/s\n\n", roof->read_gb_s,
         roof->dot_gmac_s, roof->fma_gmac_s);
-    printf("%-8s %7s %6s %6s %10s %9s %8s %8s %8s %8s\n", "phase", "context", "batch", "rows",
+    ctl_printf("%-8s %7s %6s %6s %10s %9s %8s %8s %8s %8s\n", "phase", "context", "batch", "rows",
         "tokens/s", "ms/step", "GB/s", "GMAC/s", "memory", "compute");
 }
 
@@ -231,7 +231,7 @@ static void print_json(
     }
     jw_end_array(&w);
     jw_end_object(&w);
-    printf(STR_FMT "\n", STR_ARG(buf_str(&b)));
+    ctl_printf(STR_FMT "\n", STR_ARG(buf_str(&b)));
     buf_clear(&b);
 }
 
@@ -239,7 +239,7 @@ static void draw_loading(void *arg, double share)
 {
     const char *path = arg;
 
-    fprintf(stderr, "\r%s: loading %3d %%%s", path, (int)(100 * share), share >= 1 ? "\n" : "");
+    ctl_progress(path, share);
 }
 
 static int open_model(

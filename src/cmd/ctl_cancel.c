@@ -19,9 +19,9 @@ static int cancel_request(struct ctl *c, const char *id)
     ctl_delete(c, path, &r);
     int rc = ctl_check(&r);
     if (rc == EXIT_OK && c->as_json)
-        printf("%.*s\n", (int)r.body.n, r.body.p);
+        ctl_printf("%.*s\n", (int)r.body.n, r.body.p);
     else if (rc == EXIT_OK)
-        printf("%s cancelled\n", id);
+        ctl_printf("%s cancelled\n", id);
     buf_clear(&r.body);
     return rc;
 }

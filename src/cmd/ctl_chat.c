@@ -116,7 +116,7 @@ static bool read_message(struct chat *t, struct buf *out)
         int n;
         const char *line = read_line(t, &n);
         if (!line && ctl_generate_was_interrupted()) {
-            puts("^C  (/quit or Ctrl-D ends the program)");
+            ctl_put(STR("^C  (/quit or Ctrl-D ends the program)\n"));
             buf_reset(out);
             is_more = in_block = false;
             continue;
@@ -144,14 +144,15 @@ static bool read_message(struct chat *t, struct buf *out)
 
 static void print_commands(void)
 {
-    puts("/help              print this list\n"
-         "/clear             delete the conversation\n"
-         "/system TEXT       set the system prompt; without TEXT, remove it\n"
-         "/again             generate the last response again\n"
-         "/history           print the conversation\n"
-         "/quit              end the program, like Ctrl-D\n"
-         "A line that ends in \\ continues in the next line; \"\"\" starts and ends a block.\n"
-         "Ctrl-C stops a response.");
+    ctl_put(
+        STR("/help              print this list\n"
+            "/clear             delete the conversation\n"
+            "/system TEXT       set the system prompt; without TEXT, remove it\n"
+            "/again             generate the last response again\n"
+            "/history           print the conversation\n"
+            "/quit              end the program, like Ctrl-D\n"
+            "A line that ends in \\ continues in the next line; \"\"\" starts and ends a block.\n"
+            "Ctrl-C stops a response.\n"));
 }
 
 /* Runs a command, which is a line that starts with a slash. False = end the program. */
@@ -161,20 +162,20 @@ static bool run_command(struct chat *t, struct str line)
         return false;
     if (str_is(line, "/clear")) {
         drop_turns(t, 0);
-        puts("(deleted)");
+        ctl_put(STR("(deleted)\n"));
     } else if (str_starts(line, STR("/system"))) {
         struct str text = str_trim(str_skip(line, strlen("/system")));
         char *copy = xmalloc(text.n + 1);
         memcpy(copy, text.p, text.n);
         copy[text.n] = '\0';
         t->system = text.n ? copy : NULL;
-        puts(text.n ? "(set)" : "(none)");
+        ctl_put(text.n ? STR("(set)\n") : STR("(none)\n"));
     } else if (str_is(line, "/again") && t->n >= 2) {
         drop_turns(t, t->n - 1);
         send_conversation(t);
     } else if (str_is(line, "/history")) {
         for (int i = 0; i < t->n; i++)
-            printf("%s: " STR_FMT "\n", t->turns[i].role, STR_ARG(t->turns[i].text));
+            ctl_printf("%s: " STR_FMT "\n", t->turns[i].role, STR_ARG(t->turns[i].text));
     } else {
         print_commands();
     }
@@ -224,7 +225,7 @@ static int run_interactive(struct chat *t)
     buf_init(&message, INPUT_MAX);
     open_editor(t);
     ctl_generate_catch_interrupt();
-    printf("%s  -  /help lists commands, Ctrl-C stops a response, Ctrl-D ends\n", t->c->url);
+    ctl_printf("%s  -  /help lists commands, Ctrl-C stops a response, Ctrl-D ends\n", t->c->url);
     while (read_message(t, &message)) {
         struct str s = str_trim(buf_str(&message));
         if (!s.n)
@@ -240,7 +241,7 @@ static int run_interactive(struct chat *t)
         add_turn(t, "user", buf_steal(&message));
         send_conversation(t); /* has printed its error, if any; the conversation continues */
     }
-    putchar('\n');
+    ctl_put(STR("\n"));
     close_editor(t);
     buf_clear(&message);
     return EXIT_OK;
@@ -274,7 +275,7 @@ static int run_single(struct chat *t, const char *message)
 
 static void print_help(void)
 {
-    printf(
+    ctl_printf(
         "usage: inferctl chat [options] [MESSAGE]\n\n"
         "Without MESSAGE at a terminal: an interactive conversation. With MESSAGE or a pipe: one\n"
         "response (text from a pipe is appended to MESSAGE).\n\n"

@@ -7,9 +7,9 @@ enum { PROMPT_MAX = 16 * 1024 * 1024 };
 
 static void print_help(void)
 {
-    printf("usage: inferctl completion [options] [PROMPT]\n\n"
-           "Continues PROMPT, or standard input without PROMPT.\n\n%s"
-           "  --echo            also print the prompt\n",
+    ctl_printf("usage: inferctl completion [options] [PROMPT]\n\n"
+               "Continues PROMPT, or standard input without PROMPT.\n\n%s"
+               "  --echo            also print the prompt\n",
         ctl_generate_help);
 }
 

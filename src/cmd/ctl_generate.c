@@ -93,8 +93,9 @@ static void print_reasoning(struct printer *p, const struct json *answer)
 
     if (!text || text->kind != JSON_STRING || !text->s.n || !isatty(STDOUT_FILENO))
         return;
-    printf("%s" STR_FMT, p->is_in_reasoning ? "" : "\033[2m", STR_ARG(text->s));
-    fflush(stdout);
+    ctl_style(p->is_in_reasoning ? "" : "\033[2m");
+    ctl_put(text->s);
+    ctl_flush();
     p->is_in_reasoning = true;
 }
 
@@ -120,7 +121,7 @@ static bool print_response(struct printer *p, struct str json)
 
     CHECK(a);
     if (p->c->as_json)
-        printf(STR_FMT "\n", STR_ARG(json));
+        ctl_printf(STR_FMT "\n", STR_ARG(json));
     bool ok = !json_parse(&j, json, a, &json_limits_default, &e);
     if (!ok) {
         buf_printf(&p->error, "the server sent invalid JSON: %s", e.msg);
@@ -134,10 +135,10 @@ static bool print_response(struct printer *p, struct str json)
         if (!p->c->as_json) {
             print_reasoning(p, j);
             if (text.n && p->is_in_reasoning)
-                printf("\033[0m\n");
+                ctl_style("\033[0m\n");
             p->is_in_reasoning = p->is_in_reasoning && !text.n;
-            fwrite(text.p, 1, text.n, stdout);
-            fflush(stdout);
+            ctl_put(text);
+            ctl_flush();
         }
     }
     arena_free(a);
@@ -166,9 +167,9 @@ int ctl_generate(
             print_response(&p, buf_str(&r.body));
     }
     if (p.is_in_reasoning)
-        printf("\033[0m");
+        ctl_style("\033[0m");
     if (!c->as_json && r.status == 200)
-        putchar('\n');
+        ctl_put(STR("\n"));
     int rc = is_interrupted ? EXIT_OK : ctl_check(&r);
     if (rc == EXIT_OK && p.error.n) {
         buf_clear(&r.body);

@@ -29,9 +29,9 @@ static int inspect_pair(const struct ctl *c, const struct gguf *g, const char *d
     if (rc)
         return ctl_fail("%s cannot be the draft model: %s", draft, e.msg);
     if (c->as_json)
-        printf("{\"draft\": true, \"weights_share\": %.3f}\n", share);
+        ctl_printf("{\"draft\": true, \"weights_share\": %.3f}\n", share);
     else
-        printf(
+        ctl_printf(
             "draft         %s: the same tokens, %.0f %% of the weight bytes\n", draft, 100 * share);
     return EXIT_OK;
 }
@@ -47,11 +47,11 @@ int ctl_inspect(struct ctl *c, int argc, char **argv)
 
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
         if (i == 1) {
-            printf("usage: inferctl inspect [--json] [--draft SMALL.gguf] FILE.gguf\n\n"
-                   "Prints metadata, tensors and sizes of a model file, and whether it can be "
-                   "served.\n"
-                   "With --draft: checks whether SMALL.gguf can be its draft model (same "
-                   "vocabulary).\n");
+            ctl_printf("usage: inferctl inspect [--json] [--draft SMALL.gguf] FILE.gguf\n\n"
+                       "Prints metadata, tensors and sizes of a model file, and whether it can be "
+                       "served.\n"
+                       "With --draft: checks whether SMALL.gguf can be its draft model (same "
+                       "vocabulary).\n");
             return EXIT_OK;
         }
         if (i == -3 || (i == -2 && path))
@@ -76,7 +76,7 @@ int ctl_inspect(struct ctl *c, int argc, char **argv)
     gguf_describe(g, c->as_json, &out);
     gguf_close(g);
     int rc = buf_ok(&out) ? EXIT_OK : ctl_fail("inspect: no memory");
-    fwrite(out.p, 1, out.n, stdout);
+    ctl_put(buf_str(&out));
     buf_clear(&out);
     return rc;
 }

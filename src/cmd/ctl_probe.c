@@ -40,7 +40,7 @@ static int read_args(struct probe_args *p, struct ctl *c, int argc, char **argv)
 
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
         if (i == OPT_HELP) {
-            fputs(help, stdout);
+            ctl_put(str_of(help));
             return EXIT_OK + 1;
         }
         if (i == -3 || (i == -2 && p->path))
@@ -109,12 +109,12 @@ static int print_capabilities(const struct ctl *c, const struct model_capabiliti
     struct jw w;
 
     if (!c->as_json) {
-        printf("model      %s (%s, family %s)\n", r->model_id, r->model_type, r->model_family);
-        printf("tools      %s, parser %s\n", *r->tool_format ? r->tool_format : "none",
+        ctl_printf("model      %s (%s, family %s)\n", r->model_id, r->model_type, r->model_family);
+        ctl_printf("tools      %s, parser %s\n", *r->tool_format ? r->tool_format : "none",
             r->tool_parser_id);
-        printf("thinking   %s, parser %s\n", r->supports_thinking ? "yes" : "no",
+        ctl_printf("thinking   %s, parser %s\n", r->supports_thinking ? "yes" : "no",
             r->thinking_parser_id);
-        printf("context    %lld tokens, trained for %lld\n", (long long)r->practical_max_tokens,
+        ctl_printf("context    %lld tokens, trained for %lld\n", (long long)r->practical_max_tokens,
             (long long)r->max_sequence_length);
         return EXIT_OK;
     }
@@ -123,7 +123,7 @@ static int print_capabilities(const struct ctl *c, const struct model_capabiliti
     put_capabilities(&w, r);
     buf_putc(&b, '\n');
     int rc = buf_ok(&b) ? EXIT_OK : ctl_fail("probe: no memory");
-    fwrite(b.p, 1, b.n, stdout);
+    ctl_put(buf_str(&b));
     buf_clear(&b);
     return rc;
 }
@@ -152,9 +152,8 @@ static int probe_model(const struct ctl *c, const struct model_spec *spec)
 static const char *text_member(const struct json *o, const char *key, struct arena *a)
 {
     const struct json *v = json_get(o, key);
-    struct str s = v && v->kind == JSON_STRING ? arena_str(a, v->s) : STR("none");
 
-    return s.p ? s.p : "?";
+    return v && v->kind == JSON_STRING ? ctl_cell(v->s, a) : "none";
 }
 
 static int print_served(const struct ctl *c, const struct ctl_response *r, struct arena *a)
@@ -168,16 +167,16 @@ static int print_served(const struct ctl *c, const struct ctl_response *r, struc
     if (!adapter)
         return ctl_fail("the server reports no capabilities; is the model loaded?");
     if (c->as_json) {
-        printf(STR_FMT "\n", STR_ARG(adapter->raw));
+        ctl_printf(STR_FMT "\n", STR_ARG(adapter->raw));
         return EXIT_OK;
     }
     const struct json *probed = json_get(adapter, "probed");
-    printf("model      %s (family %s)\n", text_member(root, "id", a),
+    ctl_printf("model      %s (family %s)\n", text_member(root, "id", a),
         text_member(adapter, "family", a));
-    printf("tools      %s, parser %s\n", text_member(adapter, "tool_format", a),
+    ctl_printf("tools      %s, parser %s\n", text_member(adapter, "tool_format", a),
         text_member(adapter, "tool_parser", a));
-    printf("thinking   parser %s\n", text_member(adapter, "thinking_parser", a));
-    printf("probed     %s\n", probed && probed->b ? "yes" : "no: run inferctl probe FILE");
+    ctl_printf("thinking   parser %s\n", text_member(adapter, "thinking_parser", a));
+    ctl_printf("probed     %s\n", probed && probed->b ? "yes" : "no: run inferctl probe FILE");
     return EXIT_OK;
 }
 
@@ -223,7 +222,7 @@ int ctl_probe(struct ctl *c, int argc, char **argv)
     spec.store = store;
     status = probe_model(c, &spec);
     if (status == EXIT_OK && store && !c->as_json)
-        printf("stored in  %s\n", path);
+        ctl_printf("stored in  %s\n", path);
     capabilities_close(store);
     return status;
 }

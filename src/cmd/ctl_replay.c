@@ -160,20 +160,20 @@ static int read_trace(struct replay_job *j, struct err *e)
 
 static void print_times(const char *what, const struct replay_quantiles *t)
 {
-    printf("%-16s p50 %9.4f s   p90 %9.4f s   p99 %9.4f s   max %9.4f s\n", what, t->p50, t->p90,
-        t->p99, t->max);
+    ctl_printf("%-16s p50 %9.4f s   p90 %9.4f s   p99 %9.4f s   max %9.4f s\n", what, t->p50,
+        t->p90, t->p99, t->max);
 }
 
 static void print_result(const struct replay_result *r)
 {
-    printf("%d requests in %.1f s: %d done, %d refused, %d dropped, %d late, %d failed\n", r->n,
+    ctl_printf("%d requests in %.1f s: %d done, %d refused, %d dropped, %d late, %d failed\n", r->n,
         r->span_s, r->n_done, r->n_refused, r->n_dropped, r->n_late, r->n_failed);
-    printf("goodput          %.2f requests/s, %.1f tokens/s\n", r->requests_s, r->tokens_s);
+    ctl_printf("goodput          %.2f requests/s, %.1f tokens/s\n", r->requests_s, r->tokens_s);
     print_times("to first token", &r->ttft);
     print_times("between tokens", &r->itl);
-    printf("prefix cache     %.1f %% of the prompt tokens\n", 100 * r->hit_rate);
+    ctl_printf("prefix cache     %.1f %% of the prompt tokens\n", 100 * r->hit_rate);
     if (r->steps)
-        printf("steps            %llu, %llu preemptions\n", (unsigned long long)r->steps,
+        ctl_printf("steps            %llu, %llu preemptions\n", (unsigned long long)r->steps,
             (unsigned long long)r->preemptions);
 }
 
@@ -225,7 +225,7 @@ static void print_json(const struct replay_result *r, const struct live_result *
     if (live)
         jw_end_object(&w);
     jw_end_object(&w);
-    printf(STR_FMT "\n", STR_ARG(buf_str(&b)));
+    ctl_printf(STR_FMT "\n", STR_ARG(buf_str(&b)));
     buf_clear(&b);
 }
 
@@ -323,7 +323,7 @@ static int read_arguments(struct replay_job *j, struct ctl *c, int argc, char **
         else if (i == N_NUMBERS + 3)
             j->live.keys = a.value;
         else if (i == N_NUMBERS + 4)
-            return fputs(help, stdout), -1;
+            return ctl_put(str_of(help)), -1;
         else if (!str_to_f64(str_of(a.value), &v) || read_number(j, (enum number_option)i, v))
             return ctl_usage("replay: --%s%s is out of range", names[i], a.value);
     }
@@ -369,11 +369,11 @@ static int run_replay(struct replay_job *j, struct ctl *c, struct err *e)
     j->setup.max_rows = MAX(j->setup.engine.max_batch * j->setup.engine.prefill_chunk, 1);
     j->setup.engine.max_batch_tokens = j->setup.max_rows;
     if (!c->as_json && j->is_live) {
-        printf("-- the server\n");
+        ctl_printf("-- the server\n");
         print_result(&live.all);
         if (live.all.n_refused)
             print_times("refused after", &live.refused);
-        printf("-- the simulator\n");
+        ctl_printf("-- the simulator\n");
     }
     if (replay_run(&r, j->rows, j->n, &j->setup, e))
         return -1;

@@ -18,8 +18,8 @@ static int only_json_option(struct ctl *c, int argc, char **argv)
 
 static int print_raw(const struct ctl_response *r)
 {
-    fwrite(r->body.p, 1, r->body.n, stdout);
-    putchar('\n');
+    ctl_put(buf_str(&r->body));
+    ctl_put(STR("\n"));
     return EXIT_OK;
 }
 
@@ -28,8 +28,7 @@ static const char *text_of(const struct json *object, const char *key, struct ar
     const struct json *v = json_get(object, key);
     struct str s = v && (v->kind == JSON_STRING || v->kind == JSON_NUMBER) ? v->s : STR("-");
 
-    s = arena_str(a, s);
-    return s.p ? s.p : "-";
+    return ctl_cell(s, a);
 }
 
 /* Returns the value of a metric without labels. */
@@ -56,23 +55,23 @@ static void print_status(
     double ttft = metric_value(metrics, "inferflux_time_to_first_token_seconds_sum");
     double n_ttft = metric_value(metrics, "inferflux_time_to_first_token_seconds_count");
 
-    printf("%-18s %s\n", "server", c->url);
-    printf("%-18s %s\n", "status", text_of(ready, "status", a));
-    printf("%-18s %s\n", "role", text_of(ready, "role", a));
+    ctl_printf("%-18s %s\n", "server", c->url);
+    ctl_printf("%-18s %s\n", "status", text_of(ready, "status", a));
+    ctl_printf("%-18s %s\n", "role", text_of(ready, "role", a));
     if (json_get(ready, "reason"))
-        printf("%-18s %s\n", "reason", text_of(ready, "reason", a));
-    printf("%-18s %.0f ready\n", "models", metric_value(metrics, "inferflux_models_ready"));
-    printf("%-18s %.0f running, %.0f waiting, %.0f finished\n", "requests",
+        ctl_printf("%-18s %s\n", "reason", text_of(ready, "reason", a));
+    ctl_printf("%-18s %.0f ready\n", "models", metric_value(metrics, "inferflux_models_ready"));
+    ctl_printf("%-18s %.0f running, %.0f waiting, %.0f finished\n", "requests",
         metric_value(metrics, "inferflux_requests_running"),
         metric_value(metrics, "inferflux_scheduler_queue_depth"), finished);
-    printf("%-18s %.0f prompt, %.0f generated\n", "tokens",
+    ctl_printf("%-18s %.0f prompt, %.0f generated\n", "tokens",
         metric_value(metrics, "inferflux_prompt_tokens_total"),
         metric_value(metrics, "inferflux_generated_tokens_total"));
-    printf("%-18s %.0f of %.0f used\n", "kv pages",
+    ctl_printf("%-18s %.0f of %.0f used\n", "kv pages",
         metric_value(metrics, "inferflux_kv_pages_used"),
         metric_value(metrics, "inferflux_kv_pages_total"));
     if (n_ttft > 0)
-        printf("%-18s %.1f ms on average\n", "first token", 1000 * ttft / n_ttft);
+        ctl_printf("%-18s %.1f ms on average\n", "first token", 1000 * ttft / n_ttft);
 }
 
 int ctl_status(struct ctl *c, int argc, char **argv)
@@ -116,12 +115,12 @@ static int print_models(const struct ctl_response *r, struct arena *a)
     if (json_parse(&j, buf_str(&r->body), a, &json_limits_default, &e))
         return ctl_fail("/v1/models: %s", e.msg);
     const struct json *data = json_get(j, "data");
-    printf("%-32s %-10s %-10s %-8s %10s\n", "id", "status", "family", "type", "context");
+    ctl_printf("%-32s %-10s %-10s %-8s %10s\n", "id", "status", "family", "type", "context");
     for (const struct json *m = data ? data->child : NULL; m; m = m->next) {
         const struct json *meta = json_get(m, "meta");
         const struct json *status = json_get(m, "status");
         bool is_object = status && status->kind == JSON_OBJECT;
-        printf("%-32s %-10s %-10s %-8s %10s\n", text_of(m, "id", a),
+        ctl_printf("%-32s %-10s %-10s %-8s %10s\n", text_of(m, "id", a),
             is_object ? text_of(status, "value", a) : text_of(m, "status", a),
             text_of(m, "family", a), text_of(m, "quantization", a),
             json_get(meta, "n_ctx") ? text_of(meta, "n_ctx", a) : text_of(m, "max_model_len", a));

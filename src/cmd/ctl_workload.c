@@ -264,15 +264,15 @@ static void print_workload(const struct workload *w, const struct total *t, bool
     double all = t->all_off_s / t->all_on_s;
 
     if (as_json)
-        printf("{\"workload\": \"%s\", \"tokens_s\": %.2f, \"tokens_s_speculative\": %.2f, "
-               "\"ratio\": %.3f, \"ratio_total\": %.3f, \"drafted\": %d, \"accepted\": %d, "
-               "\"same\": %s}\n",
+        ctl_printf("{\"workload\": \"%s\", \"tokens_s\": %.2f, \"tokens_s_speculative\": %.2f, "
+                   "\"ratio\": %.3f, \"ratio_total\": %.3f, \"drafted\": %d, \"accepted\": %d, "
+                   "\"same\": %s}\n",
             w->name, off, on, on / off, all, t->n_drafted, t->n_accepted,
             t->is_same ? "true" : "false");
     else
-        printf("%-6s %12.2f %12.2f %8.2fx %8.2fx %9d %9d   %s\n", w->name, off, on, on / off, all,
-            t->n_drafted, t->n_accepted, t->is_same ? "equal" : "DIFFERENT");
-    fflush(stdout);
+        ctl_printf("%-6s %12.2f %12.2f %8.2fx %8.2fx %9d %9d   %s\n", w->name, off, on, on / off,
+            all, t->n_drafted, t->n_accepted, t->is_same ? "equal" : "DIFFERENT");
+    ctl_flush();
 }
 
 int workload_run(const struct workload_args *a)
@@ -286,8 +286,8 @@ int workload_run(const struct workload_args *a)
     b.edit_every = a->edit_every;
     b.n_repeats = a->n_repeats;
     if (!rc && !a->as_json)
-        printf("%-6s %12s %12s %9s %9s %9s %9s   %s\n", "work", "tokens/s", "with drafts", "ratio",
-            "total", "drafted", "accepted", "output");
+        ctl_printf("%-6s %12s %12s %9s %9s %9s %9s   %s\n", "work", "tokens/s", "with drafts",
+            "ratio", "total", "drafted", "accepted", "output");
     for (size_t i = 0; !rc && i < ARRAY_LEN(workloads); i++) {
         struct total t = { .is_same = true };
         if (strcmp(a->name, "all") && strcmp(a->name, workloads[i].name))

@@ -21,22 +21,20 @@ static const struct command commands[] = {
     { "replay", "TRACE.csv", "latencies for a trace of request arrivals", ctl_replay },
 };
 
-static void print_help(FILE *to)
+static void print_help(void (*print)(const char *fmt, ...))
 {
-    fputs(
-        "usage: inferctl [--url URL] [--api-key KEY] [--model NAME] [--json] COMMAND ...\n\n", to);
+    print("usage: inferctl [--url URL] [--api-key KEY] [--model NAME] [--json] COMMAND ...\n\n");
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         char left[48];
         snprintf(left, sizeof(left), "%s %s", commands[i].name, commands[i].arguments);
-        fprintf(to, "  %-24s %s\n", left, commands[i].help);
+        print("  %-24s %s\n", left, commands[i].help);
     }
-    fputs("\n  --url URL       base URL of the server (INFERFLUX_URL) [http://127.0.0.1:8080]\n"
+    print("\n  --url URL       base URL of the server (INFERFLUX_URL) [http://127.0.0.1:8080]\n"
           "  --api-key KEY   API key (INFERFLUX_API_KEY)\n"
           "  --model NAME    model name; needed if the server has several\n"
           "  --json          machine-readable output\n"
           "  --help, --version\n\n"
-          "`inferctl COMMAND --help` prints details. Exit status: 0 done, 1 failed, 2 usage.\n",
-        to);
+          "`inferctl COMMAND --help` prints details. Exit status: 0 done, 1 failed, 2 usage.\n");
 }
 
 static const char *from_environment(const char *name, const char *default_value)
@@ -66,15 +64,15 @@ static int read_options(struct ctl *c, int argc, char **argv)
             c->as_json = true;
             break;
         case 4:
-            print_help(stdout);
+            print_help(ctl_printf);
             return -1 - EXIT_OK;
         case 5:
-            printf("inferctl %s\n", INFERFLUX_VERSION);
+            ctl_printf("inferctl %s\n", INFERFLUX_VERSION);
             return -1 - EXIT_OK;
         case -2:
             return a.at;
         case -1:
-            print_help(stderr);
+            print_help(ctl_warn);
             return -1 - EXIT_USAGE;
         default:
             return -1 - EXIT_USAGE;
@@ -91,7 +89,6 @@ int main(int argc, char **argv)
 
     setlocale(LC_CTYPE, "");
     signal(SIGPIPE, SIG_IGN);
-    c.is_tty = isatty(STDOUT_FILENO);
     int at = read_options(&c, argc, argv);
     if (at < 0)
         return -1 - at;

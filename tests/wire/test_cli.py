@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """inferctl and inferfluxd from the command line: commands, exit statuses, terminal use."""
+import contextlib
+import http.server
 import json
 import os
 import pty
@@ -10,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -311,6 +314,119 @@ def test_ctrl_c_stops_the_response_and_not_the_program():
         t.until("Ctrl-C stops a response.")
         t.say("\x04")
         equal(t.wait(), 0)
+
+
+# Sequences that a terminal obeys: clipboard (OSC 52), title, C1 control, carriage return, bell,
+# delete, text direction; with a tab and a newline, which are passed.
+HOSTILE = "a\x1b]52;c;ZXZpbA==\x07b\x9b2Jc\u202ed\u2066e\x7ff\rg\x00h\ti\nj"
+SHOWN = ("a\\x1b]52;c;ZXZpbA==\\x07b\\u009b2Jc\\u202ed\\u2066e\\u007ff\\x0dg\\x00h\ti\nj")
+CELL = SHOWN.replace("\t", "\\x09").replace("\n", "\\x0a")
+
+
+class HostileServer(http.server.BaseHTTPRequestHandler):
+    """Answers each route with HOSTILE text in each member."""
+
+    def answer(self, status, body, kind="application/json"):
+        body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        adapter = {"family": HOSTILE, "tool_format": HOSTILE, "tool_parser": HOSTILE,
+            "thinking_parser": HOSTILE}
+        # JSON may contain these characters without an escape, except those below U+0020.
+        raw = json.dumps({"id": "\x9b\u202e\x7f"}, ensure_ascii=False).encode()
+        answers = {"/readyz": {"status": HOSTILE, "role": HOSTILE, "reason": HOSTILE},
+            "/v1/models": {"data": [{"id": HOSTILE, "status": HOSTILE, "family": HOSTILE}]},
+            "/v1/models/x": {"id": HOSTILE, "adapter": adapter}, "/metrics": b"x 1\n",
+            "/raw/v1/models": raw}
+        if self.path in answers:
+            self.answer(200, answers[self.path])
+        else:
+            self.answer(500, {"error": {"message": HOSTILE}})
+
+    def do_DELETE(self):
+        self.answer(404, b"\xff\xc3" + HOSTILE.encode())
+
+    def do_POST(self):
+        wish = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        text = wish.get("prompt") or wish["messages"][-1]["content"]
+        if text == "fail":
+            self.answer(500, {"error": {"message": HOSTILE}})
+        elif wish["stream"] and text == "frame":
+            self.answer(200, b'data: {"error": {"message": %s}}\n\n' % json.dumps(HOSTILE).encode(),
+                "text/event-stream")
+        elif wish["stream"]:
+            parts = [{"delta": {"reasoning_content": HOSTILE}}, {"delta": {"content": HOSTILE}}]
+            self.answer(200, b"".join(b"data: " + json.dumps({"choices": [p]}).encode() + b"\n\n"
+                for p in parts), "text/event-stream")
+        else:
+            self.answer(200, {"choices": [{"text": HOSTILE}]})
+
+    def log_message(self, *_):
+        pass
+
+
+@contextlib.contextmanager
+def hostile_server():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), HostileServer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    server.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def at_terminal(*args, url):
+    """Output of inferctl, both streams, on a pseudo terminal; without the terminal's CR before LF."""
+    t = Terminal(program("inferctl"), "--url", url, *args, env={"HOME": "/nonexistent"})
+    output = b""
+    with contextlib.suppress(OSError):
+        while True:
+            output += os.read(t.fd, 65536)
+    os.waitpid(t.pid, 0)
+    os.close(t.fd)
+    return output.decode().replace("\r\n", "\n")
+
+
+HOSTILE_COMMANDS = [["models"], ["status"], ["probe", "x"], ["chat", "x"], ["completion", "x"],
+    ["completion", "--no-stream", "x"], ["chat", "fail"], ["chat", "frame"], ["completion", "fail"],
+    ["cancel", "x"], ["probe", "missing"], ["models", "--json"], ["status", "--json"],
+    ["chat", "--json", "x"]]
+
+
+def test_text_of_a_server_is_escaped_on_a_terminal_and_in_errors():
+    obeyed = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+    with hostile_server() as s:
+        for args in HOSTILE_COMMANDS:
+            shown = at_terminal(*args, url=s.url)
+            own = shown.replace("\x1b[2m", "").replace("\x1b[0m", "")
+            assert not obeyed.search(own), (args, shown)
+            assert "52;c;" in shown, (args, shown)
+            _, out, err = ctl(*args, server=s)
+            assert not obeyed.search(err), (args, err)
+            if args[0] in ("models", "status", "probe") and "--json" not in args:
+                assert not obeyed.search(out), (args, out)
+        assert SHOWN in at_terminal("completion", "x", url=s.url)
+        assert SHOWN.split("\\x00")[0] in at_terminal("chat", "fail", url=s.url)
+        assert "\\xff\\xc3" in ctl("cancel", "x", server=s)[2]
+        row = ctl("models", server=s)[1].splitlines()
+        equal((len(row), row[1].split(" ")[0]), (2, CELL))
+        on_terminal = at_terminal("--url", s.url + "/raw", "models", "--json", url=s.url)
+        equal(json.loads(on_terminal)["id"], "\x9b\u202e\x7f")
+
+
+def test_text_of_a_model_is_unchanged_in_a_pipe():
+    with hostile_server() as s:
+        for args in (["completion", "--no-stream", "x"], ["chat", "x"]):
+            r = subprocess.run([program("inferctl"), "--url", s.url, *args], capture_output=True,
+                stdin=subprocess.DEVNULL)
+            equal(r.stdout, HOSTILE.encode() + b"\n", args)
 
 
 if __name__ == "__main__":
