@@ -1,5 +1,6 @@
 /* config.c: reads the configuration file. libyaml's events are mapped to the option table: the path
  * of a mapping's keys is the option's name; `models` is a separate list. Main thread. */
+#include "base/suggest.h"
 #include "cmd/options.h"
 #include "os/files.h"
 
@@ -88,13 +89,21 @@ static int model_field(struct config_reader *r, struct model_entry *m, const cha
         if (!strcmp(key, fields[i].name))
             return fields[i].string ? copy_scalar(r, value, fields[i].string, e)
                                     : read_number(r, value, fields[i].number, key, e);
-    return err_set(e, ERR_INVALID, "%s:%zu: unknown key 'models[].%s'", r->path,
-        value->start_mark.line + 1, key);
+    struct suggestion s = suggest_for(str_of(key));
+    char hint[SUGGEST_NAME_MAX + 32];
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++)
+        suggest_offer(&s, str_of(fields[i].name));
+    return err_set(e, ERR_INVALID, "%s:%zu: unknown key 'models[].%s'%s", r->path,
+        value->start_mark.line + 1, key, suggest_text(&s, "", hint, sizeof(hint)));
 }
 
 static int check_model(const struct config_reader *r, const struct model_entry *m, struct err *e)
 {
     bool is_script = !strcmp(m->backend, "script");
+    struct suggestion s = suggest_for(str_of(m->backend));
+    char hint[SUGGEST_NAME_MAX + 32];
+
+    suggest_offer_list(&s, "native|script");
 
     if (!*m->id)
         return err_set(e, ERR_INVALID, "%s:%d: a model needs an `id`", r->path, m->line);
@@ -102,8 +111,8 @@ static int check_model(const struct config_reader *r, const struct model_entry *
         return err_set(e, ERR_INVALID, "%s:%d: model '%s' needs a `path`", r->path, m->line, m->id);
     if (!is_script && strcmp(m->backend, "native"))
         return err_set(e, ERR_INVALID,
-            "%s:%d: model '%s': backend '%s' is not one of native|script", r->path, m->line, m->id,
-            m->backend);
+            "%s:%d: model '%s': backend '%s' is not one of native|script%s", r->path, m->line,
+            m->id, m->backend, suggest_text(&s, "", hint, sizeof(hint)));
     for (int i = 0; i < r->o->n_models; i++)
         if (!strcmp(r->o->models[i].id, m->id))
             return err_set(e, ERR_INVALID, "%s:%d: model id '%s' is already used in line %d",

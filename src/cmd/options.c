@@ -1,8 +1,12 @@
 /* options.c: reads options from flags, environment and defaults, by the table. */
+#include "base/suggest.h"
 #include "cmd/options.h"
 #include "cmd/options_table.h"
 
 #include <stdio.h>
+
+#define ENV_PREFIX "INFERFLUX_"
+enum { HINT = 160 }; /* "; did you mean NAME?" */
 
 const struct option option_table[] = {
 #define AT(field) offsetof(struct options, field)
@@ -90,6 +94,7 @@ static int set(
     struct options *o, const struct option *t, const char *z, const char *where, struct err *e)
 {
     struct str value = str_of(z);
+    char hint[HINT];
 
     switch (t->kind) {
     case INTEGER:
@@ -100,8 +105,12 @@ static int set(
             return err_set(e, ERR_INVALID, "%s: '%s' is neither true nor false", where, z);
         return 0;
     case CHOICE:
-        if (!is_choice(t->choices, value))
-            return err_set(e, ERR_INVALID, "%s: '%s' is not one of %s", where, z, t->choices);
+        if (!is_choice(t->choices, value)) {
+            struct suggestion s = suggest_for(value);
+            suggest_offer_list(&s, t->choices);
+            return err_set(e, ERR_INVALID, "%s: '%s' is not one of %s%s", where, z, t->choices,
+                suggest_text(&s, "", hint, sizeof(hint)));
+        }
         break;
     case STRING:
     case SECRET:
@@ -146,13 +155,33 @@ static bool is_named(const struct option *t, const char *dotted)
     return dot && str_is(section, t->section) && !strcmp(dot + 1, t->key);
 }
 
+/* Offers the keys of the file, and the full path if only the section is wrong. */
+static const char *suggest_key(const char *dotted, char *out, size_t size)
+{
+    struct suggestion s = suggest_for(str_of(dotted));
+    const char *dot = strrchr(dotted, '.');
+    char paths[ARRAY_LEN(option_table)][SUGGEST_NAME_MAX + 1];
+
+    for (size_t i = 0; i < n_option_table; i++) {
+        const struct option *t = &option_table[i];
+        snprintf(paths[i], sizeof(paths[i]), "%s.%s", t->section, t->key);
+        suggest_offer(&s, str_of(paths[i]));
+        if (!s.best.p && !strcmp(dot ? dot + 1 : dotted, t->key))
+            s = (struct suggestion){ s.name, str_of(paths[i]), 3 };
+    }
+    suggest_offer(&s, STR("models"));
+    return suggest_text(&s, "", out, size);
+}
+
 int options_set(
     struct options *o, const char *dotted, const char *value, const char *where, struct err *e)
 {
     for (size_t i = 0; i < n_option_table; i++)
         if (is_named(&option_table[i], dotted))
             return set(o, &option_table[i], value, where, e);
-    return err_set(e, ERR_INVALID, "%s: unknown key '%s'", where, dotted);
+    char hint[HINT];
+    return err_set(e, ERR_INVALID, "%s: unknown key '%s'%s", where, dotted,
+        suggest_key(dotted, hint, sizeof(hint)));
 }
 
 static void set_defaults(struct options *o)
@@ -169,20 +198,69 @@ static void set_defaults(struct options *o)
     o->config_path = "";
 }
 
+/* Variables that are no settings of inferfluxd; inferctl reads the last two. */
+static const char *const other_variables[] = { "INFERFLUX_CONFIG", "INFERFLUX_URL",
+    "INFERFLUX_API_KEY" };
+
+/* Kubernetes sets variables like INFERFLUX_SERVICE_HOST, INFERFLUX_PORT_80_TCP_ADDR and
+ * INFERFLUX_PORT=tcp://10.0.0.1:80 in each container, if a service is named inferflux or inferflux-
+ * and more. */
+static bool is_of_kubernetes(struct str name, const char *value)
+{
+    static const char *const schemes[] = { "tcp://", "udp://", "sctp://" };
+    static const char *const parts[] = { "_SERVICE_HOST", "_SERVICE_PORT", "_TCP", "_UDP",
+        "_SCTP" };
+
+    for (size_t i = 0; i < ARRAY_LEN(schemes) && str_ends(name, STR("PORT")); i++)
+        if (!strncmp(value, schemes[i], strlen(schemes[i])))
+            return true;
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        if (str_find(name, str_of(parts[i])) >= 0)
+            return i < 2 || str_find(name, STR("PORT_")) >= 0;
+    return false;
+}
+
+static int unknown_variable(struct str name, struct err *e)
+{
+    struct suggestion s = suggest_for(str_skip(name, strlen(ENV_PREFIX)));
+    char hint[HINT];
+
+    /* the common prefix is not compared, so that it does not permit a greater distance */
+    for (size_t i = 0; i < n_option_table; i++)
+        suggest_offer(&s, str_of(option_table[i].env + strlen(ENV_PREFIX)));
+    for (size_t i = 0; i < ARRAY_LEN(other_variables); i++)
+        suggest_offer(&s, str_of(other_variables[i] + strlen(ENV_PREFIX)));
+    return err_set(e, ERR_INVALID, "unknown environment variable %.*s%s",
+        (int)MIN(name.n, (size_t)80), name.p, suggest_text(&s, ENV_PREFIX, hint, sizeof(hint)));
+}
+
+static bool is_other_variable(struct str name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(other_variables); i++)
+        if (str_is(name, other_variables[i]))
+            return true;
+    return false;
+}
+
+static int read_variable(struct options *o, struct str name, const char *value, struct err *e)
+{
+    name = canonical_env(name);
+    if (!str_starts(name, STR(ENV_PREFIX)) || is_of_kubernetes(name, value))
+        return 0;
+    for (size_t i = 0; i < n_option_table; i++) {
+        const struct option *t = &option_table[i];
+        if (str_is(name, t->env)) /* empty = not set */
+            return *value ? set(o, t, value, t->env, e) : 0;
+    }
+    return is_other_variable(name) ? 0 : unknown_variable(name, e);
+}
+
 static int read_environment(struct options *o, char **env, struct err *e)
 {
     for (; *env; env++) {
         const char *eq = strchr(*env, '=');
-        if (!eq)
-            continue;
-        struct str name = canonical_env((struct str){ *env, (size_t)(eq - *env) });
-        for (size_t i = 0; i < n_option_table; i++) {
-            const struct option *t = &option_table[i];
-            if (eq[1] && str_is(name, t->env) && set(o, t, eq + 1, t->env, e))
-                return -1;
-        }
-        if (str_is(name, "INFERFLUX_CONFIG") && !*o->config_path)
-            o->config_path = eq + 1;
+        if (eq && read_variable(o, (struct str){ *env, (size_t)(eq - *env) }, eq + 1, e))
+            return -1;
     }
     return 0;
 }
@@ -241,6 +319,18 @@ static const struct option *find_flag(struct str name)
     return NULL;
 }
 
+static int unknown_flag(struct str name, struct err *e)
+{
+    struct suggestion s = suggest_for(name);
+    char hint[HINT];
+
+    for (size_t i = 0; i < n_option_table; i++)
+        suggest_offer(&s, str_of(option_table[i].flag));
+    suggest_offer_list(&s, "config|help|version|print-docs");
+    return err_set(e, ERR_INVALID, "unknown flag --" STR_FMT "%s", STR_ARG(name),
+        s.best.p ? suggest_text(&s, "--", hint, sizeof(hint)) : "; see --help");
+}
+
 /* With `apply` false, only reads --config and the flags of read_special_flag, since the file is
  * read before the flags are applied. */
 static int read_flags(struct options *o, int argc, char **argv, bool apply, struct err *e)
@@ -256,8 +346,7 @@ static int read_flags(struct options *o, int argc, char **argv, bool apply, stru
         const struct option *t = find_flag(f.name);
         bool is_config = str_is(f.name, "config");
         if (!t && !is_config)
-            return err_set(
-                e, ERR_INVALID, "unknown flag --" STR_FMT "; see --help", STR_ARG(f.name));
+            return unknown_flag(f.name, e);
         if (!f.value && t && t->kind == BOOL)
             f.value = "true";
         if (!f.value && ++i >= argc)

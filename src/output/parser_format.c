@@ -1,5 +1,6 @@
 /* parser_format.c: compiles a tool format and a reasoning format into a struct parser_format.
  * Read-only afterwards; any thread. */
+#include "base/suggest.h"
 #include "base/mem.h"
 #include "output/parser_in.h"
 
@@ -24,9 +25,16 @@ const char *parser_reasoning_id(size_t i)
 static int unknown_id_error(
     struct err *e, const char *param, struct str id, const char *(*at)(size_t))
 {
+    struct suggestion s = suggest_for(id);
     char known[sizeof(e->msg)] = "";
     size_t n = 0;
 
+    for (size_t i = 0; at(i); i++)
+        suggest_offer(&s, str_of(at(i)));
+    if (s.best.p)
+        return err_param(e, ERR_INVALID, param,
+            "'" STR_FMT "' is no known parser; did you mean '" STR_FMT "'?", STR_ARG(id),
+            STR_ARG(s.best));
     for (size_t i = 0; at(i) && n < sizeof(known); i++)
         n += (size_t)snprintf(known + n, sizeof(known) - n, "%s%s", i ? ", " : "", at(i));
     id.n = MIN(id.n, (size_t)40);

@@ -1,6 +1,7 @@
 #include "registry/registry.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/suggest.h"
 #include "base/utf8.h"
 #include "chat/family.h"
 #include "os/thread.h"
@@ -74,6 +75,17 @@ static int check_parsers(const struct model_spec *s, struct err *e)
     return 0;
 }
 
+static int unknown_family(const struct model_spec *spec, struct err *e)
+{
+    struct suggestion s = suggest_for(str_of(spec->family));
+    char hint[SUGGEST_NAME_MAX + 32];
+
+    for (size_t i = 0; chat_family_at(i); i++)
+        suggest_offer(&s, str_of(chat_family_at(i)->name));
+    return err_set(e, ERR_INVALID, "model '%s': no chat family '%s'%s", spec->id, spec->family,
+        suggest_text(&s, "", hint, sizeof(hint)));
+}
+
 static int check_spec(struct registry *p, int i, struct err *e)
 {
     const struct model_spec *s = &p->specs[i];
@@ -83,7 +95,7 @@ static int check_spec(struct registry *p, int i, struct err *e)
     if (find_id(p, str_of(s->id)) != &p->models[i])
         return err_set(e, ERR_INVALID, "two models have the name '%s'", s->id);
     if (*s->family && !chat_family_find(str_of(s->family)))
-        return err_set(e, ERR_INVALID, "model '%s': no chat family '%s'", s->id, s->family);
+        return unknown_family(s, e);
     if (check_parsers(s, e))
         return err_wrap(e, "model '%s': %s", s->id, e->param);
     return 0;

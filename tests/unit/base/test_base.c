@@ -6,6 +6,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/suggest.h"
 #include "base/utf8.h"
 #include "support/check.h"
 
@@ -258,7 +259,41 @@ static void control_characters_are_those_that_terminals_and_readers_obey(void)
         EXPECT(!utf8_is_control(good[i]));
 }
 
-TESTS(TEST(control_characters_are_those_that_terminals_and_readers_obey),
+static void the_nearest_name_is_suggested(void)
+{
+    static const struct {
+        const char *a, *b;
+        size_t distance;
+    } rows[] = { { "", "", 0 }, { "", "abc", 3 }, { "port", "port", 0 }, { "prot", "port", 1 },
+        { "pot", "port", 1 }, { "pport", "port", 1 }, { "part", "port", 1 }, { "trop", "port", 3 },
+        { "kitten", "sitting", 3 }, { "flaw", "lawn", 2 } };
+    static const struct {
+        const char *name, *hint;
+    } hints[] = { { "auot", "; did you mean -auto?" }, { "autooo", "" },
+        { "of", "; did you mean -off?" }, { "x", "" }, { "", "" },
+        { "drafts", "; did you mean -draft?" } };
+    char out[100], longest[SUGGEST_NAME_MAX + 2];
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        EXPECT_EQ(suggest_distance(str_of(rows[i].a), str_of(rows[i].b)), rows[i].distance);
+        EXPECT_EQ(suggest_distance(str_of(rows[i].b), str_of(rows[i].a)), rows[i].distance);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(hints); i++) {
+        struct suggestion s = suggest_for(str_of(hints[i].name));
+        suggest_offer_list(&s, "auto|off|ngram|draft");
+        EXPECT_STR(suggest_text(&s, "-", out, sizeof(out)), hints[i].hint);
+    }
+    memset(longest, 'a', sizeof(longest));
+    struct suggestion s = suggest_for((struct str){ longest, SUGGEST_NAME_MAX + 1 });
+    suggest_offer(&s, (struct str){ longest, SUGGEST_NAME_MAX });
+    EXPECT(!s.best.p);
+    s.name.n--;
+    suggest_offer(&s, (struct str){ longest, SUGGEST_NAME_MAX });
+    EXPECT_EQ(s.distance, 0u);
+}
+
+TESTS(TEST(the_nearest_name_is_suggested),
+    TEST(control_characters_are_those_that_terminals_and_readers_obey),
     TEST(random_names_are_digits_and_unique), TEST(base64_round_trips),
     TEST(numbers_are_whole_strings_in_range), TEST(strings_are_searched_and_trimmed),
     TEST(a_buffer_stops_at_its_cap_and_stays_failed), TEST(long_formats_fit),

@@ -85,11 +85,17 @@ static void bad_flags_are_named(void)
     static const struct {
         const char *a, *b, *says;
     } rows[] = {
-        { "--prot", "1", "unknown flag --prot; see --help" },
+        { "--prot", "1", "unknown flag --prot; did you mean --port?" },
+        { "--kv-byte", "1", "unknown flag --kv-byte; did you mean --kv-bytes?" },
+        { "--versoin", NULL, "unknown flag --versoin; did you mean --version?" },
+        { "--colour", "1", "unknown flag --colour; see --help" },
+        { "--kv-type", "q8_O",
+            "--kv-type: 'q8_O' is not one of f16|bf16|q8_0; did you mean q8_0?" },
+        { "--pack", "flie", "--pack: 'flie' is not one of off|ram|file; did you mean file?" },
         { "--port", NULL, "--port needs a value" },
         { "--port", "99999", "--port: 99999 is not in 0..65535" },
         { "--port", "eight", "--port: 'eight' is not a number" },
-        { "--kernels", "mmx", "--kernels: 'mmx' is not one of auto|ref|avx2|avxvnni|avx512|amx" },
+        { "--kernels", "sse", "--kernels: 'sse' is not one of auto|ref|avx2|avxvnni|avx512|amx" },
         { "--strict-model=perhaps", NULL, "--strict-model: 'perhaps' is neither true nor false" },
         { "--max-body", "9999999999999999999T",
             "--max-body: '9999999999999999999T' is not a size (like 4096, 512M or 2G)" },
@@ -105,12 +111,59 @@ static void bad_flags_are_named(void)
     }
 }
 
+static int read_variable(struct options *o, struct err *e, const char *variable)
+{
+    char *env[] = { (char *)(uintptr_t)variable, NULL };
+    int rc = read_args(o, e, env, NULL, NULL);
+
+    options_clear(o);
+    return rc;
+}
+
+static void unknown_variables_are_errors(void)
+{
+    static const struct {
+        const char *variable, *says;
+    } bad[] = {
+        { "INFERFLUX_PROT=1",
+            "unknown environment variable INFERFLUX_PROT; did you mean INFERFLUX_PORT?" },
+        { "INFERFLUX_KV_BYTE=", "unknown environment variable INFERFLUX_KV_BYTE; did you mean "
+                                "INFERFLUX_KV_BYTES?" },
+        { "INFERFLUX_COLOUR=1", "unknown environment variable INFERFLUX_COLOUR" },
+        { "INFERFLUX_LOG_LEVEL=inof", "INFERFLUX_LOG_LEVEL: 'inof' is not one of "
+                                      "error|warn|info|debug; did you mean info?" },
+        { "INFERFLUX_PORT=tcp", "INFERFLUX_PORT: 'tcp' is not a number" },
+    };
+    static const char *const good[] = { "PORT=x", "INFERFLUX=1", "INFERFLUX_URL=http://x",
+        "INFERFLUX_API_KEY=x", "INFERFLUX_PORT=", "INFERFLUX_SERVICE_HOST=10.0.0.1",
+        "INFERFLUX_SERVICE_PORT=80", "INFERFLUX_SERVICE_PORT_HTTP=80",
+        "INFERFLUX_PORT=tcp://10.0.0.1:80", "INFERFLUX_PORT_80_TCP=tcp://10.0.0.1:80",
+        "INFERFLUX_PORT_80_TCP_ADDR=10.0.0.1", "INFERFLUX_WEB_UI_SERVICE_HOST=10.0.0.1",
+        "INFERFLUX_FAIRNESS_MAX_TIMESLICE=3" };
+    struct options o;
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        EXPECT_EQ(read_variable(&o, &e, bad[i].variable), -1);
+        EXPECT_STR(e.msg, bad[i].says);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(good); i++)
+        EXPECT_EQ(read_variable(&o, &e, good[i]), 0);
+}
+
 static void a_bad_file_is_an_error_with_its_line(void)
 {
     static const struct {
         const char *text, *says;
     } rows[] = {
-        { "server:\n  prot: 1\n", ":2: server.prot: unknown key 'server.prot'" },
+        { "server:\n  prot: 1\n",
+            ":2: server.prot: unknown key 'server.prot'; did you mean server.port?" },
+        { "server:\n  ctx_size: 1\n",
+            ":2: server.ctx_size: unknown key 'server.ctx_size'; did you mean runtime.ctx_size?" },
+        { "port: 1\n", ":1: port: unknown key 'port'; did you mean server.port?" },
+        { "module: 1\n", ":1: module: unknown key 'module'" },
+        { "models:\n  - id: a\n    path: x\n    backend: natve\n",
+            ":2: model 'a': backend 'natve' is not one of native|script; did you mean native?" },
         { "server:\n  port: many\n", ":2: server.port: 'many' is not a number" },
         { "a: &x 1\nb: *x\n", ":1: anchors and aliases are not supported" },
         { "- 1\n", ":1: the file must be a mapping of settings" },
@@ -122,7 +175,8 @@ static void a_bad_file_is_an_error_with_its_line(void)
             ":2: model 'a': backend 'gpu' is not one of native|script" },
         { "models:\n  - id: a\n    path: x\n  - id: a\n    path: y\n",
             ":4: model id 'a' is already used in line 2" },
-        { "models:\n  - id: a\n    pth: x\n", ":3: unknown key 'models[].pth'" },
+        { "models:\n  - id: a\n    pth: x\n",
+            ":3: unknown key 'models[].pth'; did you mean path?" },
         { "models: 3\n", ":1: models: unknown key 'models'" },
     };
     struct options o;
@@ -240,6 +294,6 @@ TESTS(TEST(help_has_at_most_two_lines_per_flag_and_each_group_once),
     TEST(defaults_are_those_of_the_table),
     TEST(a_flag_wins_over_the_environment_and_that_over_the_file),
     TEST(flags_may_be_written_in_every_usual_way), TEST(bad_flags_are_named),
-    TEST(a_bad_file_is_an_error_with_its_line), TEST(hostile_files_are_rejected_early),
-    TEST(models_are_a_list_of_entries), TEST(speculative_options_have_the_names_of_other_servers),
-    TEST(options_have_aliases))
+    TEST(unknown_variables_are_errors), TEST(a_bad_file_is_an_error_with_its_line),
+    TEST(hostile_files_are_rejected_early), TEST(models_are_a_list_of_entries),
+    TEST(speculative_options_have_the_names_of_other_servers), TEST(options_have_aliases))
