@@ -22,6 +22,8 @@
 
 extern char **environ;
 
+enum { BATCH_TOKENS_DEFAULT = 8192 }; /* of options.def: not logged */
+
 /* Reads scheduler.batch: a number, or `auto`, which selects 8 sequences per thread (16 to 128),
  * twice as many admitted sequences, and 256 tokens per thread in a step (2,048 to 8,192). */
 static int read_batch(const struct options *o, struct engine_options *eo, struct err *e)
@@ -214,6 +216,31 @@ static unsigned reasoning_names(const char *field)
     return strcmp(field, "both") ? one : REASONING_CONTENT | REASONING;
 }
 
+/* Settings that are accepted for compatibility, and have no effect with these values. */
+static void log_no_effect(const struct options *o, const struct engine_options *batch)
+{
+    int64_t rows = MAX(MAX((int64_t)MODEL_STEP_ROWS, o->prefill_chunk), batch->max_batch);
+    const struct {
+        const char *flag, *note;
+        bool is_set;
+    } settings[] = {
+        { "--role", "this version has no KV transfer: every role serves whole requests",
+            strcmp(o->role, "unified") != 0 },
+        { "--prefill-pool-size", "prefill and decode share the threads of --threads",
+            o->prefill_pool != 0 },
+        { "--decode-pool-size", "prefill and decode share the threads of --threads",
+            o->decode_pool != 0 },
+        { "--batch-size",
+            "a step of a native model has at most 512 tokens, --ubatch-size or --batch",
+            o->batch_tokens != BATCH_TOKENS_DEFAULT && o->batch_tokens > rows },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++)
+        if (settings[i].is_set)
+            log_warn(
+                "cmd", "no_effect", "option=%s note=\"%s\"", settings[i].flag, settings[i].note);
+}
+
 /* The options that name directories; `create`: the server creates the directory. */
 static int check_directories(const struct options *o, struct err *e)
 {
@@ -267,6 +294,7 @@ static int run_server(const struct options *o, struct err *e)
     batch.live_fairness = so.fairness = &fairness;
     if (read_batch(o, &batch, e))
         return -1;
+    log_no_effect(o, &batch);
     store_path(o->store, store, sizeof(store));
     if (!strcmp(o->store, "auto") && strcmp(o->probe, "auto") && access(store, F_OK))
         *store = '\0'; /* the default store does not exist yet */

@@ -164,11 +164,11 @@ static int max_step_rows(const struct engine_options *o)
     return (int)MIN((int64_t)o->max_batch_tokens, (int64_t)o->max_batch * o->prefill_chunk);
 }
 
-/* Row limit for a native model. Above 512 rows reading the weights from memory is amortised: a
- * longer step is not faster per row, takes more scratch memory and delays all sequences. */
+/* Row limit for a native model. Above MODEL_STEP_ROWS reading the weights from memory is
+ * amortised. */
 static int useful_step_rows(const struct engine_options *o)
 {
-    return MIN(max_step_rows(o), MAX(o->prefill_chunk, MAX(o->max_batch, 512)));
+    return MIN(max_step_rows(o), MAX(o->prefill_chunk, MAX(o->max_batch, (int)MODEL_STEP_ROWS)));
 }
 
 /* Rows with logits per step: one per running sequence plus draft tokens; and for prompts with

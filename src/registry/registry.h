@@ -86,6 +86,10 @@ struct registry;
 
 enum { REGISTRY_MODELS_MAX = 64 };
 
+/* Rows of a step of a native model, unless a prefill chunk or the batch is larger: more rows are
+ * not faster per row, take more scratch memory and delay all sequences. */
+enum { MODEL_STEP_ROWS = 512 };
+
 struct registry_options {
     const struct model_spec *specs;
     int n_specs;

@@ -266,7 +266,12 @@ def test_reasoning_may_be_omitted_from_the_response():
 def test_tools_count_as_tokens():
     count = lambda **more: client.messages.count_tokens(model="echo", messages=QUESTION, **more).input_tokens
     assert count(tools=TOOLS) > count(tools=[CLOCK]) > count()
-    equal(count(tools=[{"type": "web_search_20250305", "name": "web_search"}]), count())
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    equal(count(tools=[CLOCK, search]), count(tools=[CLOCK]))
+    try:
+        raise AssertionError(f"counted: {count(tools=[search])}")
+    except anthropic.BadRequestError as e:
+        assert "web_search_20250305" in str(e), e
     r = client.messages.create(**script("x", tools=TOOLS))
     equal(r.usage.input_tokens + r.usage.cache_read_input_tokens, count(tools=TOOLS))
 

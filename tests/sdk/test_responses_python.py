@@ -175,6 +175,7 @@ def test_tools_of_agents_are_tolerated():
         {"type": "custom", "name": "apply_patch", "format": {"type": "grammar",
             "syntax": "lark", "definition": "start: /.*/"}}])
     equal(r.output_text, "fine")
+    refused(openai.BadRequestError, "tools[0].type", lambda: script("x", tools=[{"type": "web_search"}]))
     probe = client.responses.create(model="demo", input=[], max_output_tokens=1)
     assert probe.status in ("completed", "incomplete")
 

@@ -40,6 +40,13 @@ def test_steps_of_a_layer_are_listed_in_the_order_of_layer_forward():
     assert len(called) > 12 and listed == called, f"src/model/README.md lists {listed}, the code calls {called}"
 
 
+def test_fields_without_effect_are_listed():
+    names = re.findall(r'^NO_EFFECT\("([^"]+)"', read("src/api/common/no_effect.def"), re.M)
+    section = read("docs/dialects.md").split("## Fields without effect")[1].split("\n## ")[0]
+    listed = set(re.findall(r"`([a-z_.]+)`", section))
+    assert len(names) > 5 and set(names) <= listed, set(names) - listed
+
+
 # Names of parts that do not exist yet; a name leaves this list with the first line of its code.
 PLANNED = {"constraint_", "grammar_", "mask", "model_pool_", "rate_limit_", "trace_", "transfer_"}
 

@@ -83,6 +83,50 @@ def test_props_and_health():
             equal(s.get(path)[::2], (200, b'{"status":"ok"}'))
 
 
+def test_fields_without_effect_are_logged_once():
+    said = [{"role": "user", "content": "Hi"}]
+    tools = [{"type": "function", "name": "f"}, {"type": "web_search"}]
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    chat, responses, messages = "/v1/chat/completions", "/v1/responses", "/v1/messages"
+    accepted = [("service_tier", chat, {"messages": said, "service_tier": "flex"}),
+        ("verbosity", chat, {"messages": said, "verbosity": "low"}),
+        ("samplers", "/completion", {"prompt": "Hi", "samplers": ["top_k"], "n_predict": 1}),
+        ("text.verbosity", responses, {"input": "Hi", "text": {"verbosity": "low"}}),
+        ("max_tool_calls", responses, {"input": "Hi", "max_tool_calls": 1}),
+        ("tools", responses, {"input": "Hi", "tools": tools}),
+        ("thinking.budget_tokens", messages, {"messages": said, "max_tokens": 2000, "thinking":
+            {"type": "enabled", "budget_tokens": 1024}})]
+    refused = [("mcp_servers", messages, {"messages": said, "max_tokens": 1, "mcp_servers": [{}]}),
+        ("web_search_options", chat, {"messages": said, "web_search_options": {}}),
+        ("web_search_20250305", messages, {"messages": said, "max_tokens": 1, "tools": [search]}),
+        ("web_search", responses, {"input": "Hi", "tools": tools[1:]}),
+        ("web_search", chat, {"messages": said, "tools": tools[1:]}),
+        ("MCP", responses, {"input": "Hi", "tools": tools + [{"type": "mcp"}]})]
+    flags = ["--role", "prefill", "--prefill-pool-size", "2", "--decode-pool-size", "2",
+        "--batch-size", "9000"]
+    with Server(*flags) as s:
+        post = lambda path, body: s.request("POST", path, json.dumps({"model": "echo", **body}))
+        for _, path, body in accepted * 2:
+            status, _, text = post(path, body)
+            equal(status, 200, (path, body, text))
+            if path in (chat, responses) and "service_tier" in body:
+                equal(json.loads(text)["service_tier"], "default")
+        equal(json.loads(post(responses, {"input": "x", "service_tier": "priority"})[2])["service_tier"],
+            "default")
+        for name, path, body in refused:
+            status, _, text = post(path, body)
+            equal(status, 400, (path, body))
+            assert name in text.decode(), (name, text)
+        with open(s.log_path) as f:
+            log = f.read()
+        for name, _, _ in accepted:
+            equal(log.count(f"no_effect field={name} "), 1, name)
+        for name in flags[::2]:
+            equal(log.count(f"no_effect option={name} "), 1, name)
+    with Server("--batch-size", "512", "--role", "unified") as s:
+        assert "no_effect" not in s.errors()
+
+
 def test_template_capabilities_are_detected():
     template = """{% if tools %}{{ tools }}{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}
 {% if m.tool_calls %}{% for c in m.tool_calls %}<tool_call>{"name": "{{ c.function.name }}",

@@ -1,5 +1,6 @@
 #include "api/anthropic/anthropic.h"
 #include "api/common/common_fields.h"
+#include "api/common/no_effect.h"
 
 /* anthropic_request.c: field table of the Messages API. A field that would change the output and is
  * not supported is rejected by name; hints (cache_control, container, context_management, ...) are
@@ -20,6 +21,7 @@ enum { ON = 1 << REQUEST_CHAT };
 static const struct field table[] = {
     { "chat_template_kwargs", FIELD_OBJECT, ON, .to = TO(convo.template_kwargs) },
     LATER("max_tokens"),
+    { "mcp_servers", FIELD_UNSUPPORTED, ON, .text = "this server does not connect to MCP servers" },
     LATER("messages"),
     READ("metadata", read_metadata),
     { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
@@ -91,7 +93,10 @@ static int read_thinking(struct fields *f, const char *name, const struct json *
     f->request->thinking = THINKING_ON;
     if (json_is_null(budget))
         return field_missing(f, "thinking.budget_tokens");
-    return field_int(f, "thinking.budget_tokens", budget, budgets, &f->request->thinking_budget);
+    if (field_int(f, "thinking.budget_tokens", budget, budgets, &f->request->thinking_budget))
+        return -1;
+    no_effect_note("thinking.budget_tokens");
+    return 0;
 }
 
 /* ---- the two routes */

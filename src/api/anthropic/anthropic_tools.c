@@ -3,7 +3,8 @@
 
 /* anthropic_tools.c: tools and tool_choice. {"name","description","input_schema"} is a function.
  * Tools with a dated type (web_search_20250305) are executed or described by Anthropic's servers:
- * they are omitted, and a tool_choice that names one is an error. Any thread. */
+ * they are omitted next to functions, otherwise an error, as is a tool_choice that names one. Any
+ * thread. */
 
 static bool is_server_tool(const struct json *tool)
 {
@@ -19,8 +20,6 @@ static int read_tool(
 
     if (v->kind != JSON_OBJECT)
         return path_wrong_kind(f, at, "an object", v);
-    if (is_server_tool(v))
-        return 0;
     const struct json *schema = json_get(v, "input_schema"), *strict = json_get(v, "strict");
     if (!json_is_null(schema) && schema->kind != JSON_OBJECT)
         return path_wrong_kind(f, AT(at, "input_schema"), "an object", schema);
@@ -42,10 +41,11 @@ static int read_tools(struct fields *f, const struct json *tools)
     if (tools_begin(&l, f, "tools", tools))
         return -1;
     for (const struct json *t = tools->child; t; t = t->next, i++)
-        if (read_tool(&l, f, AT_INDEX(NULL, "tools", i), t))
+        if (is_server_tool(t))
+            tools_skip(&l, i, json_get(t, "type")->s);
+        else if (read_tool(&l, f, AT_INDEX(NULL, "tools", i), t))
             return -1;
-    tools_end(&l, f);
-    return 0;
+    return tools_end(&l, f);
 }
 
 static int read_choice(struct fields *f, const struct json *v)

@@ -1,4 +1,5 @@
 #include "api/common/common_fields.h"
+#include "api/common/no_effect.h"
 #include "output/stops.h"
 
 static int read_bias_row(
@@ -281,5 +282,24 @@ int common_field_set_template_kwargs(struct fields *f)
         json_append(all, &tail, copy);
     }
     c->template_kwargs = all;
+    return 0;
+}
+
+int common_field_samplers(struct fields *f, const char *name, const struct json *v)
+{
+    if (v->kind != JSON_STRING && v->kind != JSON_ARRAY)
+        return field_wrong_kind(f, name, "a string or an array", v);
+    no_effect_note(name);
+    return 0;
+}
+
+int common_field_service_tier(struct fields *f, const char *name, const struct json *v)
+{
+    struct str *tier = &f->request->service_tier;
+
+    if (field_enum(f, name, v, "auto|default|flex|scale|priority|fast|ultrafast", tier))
+        return -1;
+    if (!str_is(*tier, "auto") && !str_is(*tier, "default"))
+        no_effect_note(name);
     return 0;
 }

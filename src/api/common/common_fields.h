@@ -14,6 +14,10 @@ int common_field_metadata(struct fields *f, const char *name, const struct json 
 int common_field_prompt(struct fields *f, const char *name, const struct json *v);
 /* Sets a single fill-in-the-middle prompt. */
 int common_field_infill(struct fields *f, const struct infill *infill);
+/* The sampler order of llama-server: a string or an array of names. */
+int common_field_samplers(struct fields *f, const char *name, const struct json *v);
+/* OpenAI's service_tier; the note of no_effect.def unless it is auto or default. */
+int common_field_service_tier(struct fields *f, const char *name, const struct json *v);
 /* Reads the output of the `script` back end. */
 int common_field_script(struct fields *f, const char *name, const struct json *v);
 /* Reads a seed; -1: random. */

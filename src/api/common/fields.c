@@ -1,4 +1,5 @@
 #include "api/common/fields.h"
+#include "api/common/no_effect.h"
 
 static const char *kind_name(const struct json *v)
 {
@@ -243,6 +244,8 @@ static int read_entry(struct fields *f, const struct field *row, const struct js
     case FIELD_DEFERRED:
         break;
     }
+    if (!rc && row->to == FIELD_TYPE_ONLY)
+        no_effect_note(row->name);
     return rc;
 }
 

@@ -1,4 +1,5 @@
 #include "api/common/tools.h"
+#include "api/common/no_effect.h"
 #include "output/parser.h"
 
 static struct json *new_node(struct fields *f, const char *key, enum json_kind kind)
@@ -31,7 +32,7 @@ int tools_begin(struct tool_list *l, struct fields *f, const char *name, const s
     if (said->n > REQUEST_TOOLS_MAX)
         return err_param(f->e, ERR_RANGE, name, "'%s' may have at most %d entries, not %u.", name,
             REQUEST_TOOLS_MAX, said->n);
-    l->array = new_node(f, NULL, JSON_ARRAY);
+    *l = (struct tool_list){ .array = new_node(f, NULL, JSON_ARRAY) };
     if (!l->array)
         return field_no_memory(f);
     l->array->raw = said->raw; /* bounds the cost of a search through the array */
@@ -39,9 +40,33 @@ int tools_begin(struct tool_list *l, struct fields *f, const char *name, const s
     return 0;
 }
 
-void tools_end(struct tool_list *l, struct fields *f)
+static int unsupported_type(struct fields *f, const struct path *tool, struct str type)
+{
+    struct path_text at = path_format(AT(tool, "type"));
+
+    return err_param(f->e, ERR_UNSUPPORTED, at.z,
+        "'%s' is '%.*s', which this server does not run; only functions are supported.", at.z,
+        (int)MIN(type.n, (size_t)64), type.p);
+}
+
+void tools_skip(struct tool_list *l, int i, struct str type)
+{
+    if (l->skipped.p)
+        return;
+    l->skipped = type;
+    l->at_skipped = i;
+}
+
+int tools_end(struct tool_list *l, struct fields *f)
 {
     f->request->tools = l->array->n ? l->array : NULL;
+    if (!l->skipped.p)
+        return 0;
+    if (f->request->tools) {
+        no_effect_note("tools");
+        return 0;
+    }
+    return unsupported_type(f, AT_INDEX(NULL, "tools", l->at_skipped), l->skipped);
 }
 
 static int check_name(struct fields *f, const struct path *where, struct str name)
@@ -160,7 +185,7 @@ static int read_tool(
     if (path_take_text(f, AT(where, "type"), json_get(v, "type"), &type))
         return -1;
     if (!str_is(type, "function"))
-        return path_unsupported(f, AT(where, "type"), "only functions are");
+        return unsupported_type(f, where, type);
     const struct json *function = json_get(v, "function");
     if (json_is_null(function))
         return path_missing(f, AT(where, "function"));
@@ -186,8 +211,7 @@ int tools_read(struct fields *f, const char *name, const struct json *v)
     for (const struct json *t = v->child; t; t = t->next, i++)
         if (read_tool(&l, f, AT_INDEX(NULL, name, i), t))
             return -1;
-    tools_end(&l, f);
-    return 0;
+    return tools_end(&l, f);
 }
 
 /* ---- the choice */

@@ -10,6 +10,8 @@
 
 struct tool_list {
     struct json *array, **tail;
+    struct str skipped; /* type of the first tool that is no function; .p NULL: none */
+    int at_skipped;     /* its index */
 };
 
 /* `said` is the client's array. ERR_RANGE if it has too many elements. */
@@ -24,7 +26,11 @@ struct tool_spec {
  * characters. */
 int tools_add(
     struct tool_list *l, struct fields *f, const struct path *where, const struct tool_spec *t);
-void tools_end(struct tool_list *l, struct fields *f); /* sets request->tools */
+/* A tool that another server or the client runs without a function, like web_search. Agents send
+ * such tools to every server, so it is omitted if the list also has functions. */
+void tools_skip(struct tool_list *l, int i, struct str type);
+/* Sets request->tools. ERR_UNSUPPORTED: the list contains tools and no function. */
+int tools_end(struct tool_list *l, struct fields *f);
 
 /* Reads an array [{"type":"function","function":{"name","description","parameters"}}]. The type is
  * optional; other members are kept. */

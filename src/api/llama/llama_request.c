@@ -50,6 +50,7 @@ static const struct field table[] = {
     INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
     FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
     FLAG("return_tokens", want_token_ids),
+    READ("samplers", common_field_samplers),
     READ("script", common_field_script),
     READ("seed", common_field_seed),
     READ("stop", common_field_stop),

@@ -18,6 +18,7 @@ static int read_prediction(struct fields *f, const char *name, const struct json
 static int read_reasoning_format(struct fields *f, const char *name, const struct json *v);
 static int read_stop_ids(struct fields *f, const char *name, const struct json *v);
 static int read_stream_options(struct fields *f, const char *name, const struct json *v);
+static int read_web_search(struct fields *f, const char *name, const struct json *v);
 
 enum { CHAT = 1 << REQUEST_CHAT, COMPLETION = 1 << REQUEST_COMPLETION, BOTH = CHAT | COMPLETION };
 
@@ -100,10 +101,10 @@ static const struct field table[] = {
     FLAG("return_token_ids", BOTH, want_token_ids),
     FLAG("return_tokens_as_token_ids", BOTH, tokens_as_ids),
     TEXT("safety_identifier", 1024, safety_identifier),
+    READ("samplers", BOTH, common_field_samplers),
     READ("script", BOTH, common_field_script),
     READ("seed", BOTH, common_field_seed),
-    { "service_tier", FIELD_ENUM, BOTH, .to = TO(service_tier),
-        .text = "auto|default|flex|scale|priority|fast" },
+    READ("service_tier", BOTH, common_field_service_tier),
     FLAG("skip_special_tokens", BOTH, skip_special_tokens),
     READ("stop", BOTH, common_field_stop),
     READ("stop_token_ids", BOTH, read_stop_ids),
@@ -124,6 +125,7 @@ static const struct field table[] = {
     REFUSE("use_beam_search", BOTH, NO_SAMPLER),
     TEXT("user", 1024, user),
     { "verbosity", FIELD_ENUM, CHAT, .to = FIELD_TYPE_ONLY, .text = "low|medium|high" },
+    READ("web_search_options", CHAT, read_web_search),
     { "x_timeout", FIELD_DOUBLE, BOTH, { 0, 86400 }, TO(timeout_s) },
     REFUSE("xtc_probability", BOTH, NO_SAMPLER),
 };
@@ -244,6 +246,12 @@ static int read_stop_ids(struct fields *f, const char *name, const struct json *
 }
 
 /* Without `stream` these options have no effect and are no error, as in other servers. */
+/* An empty object requests a search, too. */
+static int read_web_search(struct fields *f, const char *name, const struct json *v)
+{
+    return field_unsupported(f, name, "this server does not search the web");
+}
+
 static int read_stream_options(struct fields *f, const char *name, const struct json *v)
 {
     const struct json *usage = json_get(v, "include_usage");

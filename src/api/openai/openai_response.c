@@ -33,7 +33,7 @@ static void put_identity(struct jw *w, const struct response *a, const char *obj
     jw_str(w, a->setup.model);
     if (request->service_tier.p) {
         jw_key(w, "service_tier");
-        jw_str(w, str_is(request->service_tier, "auto") ? STR("default") : request->service_tier);
+        jw_z(w, "default"); /* the tier that the request received, whichever was requested */
     }
     jw_key(w, "system_fingerprint");
     jw_z(w, a->setup.fingerprint);

@@ -114,7 +114,8 @@ static int read_functions(struct fields *f, const struct json *v)
     for (const struct json *c = v->child; c; c = c->next, i++)
         if (put_function(&l, f, AT_INDEX(NULL, "functions", i), c))
             return -1;
-    tools_end(&l, f);
+    if (tools_end(&l, f))
+        return -1;
     f->request->has_functions = true;
     f->request->parallel_tool_calls = false;
     return 0;

@@ -115,9 +115,7 @@ static void put_parameters(struct jw *w, const struct request *request)
     put_reasoning(w, request);
     echo_parameter(w, request, "safety_identifier", STR("null"));
     jw_key(w, "service_tier");
-    jw_str(w, request->service_tier.p && !str_is(request->service_tier, "auto")
-                  ? request->service_tier
-                  : STR("default"));
+    jw_z(w, "default"); /* the tier that the request received, whichever was requested */
     jw_key(w, "store");
     jw_bool(w, request->store);
     echo_parameter(w, request, "temperature", STR("1"));

@@ -2,6 +2,7 @@
 #include "api/responses/responses.h"
 
 #include "api/common/common_fields.h"
+#include "api/common/no_effect.h"
 
 #include <stdio.h>
 
@@ -25,7 +26,6 @@ enum { ON = 1 << REQUEST_CHAT };
 #define READ(name, fn)           { name, FIELD_CUSTOM, ON, .read = fn }
 #define LATER(name)              { name, FIELD_DEFERRED, ON }
 #define REFUSE(name, what)       { name, FIELD_UNSUPPORTED, ON, .text = what }
-#define WORD(name, m, values)     { name, FIELD_ENUM, ON, .to = m, .text = values }
 /* clang-format on */
 
 static const struct field table[] = {
@@ -55,7 +55,7 @@ static const struct field table[] = {
     TEXT("safety_identifier", 1024, safety_identifier),
     READ("script", common_field_script),
     READ("seed", common_field_seed),
-    WORD("service_tier", TO(service_tier), "auto|default|flex|scale|priority|fast|ultrafast"),
+    READ("service_tier", common_field_service_tier),
     READ("stop", common_field_stop),
     FLAG("store", store),
     FLAG("stream", stream),
@@ -129,6 +129,8 @@ static int read_text(struct fields *f, const char *name, const struct json *v)
     if (!json_is_null(verbosity) &&
         field_enum(f, "text.verbosity", verbosity, "low|medium|high", &word))
         return -1;
+    if (!json_is_null(verbosity))
+        no_effect_note("text.verbosity");
     if (json_is_null(format))
         return 0;
     return openai_read_constraint(f, "text.format", AT(AT(NULL, name), "format"), format);

@@ -4,12 +4,13 @@
 
 /* responses_tools.c: tools and tool_choice. Tools have the form
  * {"type":"function","name","parameters"}. Tools that OpenAI's servers execute, and tools with a
- * text grammar, are omitted, since agents send them to every server. Any thread. */
+ * text grammar, are omitted next to functions, since agents send them to every server, and are an
+ * error otherwise. An MCP server is always an error: only its user names one. Any thread. */
 
 static const char *const skipped_types[] = { "apply_patch", "code_interpreter", "computer",
     "computer_use", "computer_use_preview", "custom", "file_search", "image_generation",
-    "local_shell", "mcp", "namespace", "programmatic_tool_calling", "shell", "tool_search",
-    "web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11" };
+    "local_shell", "namespace", "programmatic_tool_calling", "shell", "tool_search", "web_search",
+    "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11" };
 
 static bool is_skipped(struct str type)
 {
@@ -19,9 +20,10 @@ static bool is_skipped(struct str type)
     return false;
 }
 
-static int read_tool(
-    struct tool_list *l, struct fields *f, const struct path *at, const struct json *v)
+/* `i` is the index of the tool. */
+static int read_tool(struct tool_list *l, struct fields *f, int i, const struct json *v)
 {
+    const struct path *at = AT_INDEX(NULL, "tools", i);
     struct tool_spec spec = { .description = STR_NONE };
     struct str type = STR("function");
 
@@ -29,8 +31,12 @@ static int read_tool(
         return path_wrong_kind(f, at, "an object", v);
     if (path_take_text(f, AT(at, "type"), json_get(v, "type"), &type))
         return -1;
-    if (is_skipped(type))
+    if (is_skipped(type)) {
+        tools_skip(l, i, type);
         return 0;
+    }
+    if (str_is(type, "mcp"))
+        return path_unsupported(f, AT(at, "type"), "this server does not connect to MCP servers");
     if (!str_is(type, "function")) {
         struct path_text where = path_format(AT(at, "type"));
         return err_param(f->e, ERR_INVALID, where.z,
@@ -59,10 +65,9 @@ int responses_read_tools(struct fields *f, const struct json *v)
     if (tools_begin(&l, f, "tools", v))
         return -1;
     for (t = v->child; t; t = t->next, i++)
-        if (read_tool(&l, f, AT_INDEX(NULL, "tools", i), t))
+        if (read_tool(&l, f, i, t))
             return -1;
-    tools_end(&l, f);
-    return 0;
+    return tools_end(&l, f);
 }
 
 /* ---- the choice */

@@ -66,7 +66,12 @@ static const struct kit_row rows[] = {
     { BODY(",'tools':[{'name':'f','description':1}]"), ERR_INVALID, "tools[0].description" },
     { BODY(",'tools':[7]"), ERR_INVALID, "tools[0]" },
     { BODY(",'tools':{}"), ERR_INVALID, "tools" },
-    { BODY(",'tools':[{'type':'web_search_20250305','name':'web_search'}]"), OK, "" },
+    { BODY(",'tools':[{'type':'web_search_20250305','name':'web_search'}]"), ERR_UNSUPPORTED,
+        "tools[0].type" },
+    { BODY(",'tools':[{'name':'f'},{'type':'web_search_20250305','name':'web_search'}]"), OK, "" },
+    { BODY(",'mcp_servers':[{'type':'url','url':'http://x','name':'x'}]"), ERR_UNSUPPORTED,
+        "mcp_servers" },
+    { BODY(",'mcp_servers':[]"), OK, "" },
     { BODY(",'tool_choice':{'type':'auto'}"), OK, "" },
     { BODY(",'tool_choice':{'type':'any'}"), ERR_INVALID, "tool_choice" },
     { BODY(",'tool_choice':{'type':'tool','name':'f'}"), ERR_INVALID, "tool_choice" },
@@ -77,7 +82,8 @@ static const struct kit_row rows[] = {
     { BODY(TOOL ",'tool_choice':{'type':'tool','name':7}"), ERR_INVALID, "tool_choice.name" },
     { BODY(TOOL ",'tool_choice':{'type':'auto','disable_parallel_tool_use':1}"), ERR_INVALID,
         "tool_choice.disable_parallel_tool_use" },
-    { BODY(",'tools':[{'type':'bash_20250124','name':'bash'}],'tool_choice':{'type':'tool',"
+    { BODY(",'tools':[{'type':'bash_20250124','name':'bash'},{'name':'f'}],'tool_choice':{'type':'"
+           "tool',"
            "'name':'bash'}"),
         ERR_INVALID, "tool_choice" },
     { BODY(",'tool_choice':{'type':'must'}"), ERR_INVALID, "tool_choice.type" },
@@ -321,10 +327,11 @@ static void a_choice_of_tools_arrives(void)
                   &dialect_anthropic, BODY(TOOL ",'tool_choice':{'type':'tool','name':'f'}")),
         0);
     EXPECT(str_is(kit.request.tool_name, "f"));
-    EXPECT_EQ(kit_parse_request(&dialect_anthropic, BODY(",'tools':[{'type':'web_search_20250305',"
-                                                         "'name':'web_search'}]")),
+    EXPECT_EQ(
+        kit_parse_request(&dialect_anthropic,
+            BODY(",'tools':[{'type':'web_search_20250305','name':'web_search'},{'name':'f'}]")),
         0);
-    EXPECT(!kit.request.tools && kit.request.tool_choice == TOOL_CHOICE_NONE);
+    EXPECT(kit.request.tools && kit.request.tools->n == 1);
     kit_close_response();
 }
 

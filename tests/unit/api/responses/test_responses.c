@@ -58,8 +58,15 @@ static const struct kit_row rows[] = {
         "tools[0].parameters" },
     { SAY(",'tools':[{'type':'flight'}]"), ERR_INVALID, "tools[0].type" },
     { SAY(",'tools':[{'type':'web_search'},{'type':'namespace','name':'n','tools':[]},"
-          "{'type':'custom','name':'c'},{'type':'local_shell'},{'type':'image_generation'}]"),
+          "{'type':'custom','name':'c'},{'type':'local_shell'},{'type':'image_generation'}," FN
+          "]"),
         OK, "" },
+    { SAY(",'tools':[{'type':'web_search'},{'type':'image_generation'}]"), ERR_UNSUPPORTED,
+        "tools[0].type" },
+    { SAY(",'tools':[{'type':'custom','name':'c'}]"), ERR_UNSUPPORTED, "tools[0].type" },
+    { SAY(",'tools':[" FN ",{'type':'mcp','server_url':'http://x'}]"), ERR_UNSUPPORTED,
+        "tools[1].type" },
+    { SAY(",'max_tool_calls':3,'service_tier':'priority'"), OK, "" },
     { SAY(",'tool_choice':'auto'"), OK, "" },
     { SAY(",'tool_choice':'required'"), ERR_INVALID, "tool_choice" },
     { SAY(",'tool_choice':'maybe'"), ERR_INVALID, "tool_choice" },
