@@ -60,12 +60,13 @@ static int no_password(char *p, int n, int for_writing, void *arg)
 }
 
 /* OpenSSL opens the file itself, and would wait for the writer of a FIFO. */
-static int check_file(const char *path, struct err *e)
+static int check_file(const char *what, const char *path, struct err *e)
 {
+    struct err why;
     int fd;
 
-    if (file_open_regular(path, O_RDONLY, &fd, e))
-        return -1;
+    if (file_open_regular(path, O_RDONLY, &fd, &why))
+        return err_set(e, why.code, "TLS %s %s", what, why.msg);
     close(fd);
     return 0;
 }
@@ -75,10 +76,8 @@ int tls_open(struct tls **out, const char *cert, const char *key, struct err *e)
     struct tls *t = xcalloc(1, sizeof(*t));
 
     ERR_clear_error();
-    if (check_file(cert, e) || check_file(key, e)) {
-        err_wrap(e, "TLS");
+    if (check_file("certificate", cert, e) || check_file("key", key, e))
         goto fail;
-    }
     t->ctx = SSL_CTX_new(TLS_server_method());
     if (!t->ctx) {
         set_reason(e, "TLS", "context");
