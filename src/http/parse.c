@@ -214,16 +214,36 @@ static struct str origin_form(struct str target, struct str *authority)
 
 /* ---- fields */
 
-static bool is_host(struct str s)
+/* Whether all characters are those of a host name (reg-name) or are in `more`. */
+static bool is_host_name(struct str s, const char *more)
 {
     for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
         bool is_name = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-        if (!is_name && !strchr("-._~%!$&'()*+,;=:[]", c))
-            return false;
-        if (!c)
+        if (!c || (!is_name && !strchr("-._~%!$&'()*+,;=", c) && !strchr(more, c)))
             return false;
     }
+    return true;
+}
+
+/* Host, or IP address in brackets, with an optional port (RFC 9110 7.2); the host may be empty. */
+static bool is_host(struct str s)
+{
+    bool is_bracketed = str_starts(s, STR("["));
+    ptrdiff_t at = str_find(s, is_bracketed ? STR("]") : STR(":"));
+
+    if (is_bracketed && at < 2)
+        return false;
+    size_t end = at < 0 ? s.n : (size_t)at + is_bracketed;
+    struct str port = str_skip(s, end);
+    if (is_bracketed ? !is_host_name((struct str){ s.p + 1, end - 2 }, ":")
+                     : !is_host_name((struct str){ s.p, end }, ""))
+        return false;
+    if (port.n && port.p[0] != ':')
+        return false;
+    for (size_t i = 1; i < port.n; i++)
+        if (port.p[i] < '0' || port.p[i] > '9')
+            return false;
     return true;
 }
 
