@@ -383,12 +383,14 @@ static int read_action(struct slot_job *j, struct err *e)
 
 static int read_name(struct slot_job *j, struct err *e)
 {
+    /* The trees of all bodies within these limits fit into BODY_ARENA. */
+    static const struct json_limits limits = { .max_depth = 128, .max_nodes = 10000 };
     struct arena *a = arena_new(BODY_ARENA);
     struct str name = STR_NONE;
     struct json *body;
     int failed = a ? 0 : err_set(e, ERR_MEMORY, "no memory for the request");
 
-    failed = failed || body_object(&body, j->async.body, &json_limits_default, a, e) ||
+    failed = failed || body_object(&body, j->async.body, &limits, a, e) ||
              body_text(body, "filename", &name, e);
     if (!failed && !file_name_is_plain(name))
         failed = err_param(e, ERR_INVALID, "filename", "Invalid filename");

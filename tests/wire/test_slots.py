@@ -156,6 +156,9 @@ def test_file_names_cannot_leave_the_directory():
                 ("0", "Invalid action")):
             status, _, body = s.request("POST", "/slots/" + path, b'{"filename":"x"}')
             equal((status, json.loads(body)["error"]["message"]), (400, message), path)
+        # A body of many small values is an error of the client, not a lack of memory.
+        many = {"filename": "x", "more": [[]] * 100000}
+        equal(slot_action(s, 0, "restore", many)[0], 400)
 
 
 def test_damaged_and_foreign_files_are_rejected():
