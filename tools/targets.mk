@@ -14,7 +14,8 @@ test:
 	@tools/deps build test
 	@tests/all
 
-# Tests that take too long for every change: long fuzzing, soak test, a million cancelled requests.
+# Tests that take too long for every change: long fuzzing, hostile input, soak test, a million cancelled
+# requests.
 .PHONY: test-long
 test-long:
 	@tools/deps build test
@@ -37,6 +38,19 @@ FUZZ_SECONDS ?= 600
 fuzz:
 	@tools/deps build test
 	@tests/fuzz/run $(FUZZ_SECONDS)
+
+# Mutated JSON, HTTP, model files and settings, with the address sanitizer. The differential test compares
+# a busy server with a bare one.
+.PHONY: hostile test-differential
+HOSTILE_SECONDS ?= 600
+hostile:
+	@$(MAKE) VARIANT=asan all tools
+	@failed=0; for script in tests/hostile/test_*.py; do \
+	    BUILD=build/asan HOSTILE_SECONDS=$(HOSTILE_SECONDS) $$script || failed=1; done; exit $$failed
+
+DIFFERENTIAL_SECONDS ?= 120
+test-differential: $(PROGRAMS) $(B)/tools/mkmodel
+	@BUILD=$(B) HOSTILE_SECONDS=$(DIFFERENTIAL_SECONDS) tests/hostile/test_differential.py
 
 # Cancels a million simulated requests, each in a random state, and checks that no page, sequence or
 # event is leaked.
@@ -103,10 +117,14 @@ help:
 	@echo "make            build build/inferfluxd and build/inferctl"
 	@echo "make run        install missing packages, build, serve models/demo.gguf (HOST=, PORT=)"
 	@echo "make test       install test packages, build every variant, run all tests"
-	@echo "make test-long  long fuzzing (FUZZ_SECONDS=60 each), soak test, a million cancelled requests"
+	@echo "make test-long  long fuzzing (FUZZ_SECONDS=60 each), hostile input (HOSTILE_SECONDS=60 each), soak"
+	@echo "                test, a million cancelled requests"
 	@echo "make check      check layers, sizes, banned functions, headers"
 	@echo "make bench      run benchmarks (BENCH=kernels|serve|decode|compare selects one)"
 	@echo "make fuzz       run every fuzzer for FUZZ_SECONDS=600 each"
+	@echo "make hostile    send mutated JSON, HTTP, model files and settings for HOSTILE_SECONDS=600 each"
+	@echo "make test-differential"
+	@echo "                compare a busy server with a bare one for DIFFERENTIAL_SECONDS=120"
 	@echo "make cancels    cancel a million requests in random states, in the simulator"
 	@echo "make soak       run slow, disconnecting and flooding clients for SOAK_SECONDS=600"
 	@echo "make emulated   test AMX and AVX-VNNI on an emulated CPU; takes about 20 minutes"
@@ -114,9 +132,10 @@ help:
 	@echo "make install    install the programs, library and documents (PREFIX=/usr/local DESTDIR=)"
 	@echo "Options: VARIANT=release|asan|tsan|small  CC=gcc|clang  V=1 (show commands)"
 
-# Documents that inferfluxd generates from its tables of options and metrics.
+# Documents that inferfluxd generates from its tables of options and metrics, and counts of tests.
 .PHONY: docs
 docs: $(B)/inferfluxd
 	@$(B)/inferfluxd --print-docs | awk '/^# Metrics/ { out = "docs/metrics.md" } \
 	    { print > (out ? out : "docs/configuration.md") }'
+	@tests/hostile/counts.py --write
 	@$(B)/inferfluxd --print-docs=man > docs/man/inferfluxd.8
