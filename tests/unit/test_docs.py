@@ -119,9 +119,17 @@ def test_every_route_is_described():
         assert scope.lower() == row.split("|")[2].strip(), f"docs/dialects.md: the key of {path}"
 
 
+def test_counts_of_security_tests_are_current():
+    sys.path.insert(0, os.path.join(ROOT, "tests/hostile"))
+    import counts
+
+    assert counts.table() == counts.in_document()[1], "run: make docs"
+
+
 def test_links_between_documents_are_valid():
     for path in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md",
-            "docs/decisions.md", "docs/dialects.md", "docs/performance.md"):
+            "docs/decisions.md", "docs/dialects.md", "docs/performance.md",
+            "docs/security-testing.md"):
         for link in re.findall(r"\]\(([^)#:]+)\)", read(path)):
             target = os.path.join(ROOT, os.path.dirname(path), link)
             assert os.path.exists(target), f"{path}: {link}"
