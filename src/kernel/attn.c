@@ -108,14 +108,27 @@ struct attn_state attn_state_at(const struct attn_args *a, int split, int head)
         at + state_stats_floats(a->n_q) + (size_t)head * room };
 }
 
+struct attn_state attn_sink_state(const struct attn_args *a, int head, float *max, float *sum)
+{
+    static const float zeros[KV_MAX_DIM];
+
+    *max = a->sinks[head];
+    *sum = 1;
+    return (struct attn_state){ max, sum, (float *)(uintptr_t)zeros };
+}
+
 void attn_merge_splits(const struct attn_args *a, attn_merge_fn merge, attn_finish_fn finish)
 {
     const int dim = a->layout->head_dim, n = attn_n_splits(a->n_keys);
+    const int first = attn_first_key(a, a->n_keys) / KV_SPLIT;
+    float max, sum;
 
     for (int h = 0; h < a->n_q; h++) {
-        struct attn_state total = attn_state_at(a, 0, h);
-        for (int i = 1; i < n; i++)
+        struct attn_state total = attn_state_at(a, first, h);
+        for (int i = first + 1; i < n; i++)
             merge(total, attn_state_at(a, i, h), dim);
+        if (a->sinks)
+            merge(total, attn_sink_state(a, h, &max, &sum), dim);
         finish(total, a->out + (size_t)h * (size_t)dim, dim);
     }
 }

@@ -13,7 +13,9 @@
  *
  * Attention processes key blocks of 256 absolute positions and splits of 512 (split-KV), which are
  * merged in index order: the bits of a row do not depend on pages, prefill chunks, threads or
- * other rows. Pure functions on memory of the caller; any thread. */
+ * other rows. With a window, key blocks before the one in which the window begins are not read; the
+ * weights of the positions before the window are 0. Pure functions on memory of the caller; any
+ * thread. */
 #pragma once
 
 #include "base/base.h"
@@ -24,6 +26,7 @@ enum {
     KV_BLOCK = 256,
     KV_SPLIT = 512,
     KV_GROUP = 16,
+    KV_MAX_DIM = 512,      /* largest head dimension */
     KV_Q8_MAX_DIM = 256,   /* largest head dimension for q8_0 */
     KV_MAX_ROW_HEADS = 64, /* most query heads of all rows of attn_args.rows together */
     KV_Q8_MAX_WEIGHT =
@@ -77,7 +80,11 @@ struct attn_args {
     int n_q;        /* query heads of this kv head's GQA group */
     const float *q; /* row i is at q + i * q_stride: [n_q][head_dim], after RoPE, not scaled */
     float scale;    /* 1/sqrt(head_dim), or the value that the model family specifies */
-    float *out;     /* row i is at out + i * out_stride: [n_q][head_dim] */
+    /* a row at position p attends to positions p - window + 1 .. p; 0: to all up to p */
+    int window;
+    float soft_cap;     /* a score s becomes soft_cap * tanh(s / soft_cap); 0: no soft cap */
+    const float *sinks; /* [n_q]: scores that take part in the softmax without a value; or NULL */
+    float *out;         /* row i is at out + i * out_stride: [n_q][head_dim] */
     size_t q_stride, out_stride; /* in floats */
     float *scratch;              /* attn_scratch_floats() floats */
 
@@ -88,6 +95,16 @@ struct attn_args {
     float *states;
     int split_from, split_to;
 };
+
+/* First position to which a row with n_keys keys attends, and the first of its key block. */
+static inline int attn_first_key(const struct attn_args *a, int n_keys)
+{
+    return a->window > 0 ? MAX(n_keys - a->window, 0) : 0;
+}
+static inline int attn_first_block(const struct attn_args *a, int n_keys)
+{
+    return attn_first_key(a, n_keys) / KV_BLOCK * KV_BLOCK;
+}
 
 /* Row index of one of the n_rows rows. */
 static inline size_t attn_row_index(const struct attn_args *a, int row)
@@ -118,6 +135,10 @@ static inline int attn_n_splits(int n_keys)
 {
     return (n_keys + KV_SPLIT - 1) / KV_SPLIT;
 }
+
+/* State of a sink, a score without a value, to be merged into another one. It is read only; max and
+ * sum are the caller's. */
+struct attn_state attn_sink_state(const struct attn_args *a, int head, float *max, float *sum);
 
 /* Implementation of attend_merge with two functions of a kernel set: attn_merge_fn merges the later
  * split into the earlier one, attn_finish_fn writes the output of the final state. */

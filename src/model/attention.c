@@ -22,6 +22,7 @@ static struct attn_args attn_args_of(const struct thread_ctx *s, int layer, int 
         .n_q = forward_q_per_kv_head(s->m),
         .q = m->q + q_column(s, h),
         .scale = m->h.attn_scale,
+        .window = m->h.has_window[layer] ? m->h.window : 0,
         .out = m->attn_out + q_column(s, h),
         .q_stride = m->q_stride,
         .out_stride = m->q_stride,

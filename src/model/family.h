@@ -94,8 +94,12 @@ struct family {
     bool has_ffn_norm_after_attn;
     bool divides_logits; /* by the key logit_scale */
     bool has_mtp_layers; /* layers for drafts after the others: nextn_predict_layers */
-    bool may_lack_rope;  /* in files with rope.scaling.finetuned = false */
-    int rope_period;     /* layer i has no RoPE if (i + 1) % rope_period == 0; 0: all layers have */
+    /* layer i attends to all positions if (i + 1) % window_period == 0, unless the file has the key
+     * attention.sliding_window_pattern; 0: all layers have the window, if there is one */
+    int window_period;
+    bool has_plain_window_rope; /* RoPE of layers with a window is not scaled */
+    bool may_lack_rope;         /* in files with rope.scaling.finetuned = false */
+    int rope_period; /* layer i has no RoPE if (i + 1) % rope_period == 0; 0: all layers have */
 };
 
 extern const struct tensor_row tensor_rows[N_TENSORS];

@@ -35,6 +35,9 @@ static void embed_rows(const struct thread_ctx *s)
         else
             embed_token(m, m->rows[r].token, x);
         rope_table_at(&m->rope, m->rows[r].pos, m->cs + (size_t)r * (size_t)m->h.n_rot);
+        if (m->window_cs)
+            rope_table_at(
+                &m->window_rope, m->rows[r].pos, m->window_cs + (size_t)r * (size_t)m->h.n_rot);
     }
     barrier(s);
 }

@@ -71,7 +71,7 @@ struct llama {
     struct lm lm;
     struct hparams h;
     struct weights w;
-    struct rope_table rope;
+    struct rope_table rope, window_rope; /* of layers without and with a window */
     const struct kernels *kernels;
     struct thread_pool *thread_pool;
     struct kv_layout kv;
@@ -90,9 +90,10 @@ struct llama {
     void *attn_out_acts, *hidden_acts; /* the same, quantised */
     float *shared_hidden;              /* [n_rows][shared_stride]: hidden of the shared expert */
     void *shared_hidden_acts;
-    float *cs;     /* [n_rows][n_rot]: RoPE cos, sin per pair */
-    float *logits; /* [max_logits][n_vocab] */
-    float *peaks;  /* [max_logits][logit_groups(n_vocab)] */
+    float *cs;        /* [n_rows][n_rot]: RoPE cos, sin per pair */
+    float *window_cs; /* the same in layers with a window; NULL: as cs */
+    float *logits;    /* [max_logits][n_vocab] */
+    float *peaks;     /* [max_logits][logit_groups(n_vocab)] */
     struct batch_row *rows;
     struct attn_row *attn_rows;     /* [max_rows]: decode rows, in the order of their groups */
     struct attn_group *attn_groups; /* [max_rows] */

@@ -136,6 +136,13 @@ static int read_rope(struct hparams *h, struct hparams_reader *r, struct err *e)
         return -1;
     if (p->scaling == ROPE_PLAIN || p->scaling == ROPE_LONG)
         p->factor = 1;
+    h->window_rope = *p;
+    if (h->family->has_plain_window_rope) {
+        h->window_rope.scaling = ROPE_PLAIN;
+        h->window_rope.factor = 1;
+    }
+    if (get_positive(r, "rope.freq_base_swa", &h->window_rope.base, e))
+        return -1;
     if (p->scaling == ROPE_YARN && !(p->base > 1))
         return err_set(e, ERR_RANGE, "%s = %g, YaRN requires more than 1",
             key_of(r, "rope.freq_base"), p->base);
@@ -175,21 +182,38 @@ static int read_heads(struct hparams *h, struct hparams_reader *r, struct err *e
     return 0;
 }
 
-/* Sliding-window attention is not implemented. Up to the length of the window it is equal to full
- * attention, so the context is limited to that length. */
+/* Reads a pattern of layers with a window: a period, or a boolean for each layer. */
+static int read_window_pattern(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    const char *tail = "attention.sliding_window_pattern";
+    const struct gguf_value *v = gguf_find(r->g, key_of(r, tail));
+    int period = h->family->window_period;
+
+    if (v && v->kind == GGUF_ARR) {
+        for (int i = 0; i < h->n_layers; i++) {
+            int64_t is_set;
+            if (!gguf_arr_i64(v, (uint64_t)i, &is_set))
+                return err_set(
+                    e, ERR_CORRUPT, "%s is not an array of %d booleans", r->key, h->n_layers);
+            h->has_window[i] = is_set != 0;
+        }
+        return 0;
+    }
+    if (get_int(r, tail, (struct int_range){ 0, MAX_LAYERS }, &period, e))
+        return -1;
+    for (int i = 0; i < h->n_layers; i++)
+        h->has_window[i] = !period || (i + 1) % period != 0;
+    return 0;
+}
+
 static int read_context(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     const struct int_range any = { 1, 1 << 30 };
     h->n_ctx = -1;
-    if (get_int(r, "context_length", any, &h->n_ctx, e))
+    if (get_int(r, "context_length", any, &h->n_ctx, e) ||
+        get_int(r, "attention.sliding_window", (struct int_range){ 0, INT32_MAX }, &h->window, e))
         return -1;
-
-    int window = 0;
-    if (get_int(r, "attention.sliding_window", (struct int_range){ 0, INT32_MAX }, &window, e))
-        return -1;
-    if (window > 0)
-        h->n_ctx = MIN(h->n_ctx, window);
-    return 0;
+    return h->window ? read_window_pattern(h, r, e) : 0;
 }
 
 /* Positive factor, 1 if the key is missing. */

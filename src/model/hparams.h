@@ -52,8 +52,10 @@ struct hparams {
     float embd_scale, residual_scale, logit_scale;
     /* queries at position p: factor 1 + slope * ln(1 + floor(p / rope.n_ctx_orig)); 0: none */
     float query_scale_slope;
+    int window; /* positions to which a row attends in layers with a window; 0: no layer has one */
+    bool has_window[MAX_LAYERS];
     bool has_rope;
-    struct rope_params rope;
+    struct rope_params rope, window_rope; /* of layers without and with a window */
 };
 
 int hparams_read(struct hparams *h, const struct gguf *g, struct err *e);

@@ -114,7 +114,8 @@ static void rope(const struct thread_ctx *s, int layer, const struct head_row *x
 {
     const struct llama *m = s->m;
     const int d = m->h.head_dim, n_rot = m->h.n_rot;
-    const float *cs = m->cs + (size_t)x->row * (size_t)n_rot;
+    const float *all_cs = m->window_cs && m->h.has_window[layer] ? m->window_cs : m->cs;
+    const float *cs = all_cs + (size_t)x->row * (size_t)n_rot;
     const bool is_neox = m->h.family->is_rope_neox;
 
     if (!hparams_has_rope(&m->h, layer))

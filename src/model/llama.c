@@ -194,6 +194,8 @@ static void lay_out(struct llama *m, struct scratch_layout *c)
     m->partial_x = reserve(c, (size_t)m->lm.max_partial_rows * m->d_stride, sizeof(float));
     lay_out_shared(m, c, rows);
     m->cs = reserve(c, rows * (size_t)m->h.n_rot, sizeof(float));
+    if (m->h.window && memcmp(&m->rope, &m->window_rope, sizeof(m->rope)) != 0)
+        m->window_cs = reserve(c, rows * (size_t)m->h.n_rot, sizeof(float));
     m->logits = reserve(c, n_logits * (size_t)m->h.n_vocab, sizeof(float));
     m->peaks = reserve(c, n_logits * (size_t)logit_groups(m->h.n_vocab), sizeof(float));
     m->rows = reserve(c, rows, sizeof(*m->rows));
@@ -273,6 +275,19 @@ static int set_sizes(struct llama *m, const struct llama_options *o, struct err 
     return 0;
 }
 
+static void open_rope(struct llama *m, int n_ctx)
+{
+    const struct weights *w = &m->w;
+    const struct rope_params *p = &m->h.rope;
+    const float *factors = p->scaling != ROPE_LONG      ? w->rope_factors
+                           : n_ctx > (int)p->n_ctx_orig ? w->rope_long
+                                                        : w->rope_short;
+
+    rope_table_init(&m->rope, p, m->h.n_rot, factors);
+    rope_table_init(&m->window_rope, &m->h.window_rope, m->h.n_rot,
+        m->h.family->has_plain_window_rope ? NULL : factors);
+}
+
 static int open_components(
     struct llama *m, const struct gguf *g, const struct llama_options *o, struct err *e)
 {
@@ -288,11 +303,7 @@ static int open_components(
         return -1;
     if (weights_bind(&m->w, &m->h, g, m->thread_pool, &bind, e))
         return -1;
-    const int n_ctx = o->n_ctx ? o->n_ctx : m->h.n_ctx;
-    rope_table_init(&m->rope, &m->h,
-        m->h.rope.scaling != ROPE_LONG      ? m->w.rope_factors
-        : n_ctx > (int)m->h.rope.n_ctx_orig ? m->w.rope_long
-                                            : m->w.rope_short);
+    open_rope(m, o->n_ctx ? o->n_ctx : m->h.n_ctx);
     kv_layout_init(&m->kv, o->kv_type, m->h.n_layers, m->h.n_kv_heads, m->h.head_dim);
     return alloc_scratch(m, e) || alloc_arena(m, e) ? -1 : 0;
 }

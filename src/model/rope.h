@@ -18,7 +18,8 @@ struct rope_table {
 };
 
 /* factors: [n_rot/2] divisors of the frequencies, or NULL. */
-void rope_table_init(struct rope_table *t, const struct hparams *h, const float *factors);
+void rope_table_init(
+    struct rope_table *t, const struct rope_params *p, int n_rot, const float *factors);
 
 /* Writes cs: [n_pairs][cos, sin] of one position. */
 void rope_table_at(const struct rope_table *t, int pos, float *cs);

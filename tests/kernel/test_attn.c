@@ -46,6 +46,35 @@ static void seq_free(struct seq *s)
     mem_free(s->v);
 }
 
+/* Window, soft cap and sinks of all attention until the next call; none for odd rounds. */
+static struct {
+    int window;
+    float soft_cap;
+    const float *sinks;
+} variant;
+
+static void choose_variant(int round)
+{
+    static const int windows[] = { 0, 1, 7, 100, 256, 257, 300, 700 };
+    static float sinks[64];
+    struct rng r = { .key = 77 };
+
+    memset(&variant, 0, sizeof(variant));
+    if (round % 2)
+        return;
+    kit_fill(&r, sinks, ARRAY_LEN(sinks), 2);
+    variant.window = windows[round / 2 % (int)ARRAY_LEN(windows)];
+    variant.soft_cap = round / 2 % 3 ? 0 : 1.5f;
+    variant.sinks = round / 2 % 5 < 3 ? NULL : sinks;
+}
+
+static void set_variant(struct attn_args *a)
+{
+    a->window = variant.window;
+    a->soft_cap = variant.soft_cap;
+    a->sinks = variant.sinks;
+}
+
 struct rows { /* consecutive rows of a sequence, with strides in floats */
     int n, n_keys, n_q;
     size_t q_stride, out_stride;
@@ -69,6 +98,7 @@ static void attend_rows(
         .q_stride = r->q_stride,
         .out_stride = r->out_stride,
         .scratch = scratch };
+    set_variant(&a);
     k->attend(&a);
     mem_free(scratch);
 }
@@ -111,26 +141,31 @@ static void stored_head(enum kv_type type, const float *x, int dim, double *out)
         out[d] = stored(type, x[d]);
 }
 
-static void naive_attention(const struct seq *s, int n_keys, const float *q, double *out)
+static void naive_attention(const struct seq *s, int n_keys, int head, const float *q, double *out)
 {
-    int dim = s->layout.head_dim;
+    int dim = s->layout.head_dim, first = variant.window ? MAX(n_keys - variant.window, 0) : 0;
+    double cap = (double)variant.soft_cap;
     double max = -INFINITY, sum = 0, score[2100], query[256], one[256];
 
     for (int d = 0; d < dim; d++)
         query[d] = q[d];
     if (s->layout.type == KV_Q8_0)
         quantised_head(q, dim, query);
-    for (int t = 0; t < n_keys; t++) {
+    for (int t = first; t < n_keys; t++) {
         stored_head(s->layout.type, s->k + t * dim, dim, one);
         score[t] = 0;
         for (int d = 0; d < dim; d++)
             score[t] += query[d] * one[d] * (double)0.3f;
+        if (cap > 0)
+            score[t] = cap * tanh(score[t] / cap);
         max = fmax(max, score[t]);
     }
-    for (int t = 0; t < n_keys; t++)
+    if (variant.sinks)
+        sum = exp((double)variant.sinks[head] - max);
+    for (int t = first; t < n_keys; t++)
         sum += score[t] = exp(score[t] - max);
     memset(out, 0, (size_t)dim * sizeof(*out));
-    for (int t = 0; t < n_keys; t++) {
+    for (int t = first; t < n_keys; t++) {
         stored_head(s->layout.type, s->v + t * dim, dim, one);
         for (int d = 0; d < dim; d++)
             out[d] += score[t] / sum * one[d];
@@ -151,14 +186,16 @@ static void expect_softmax(const struct kernels *k, enum kv_type first, int n_ty
             enum kv_type type = (enum kv_type)((int)first + (int)(i + j) % n_types);
             struct seq s = seq_new(&r, k, type, dim, n);
             kit_fill(&r, q, (size_t)(n_q * dim), 1);
+            choose_variant((int)(i * ARRAY_LEN(ns) + j));
             attend(k, &s, n, n_q, q, out);
             for (int h = 0; h < n_q; h++) {
-                naive_attention(&s, n, q + h * dim, want);
+                naive_attention(&s, n, h, q + h * dim, want);
                 for (int d = 0; d < dim; d++)
                     EXPECT(fabs(out[h * dim + d] - want[d]) < (type == KV_Q8_0 ? 5e-4 : bound));
             }
             seq_free(&s);
         }
+    choose_variant(1);
 }
 
 /* Values are about 1, so the bounds are absolute. q8_0: weights as integers up to 32,767 have an
@@ -257,6 +294,7 @@ static void consecutive_rows_equal_single_rows(const struct kernels *k, const st
             kit_fill(&r, q, ARRAY_LEN(q), 1);
             kit_fill(&r, got, ARRAY_LEN(got), 1);
             memcpy(want, got, sizeof(got));
+            choose_variant(round);
             attend_rows(k, &s, &rows, q, got);
             for (int j = 0; j < n; j++)
                 attend(ref, &s, rows.n_keys + j, n_q, q + j * WIDTH, want + j * (WIDTH - 3));
@@ -267,6 +305,7 @@ static void consecutive_rows_equal_single_rows(const struct kernels *k, const st
             }
             seq_free(&s);
         }
+    choose_variant(1);
 }
 
 /* Outputs that are negative and almost zero: two keys have all the weight, and their values are
@@ -348,6 +387,8 @@ static void rows_that_share_a_prefix(const struct kernels *k, const struct kerne
             .q_stride = (size_t)width,
             .out_stride = (size_t)width,
             .scratch = scratch };
+        choose_variant(round / N_KV_TYPES);
+        set_variant(&a);
         k->attend(&a);
         for (int i = 0; i < n_rows; i++) {
             struct seq own = s;
@@ -363,6 +404,7 @@ static void rows_that_share_a_prefix(const struct kernels *k, const struct kerne
         mem_free(scratch);
         seq_free(&s);
     }
+    choose_variant(1);
 }
 
 struct split_run { /* state of the splits of one row before they are merged */
@@ -415,6 +457,7 @@ static struct split_run split_run_new(struct rng *r, const struct seq *s, int n_
         .n_q = n_q,
         .scale = 0.3f,
         .states = p.states };
+    set_variant(&p.a);
     return p;
 }
 
@@ -430,6 +473,7 @@ static void merged_splits_equal_attention(const struct kernels *k, const struct 
         int n_q = 1 + (int)rng_below(&r, round % 5 ? 9 : 17);
         struct seq s =
             seq_new(&r, k, (enum kv_type)((round + round / 12) % N_KV_TYPES), dim, n_keys);
+        choose_variant(round + round / 12);
         struct split_run p = split_run_new(&r, &s, n_keys, n_q);
         float guard[16];
 
@@ -448,6 +492,7 @@ static void merged_splits_equal_attention(const struct kernels *k, const struct 
         mem_free(p.states);
         seq_free(&s);
     }
+    choose_variant(1);
 }
 
 static void merged_splits_equal_attention_in_every_set(void)

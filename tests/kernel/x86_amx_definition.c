@@ -256,7 +256,7 @@ void amx_definition_attend(const struct attn_args *a)
 {
     const int dim = a->layout->head_dim;
 
-    if (a->layout->type != KV_BF16) {
+    if (a->layout->type != KV_BF16 || a->window || a->soft_cap > 0 || a->sinks) {
         ref_set()->attend(a);
         return;
     }

@@ -5,7 +5,10 @@
  * previous sums are multiplied by exp(old - new). The weights exp(score - max) are added to 16
  * lanes by position; the lanes are reduced 8, 4, 2, 1, and the result is added to the running sum.
  * Each output is one fma chain over positions. Every KV_SPLIT keys a new state starts, and the
- * splits are merged in order. No step depends on page boundaries.
+ * splits are merged in order. No step depends on page boundaries. A soft cap c changes a score s to
+ * 2c / -(exp(2s / c) + 1) + c. A sink is merged like a last split with the maximum sink and the sum
+ * 1. With a window, the first block is the one in which the window begins; the scores before the
+ * window are -inf.
  *
  * q8_0: the query is quantised like activations, and a score is the GEMM result for a Q8_0 weight
  * row (an exact dot product per 32 elements), multiplied by the scale. The weights of a key block,
@@ -212,11 +215,18 @@ static void add_values_q8_0(const struct attn_args *a, const float *w, int from,
 
 struct query {
     const float *q; /* [head_dim] */
+    int first_key;
     struct act_q8_0 q8[KV_Q8_MAX_DIM / Q8_0_BLOCK];
 };
 
-static void attend_block(
-    const struct attn_args *a, const struct query *q, int from, int to, struct attn_state s)
+static float cap_score(float score, float cap)
+{
+    return cap - 2.0f * cap / (ref_exp(score * (2.0f / cap)) + 1.0f);
+}
+
+/* is_first: no earlier block of the split contains keys of the row. */
+static void attend_block(const struct attn_args *a, const struct query *q, int from, int to,
+    bool is_first, struct attn_state s)
 {
     const struct kv_layout *l = a->layout;
     const bool is_q8 = l->type == KV_Q8_0;
@@ -224,13 +234,17 @@ static void attend_block(
 
     for (int pos = from; pos < to; pos++) {
         w[pos - from] = is_q8 ? score_q8_0(a, q->q8, pos) : score_16bit(a, q->q, pos);
+        if (a->soft_cap > 0)
+            w[pos - from] = cap_score(w[pos - from], a->soft_cap);
+        if (pos < q->first_key)
+            w[pos - from] = -INFINITY;
         max = w[pos - from] > max ? w[pos - from] : max;
     }
     for (int pos = from; pos < to; pos++)
         w[pos - from] = ref_exp(w[pos - from] - max);
 
     float sum = sum_by_position(w, from, to);
-    if (from % KV_SPLIT == 0) {
+    if (is_first) {
         *s.sum = sum;
         memset(s.out, 0, (size_t)l->head_dim * sizeof(float));
     } else {
@@ -246,11 +260,12 @@ static void attend_block(
 static void attend_split(
     const struct attn_args *a, const struct query *q, int split, struct attn_state s)
 {
-    const int from = split * KV_SPLIT, to = MIN(from + KV_SPLIT, a->n_keys);
+    const int to = MIN((split + 1) * KV_SPLIT, a->n_keys);
+    const int from = MAX(split * KV_SPLIT, attn_first_block(a, a->n_keys));
 
     *s.max = -INFINITY;
     for (int b = from; b < to; b += KV_BLOCK)
-        attend_block(a, q, b, MIN(b + KV_BLOCK, to), s);
+        attend_block(a, q, b, MIN(b + KV_BLOCK, to), b == from, s);
 }
 
 static void merge_states(struct attn_state total, struct attn_state split, int head_dim)
@@ -272,18 +287,20 @@ static void write_output(struct attn_state total, float *out, int head_dim)
         out[d] = total.out[d] * inverse;
 }
 
-static void attend_all(const struct attn_args *a, const struct query *q, float *out)
+static void attend_all(const struct attn_args *a, const struct query *q, int head, float *out)
 {
-    const int dim = a->layout->head_dim;
+    const int dim = a->layout->head_dim, first = q->first_key / KV_SPLIT;
     float max[2], sum[2], *outs = a->scratch + KV_BLOCK;
     struct attn_state total = { &max[0], &sum[0], outs };
     struct attn_state split = { &max[1], &sum[1], outs + dim };
 
-    attend_split(a, q, 0, total);
-    for (int i = 1; i < attn_n_splits(a->n_keys); i++) {
+    attend_split(a, q, first, total);
+    for (int i = first + 1; i < attn_n_splits(a->n_keys); i++) {
         attend_split(a, q, i, split);
         merge_states(total, split, dim);
     }
+    if (a->sinks)
+        merge_states(total, attn_sink_state(a, head, &max[1], &sum[1]), dim);
     write_output(total, out, dim);
 }
 
@@ -294,13 +311,13 @@ static void attend_row(const struct attn_args *a)
     if (a->n_keys <= 0)
         memset(a->out, 0, (size_t)a->n_q * dim * sizeof(float));
     for (int h = 0; h < a->n_q && a->n_keys > 0; h++) {
-        struct query q = { .q = a->q + (size_t)h * dim };
+        struct query q = { .q = a->q + (size_t)h * dim, .first_key = attn_first_key(a, a->n_keys) };
         if (a->layout->type == KV_Q8_0)
             quantise_head(q.q, (int)dim, q.q8);
         for (int i = a->split_from; i < a->split_to; i++) /* no iterations without a->states */
             attend_split(a, &q, i, attn_state_at(a, i, h));
         if (!a->states)
-            attend_all(a, &q, a->out + (size_t)h * dim);
+            attend_all(a, &q, h, a->out + (size_t)h * dim);
     }
 }
 

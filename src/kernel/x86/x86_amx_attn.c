@@ -341,11 +341,17 @@ static const struct attn_set attn_set = { .max_heads = MAX_TILE_HEADS,
     .merge = merge_states,
     .finish = write_output };
 
+/* Windows, soft caps and sinks are left to AVX-512, too. */
+static bool uses_tiles(const struct attn_args *a)
+{
+    return a->layout->type == KV_BF16 && !a->window && !(a->soft_cap > 0) && !a->sinks;
+}
+
 void amx_attend(const struct attn_args *a)
 {
     struct attn_scratch k;
 
-    if (a->layout->type != KV_BF16) {
+    if (!uses_tiles(a)) {
         avx512_attend(a);
         return;
     }
@@ -356,7 +362,7 @@ void amx_attend(const struct attn_args *a)
 
 void amx_attend_merge(const struct attn_args *a)
 {
-    if (a->layout->type == KV_BF16)
+    if (uses_tiles(a))
         attn_merge_splits(a, merge_states, write_output);
     else
         avx512_attend_merge(a);

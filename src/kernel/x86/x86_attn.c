@@ -23,9 +23,11 @@ static struct attn_state state_of(const struct head_group *g, int h)
     return (struct attn_state){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
 }
 
+/* Number of keys of head i. All heads of a group begin in the same key block. */
 static void set_keys(struct split_states *g, int i, int n_keys)
 {
     g->total.n_keys[i] = g->current.n_keys[i] = n_keys;
+    g->total.first_block = g->current.first_block = attn_first_block(g->total.a, n_keys);
 }
 
 /* Initialises a group with queries and states at `at`; returns the first free float after them.
@@ -57,11 +59,12 @@ static void attend_keys(
     const struct attn_set *set, const struct split_states *g, int from, int to, bool is_end)
 {
     const struct head_group *total = &g->total, *current = &g->current;
+    const int second_split = (total->first_block / KV_SPLIT + 1) * KV_SPLIT;
 
     for (int b = from; b < to; b += KV_BLOCK) {
-        set->attend_block(b < KV_SPLIT ? total : current, b, MIN(b + KV_BLOCK, to));
+        set->attend_block(b < second_split ? total : current, b, MIN(b + KV_BLOCK, to));
         bool ends = (b + KV_BLOCK) % KV_SPLIT == 0 || (is_end && b + KV_BLOCK >= to);
-        if (b >= KV_SPLIT && ends)
+        if (b >= second_split && ends)
             for (int h = 0; h < total->n; h++)
                 set->merge(state_of(total, h), state_of(current, h), total->dim);
     }
@@ -71,10 +74,14 @@ static void write_outputs(
     const struct attention *j, const struct head_group *g, const struct query_range *range)
 {
     const struct attn_args *a = j->a;
+    float max, sum;
 
     for (int i = 0; i < g->n; i++) {
+        const int head = range->head + i % range->n_heads;
         float *out = a->out + attn_row_index(a, range->row + i / range->n_heads) * a->out_stride +
-                     (size_t)(range->head + i % range->n_heads) * (size_t)g->dim;
+                     (size_t)head * (size_t)g->dim;
+        if (a->sinks)
+            j->set->merge(state_of(g, i), attn_sink_state(a, head, &max, &sum), g->dim);
         j->set->finish(state_of(g, i), out, g->dim);
     }
 }
@@ -89,7 +96,7 @@ static void attend_query_range(const struct attention *j, const struct query_ran
     init_split_states(&g, j, a, range, j->scratch);
     for (int i = 0; i < g.total.n; i++)
         set_keys(&g, i, a->n_keys + range->row + i / range->n_heads);
-    attend_keys(j->set, &g, 0, a->n_keys + range->row + range->n_rows - 1, true);
+    attend_keys(j->set, &g, g.total.first_block, a->n_keys + range->row + range->n_rows - 1, true);
     write_outputs(j, &g.total, range);
 }
 
@@ -108,7 +115,7 @@ static void attend_splits(const struct attention *j, const struct query_range *r
         g.current.max = at.max;
         g.current.sum = at.sum;
         g.current.out = at.out;
-        for (int b = i * KV_SPLIT; b < to; b += KV_BLOCK)
+        for (int b = MAX(i * KV_SPLIT, g.current.first_block); b < to; b += KV_BLOCK)
             j->set->attend_block(&g.current, b, MIN(b + KV_BLOCK, to));
     }
 }
@@ -127,7 +134,8 @@ static int max_rows(const struct attention *j)
     return MAX(j->set->max_heads / j->a->n_q, 1);
 }
 
-/* Number of rows from `row` on that are processed together. They end in the same key block. */
+/* Number of rows from `row` on that are processed together. They end in the same key block, and
+ * begin in the same one. */
 static int rows_together(const struct attention *j, int row)
 {
     int n_keys = j->a->n_keys + row;
@@ -135,7 +143,10 @@ static int rows_together(const struct attention *j, int row)
     if (n_keys <= 0)
         return 1;
     int to_block_end = (n_keys + KV_BLOCK - 1) / KV_BLOCK * KV_BLOCK - n_keys + 1;
-    int n = part_of(MIN(j->a->n_rows - row, to_block_end), max_rows(j));
+    int n_same = MIN(j->a->n_rows - row, to_block_end);
+    if (j->a->window)
+        n_same = MIN(n_same, attn_first_block(j->a, n_keys) + KV_BLOCK + j->a->window - n_keys);
+    int n = part_of(n_same, max_rows(j));
     return j->set->can_group && !j->set->can_group(j->a, row, n) ? 1 : n;
 }
 
@@ -224,13 +235,17 @@ void attn_attend(const struct attn_set *set, const struct attn_args *a, void *wo
     struct attention j = { set, a, work, scratch };
     struct attn_args one;
 
-    if (a->rows && a->n_rows > 1) {
+    if (!a->rows) {
+        attend_sequence_rows(&j);
+        return;
+    }
+    if (a->n_rows > 1 && !a->window) {
         attend_shared_rows(&j);
         return;
     }
-    if (a->rows) {
-        one = attn_args_of_row(a, 0);
+    for (int i = 0; i < a->n_rows; i++) {
+        one = attn_args_of_row(a, i);
         j.a = &one;
+        attend_sequence_rows(&j);
     }
-    attend_sequence_rows(&j);
 }

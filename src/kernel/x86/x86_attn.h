@@ -23,6 +23,7 @@ struct head_group {
     const struct attn_args *a;
     int n;                       /* heads, 1 .. attn_set.max_heads */
     int n_keys[MAX_GROUP_HEADS]; /* number of keys of each head; ascending */
+    int first_block;             /* first key block, the same for all heads; 0 without a window */
     int dim, dim16;              /* head dimension, and rounded up to 16 */
     const void *q;               /* queries, in the form that the set reads */
     size_t q_head_bytes;         /* distance of the queries of two heads */
@@ -40,13 +41,19 @@ struct attn_set {
     float *(*set_queries)(struct head_group *g, const struct attn_args *a,
         const struct query_range *range, float *at);
     /* Attends to keys [from, to) of one key block: adds them to the state of the group, which is
-     * undefined before the first block of a split. */
+     * undefined before the first block of a split (attn_begins_split). */
     void (*attend_block)(const struct head_group *g, int from, int to);
     /* True if rows [row, row + n_rows) of a sequence can be one group. NULL: all can. */
     bool (*can_group)(const struct attn_args *a, int row, int n_rows);
     attn_merge_fn merge;
     attn_finish_fn finish;
 };
+
+/* The key block from `from` on is the first one of its split to which the group attends. */
+static inline bool attn_begins_split(const struct head_group *g, int from)
+{
+    return from % KV_SPLIT == 0 || from == g->first_block;
+}
 
 /* Attends to the keys of all rows. work: passed on in head_group.work; scratch: the part of
  * a->scratch that the set does not use. */

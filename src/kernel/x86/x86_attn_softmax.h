@@ -13,6 +13,21 @@ struct block_work {
     int16_t u[GROUP_HEADS][KV_BLOCK]; /* q8_0: weights as integers */
 };
 
+/* Soft cap of the first n scores of a head, and -inf for the first n_masked ones, which are before
+ * the window. */
+static void cap_and_mask(const struct attn_args *a, float *w, int n, int n_masked)
+{
+    const vec16 cap = all16(a->soft_cap), twice = all16(2.0f * a->soft_cap);
+    const vec16 factor = all16(2.0f / a->soft_cap);
+
+    for (int i = 0; a->soft_cap > 0 && i < n; i += 16) {
+        vec16 e = add16(exp16(mul16(load_first16(w + i, n - i), factor)), all16(1));
+        store_first16(w + i, n - i, sub16(cap, div16(twice, e)));
+    }
+    for (int i = 0; i < n_masked; i++)
+        w[i] = -INFINITY;
+}
+
 /* Replaces the first n scores of head h by softmax weights, and scales the previous sums to the new
  * maximum. */
 static void softmax_block(const struct head_group *g, int h, int n, bool is_first)
@@ -44,7 +59,14 @@ static void softmax_block(const struct head_group *g, int h, int n, bool is_firs
 
 static void softmax_heads(const struct head_group *g, int from, int to)
 {
-    for (int h = 0; h < g->n; h++)
-        softmax_block(g, h, MIN(to, g->n_keys[h]) - from, from % KV_SPLIT == 0);
+    const struct attn_args *a = g->a;
+
+    for (int h = 0; h < g->n; h++) {
+        const int n = MIN(to, g->n_keys[h]) - from;
+        if (a->window || a->soft_cap > 0)
+            cap_and_mask(
+                a, ((struct block_work *)g->work)->w[h], n, attn_first_key(a, g->n_keys[h]) - from);
+        softmax_block(g, h, n, attn_begins_split(g, from));
+    }
 }
 #endif

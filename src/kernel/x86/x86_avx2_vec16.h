@@ -66,6 +66,11 @@ INLINE vec16 mul16(vec16 a, vec16 b)
     return (vec16){ _mm256_mul_ps(a.low, b.low), _mm256_mul_ps(a.high, b.high) };
 }
 
+INLINE vec16 div16(vec16 a, vec16 b)
+{
+    return (vec16){ _mm256_div_ps(a.low, b.low), _mm256_div_ps(a.high, b.high) };
+}
+
 /* a * b + c, rounded once */
 INLINE vec16 fma16(vec16 a, vec16 b, vec16 c)
 {

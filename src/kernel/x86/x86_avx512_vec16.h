@@ -60,6 +60,11 @@ INLINE vec16 mul16(vec16 a, vec16 b)
     return _mm512_mul_ps(a, b);
 }
 
+INLINE vec16 div16(vec16 a, vec16 b)
+{
+    return _mm512_div_ps(a, b);
+}
+
 /* a * b + c, rounded once */
 INLINE vec16 fma16(vec16 a, vec16 b, vec16 c)
 {

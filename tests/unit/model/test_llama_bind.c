@@ -260,7 +260,7 @@ static void unsupported_features_are_named(void)
     expect_load_error(&t, "mamba", "llama, qwen2");
 }
 
-static void a_window_limits_the_context(void)
+static void a_window_does_not_limit_the_context(void)
 {
     struct tiny_model t = tiny_of("llama");
     struct llama_needs needs;
@@ -270,7 +270,7 @@ static void a_window_limits_the_context(void)
     t.value = 100;
     struct gguf *g = tiny_open(&t);
     EXPECT(!llama_needs(&needs, g, KV_F16, &e));
-    EXPECT_EQ(needs.n_ctx_train, 100);
+    EXPECT_EQ(needs.n_ctx_train, t.ctx);
     EXPECT_EQ(needs.n_vocab, t.vocab);
     gguf_close(g);
 }
@@ -398,5 +398,5 @@ TESTS(TEST(whole_models_open), TEST(every_missing_tensor_is_named),
     TEST(unknown_tensor_is_rejected), TEST(tensor_names_round_trip),
     TEST(every_key_that_must_be_there_is_named), TEST(out_of_range_numbers_are_rejected_by_name),
     TEST(invalid_expert_counts_are_rejected_by_name), TEST(unsupported_features_are_named),
-    TEST(a_window_limits_the_context), TEST(loading_reports_its_progress),
+    TEST(a_window_does_not_limit_the_context), TEST(loading_reports_its_progress),
     TEST(loading_holds_the_weights_only_once), TEST(options_out_of_range_are_refused))
