@@ -442,6 +442,11 @@ static void op_planes(const struct kernels *k, struct vectors *v)
     k->bf16x2(v->b, N_OP, v->out);
 }
 
+static void op_gelu_mul(const struct kernels *k, struct vectors *v)
+{
+    k->gelu_mul(v->a, v->b, v->c, N_OP);
+}
+
 static void op_silu_mul(const struct kernels *k, struct vectors *v)
 {
     k->silu_mul(v->a, v->b, v->c, N_OP);
@@ -541,6 +546,7 @@ static void bench_ops(const struct kernels *k)
     bench_op(k, "q8_k", 5.2, op_q8_k);
     bench_op(k, "bf16x2", 8, op_planes);
     bench_op(k, "silu_mul", 12, op_silu_mul);
+    bench_op(k, "gelu_mul", 12, op_gelu_mul);
     bench_op(k, "rope", 8, op_rope);
     bench_op(k, "add", 12, op_add);
     bench_op(k, "add_scaled", 12, op_add_scaled);

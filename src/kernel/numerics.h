@@ -17,5 +17,10 @@
 #define EXP_C5 0x1.120ba2p-7f
 #define EXP_C6 0x1.6d113cp-10f
 
+#define GELU_SCALE 0.7978845608f /* sqrt(2 / pi) */
+#define GELU_CUBE  0.044715f
+#define OAI_LIMIT  7.0f
+#define OAI_ALPHA  1.702f
+
 /* partial sums: element i is added to lane i % 16, and lanes are reduced 8, 4, 2, 1 */
 enum { LANES = 16 };

@@ -13,6 +13,7 @@ static int q_column(const struct thread_ctx *s, int h)
 static struct attn_args attn_args_of(const struct thread_ctx *s, int layer, int h)
 {
     const struct llama *m = s->m;
+    const float *sinks = m->w.layers[layer].sinks;
 
     return (struct attn_args){ .layout = &m->kv,
         .arena = m->lm.arena,
@@ -22,6 +23,8 @@ static struct attn_args attn_args_of(const struct thread_ctx *s, int layer, int 
         .n_q = forward_q_per_kv_head(s->m),
         .q = m->q + q_column(s, h),
         .scale = m->h.attn_scale,
+        .soft_cap = m->h.attn_soft_cap,
+        .sinks = sinks ? sinks + h * forward_q_per_kv_head(m) : NULL,
         .window = m->h.has_window[layer] ? m->h.window : 0,
         .out = m->attn_out + q_column(s, h),
         .q_stride = m->q_stride,

@@ -54,6 +54,12 @@ static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_UP] = offsetof(struct layer, ffn.up),
     [TENSOR_DOWN] = offsetof(struct layer, ffn.down),
     [TENSOR_ROUTER] = offsetof(struct layer, router),
+    [TENSOR_SINKS] = offsetof(struct layer, sinks),
+    [TENSOR_O_BIAS] = offsetof(struct layer, o_bias),
+    [TENSOR_ROUTER_SCORE_BIAS] = offsetof(struct layer, router_score_bias),
+    [TENSOR_GATE_EXPERTS_BIAS] = offsetof(struct layer, gate_bias),
+    [TENSOR_UP_EXPERTS_BIAS] = offsetof(struct layer, up_bias),
+    [TENSOR_DOWN_EXPERTS_BIAS] = offsetof(struct layer, down_bias),
     [TENSOR_ROUTER_BIAS] = offsetof(struct layer, router_bias),
     [TENSOR_GATE_EXPERTS] = offsetof(struct layer, ffn.gate),
     [TENSOR_UP_EXPERTS] = offsetof(struct layer, ffn.up),
@@ -87,9 +93,10 @@ struct tensor_slot { /* one tensor of one layer */
     int n_experts; /* number of matrices of this size, one per expert; else 1 */
 };
 
+/* The tensor is F32 and is loaded as it is: a vector, or a table of biases. */
 static bool is_vector(enum tensor id)
 {
-    return tensor_rows[id].rows == DIM_ONE;
+    return tensor_rows[id].rows == DIM_ONE || tensor_rows[id].is_table;
 }
 
 static int check_shape(const struct tensor_slot *s, struct err *e)
@@ -170,7 +177,7 @@ static size_t slot_bytes(const struct bind *b, const struct tensor_slot *s)
     size_t n = 0;
 
     if (is_vector(s->id))
-        return align_bytes((size_t)s->cols * sizeof(float));
+        return align_bytes((size_t)s->cols * (size_t)s->rows * sizeof(float));
     if (!parts)
         return align_bytes(pack_bytes(s->t->type, all_rows(s), s->cols));
     for (int i = 0; i < MAX_PARTS && parts[i].rows; i++)
@@ -278,7 +285,7 @@ static uint8_t *take_bytes(struct bind *b, size_t n)
 
 static void load_vector(struct bind *b, const struct tensor_slot *s)
 {
-    size_t n = (size_t)s->cols * sizeof(float);
+    size_t n = (size_t)s->cols * (size_t)s->rows * sizeof(float);
     uint8_t *to = take_bytes(b, n);
 
     if (!b->is_packed)

@@ -31,13 +31,18 @@ struct layer {                    /* shapes are [rows][cols], cols contiguous in
     const float *k_bias, *v_bias; /* [n_kv_heads * head_dim], or NULL */
     /* [head_dim], of all heads if family->norms_whole_qk; or NULL */
     const float *q_norm, *k_norm;
+    const float *sinks;          /* [n_heads]: scores without values; or NULL */
     struct packed o;             /* [d_model][n_heads * head_dim] */
+    const float *o_bias;         /* [d_model], or NULL */
     const float *post_attn_norm; /* [d_model]: of the output of Wo; or NULL */
     const float *ffn_norm;       /* [d_model], or NULL: no norm before the feed-forward network */
     const float *post_ffn_norm;  /* [d_model]: of the output of W_down; or NULL */
     struct ffn ffn;              /* of all experts, if there are experts */
     struct packed router;        /* [n_experts][d_model]; empty: a layer without experts */
-    const float *router_bias;    /* [n_experts], or NULL */
+    /* [n_experts], or NULL: added to the scores; added for the choice of the experts only */
+    const float *router_score_bias, *router_bias;
+    /* [n_experts][d_ff], [n_experts][d_model], or NULL */
+    const float *gate_bias, *up_bias, *down_bias;
     struct ffn shared;           /* the expert that all rows use; empty: none */
     struct packed shared_router; /* [1][d_model]: factor of the shared expert; empty: 1 */
 };

@@ -27,7 +27,9 @@ enum tensor {
     TENSOR_V_BIAS,
     TENSOR_Q_NORM,
     TENSOR_K_NORM,
+    TENSOR_SINKS,
     TENSOR_O,
+    TENSOR_O_BIAS,
     TENSOR_POST_ATTN_NORM,
     TENSOR_FFN_NORM,
     TENSOR_POST_FFN_NORM,
@@ -35,10 +37,14 @@ enum tensor {
     TENSOR_UP,
     TENSOR_DOWN,
     TENSOR_ROUTER, /* from here on: experts, instead of the feed-forward matrices before */
-    TENSOR_ROUTER_BIAS,
+    TENSOR_ROUTER_SCORE_BIAS, /* added to the scores */
+    TENSOR_ROUTER_BIAS,       /* added for the choice of the experts only */
     TENSOR_GATE_EXPERTS,
     TENSOR_UP_EXPERTS,
     TENSOR_DOWN_EXPERTS,
+    TENSOR_GATE_EXPERTS_BIAS, /* one row per expert */
+    TENSOR_UP_EXPERTS_BIAS,
+    TENSOR_DOWN_EXPERTS_BIAS,
     TENSOR_SHARED_GATE, /* shared expert, which every row uses */
     TENSOR_SHARED_UP,
     TENSOR_SHARED_DOWN,
@@ -53,6 +59,7 @@ enum dim {
     DIM_MODEL,
     DIM_Q,
     DIM_KV,
+    DIM_HEADS,
     DIM_QKV,
     DIM_Q_NORM, /* one head, or all of them */
     DIM_K_NORM,
@@ -73,11 +80,15 @@ struct tensor_row {
     enum dim cols, rows; /* rows == DIM_ONE: a vector, always F32 */
     enum need need;      /* in families whose row does not state it */
     bool is_per_expert;  /* this number of rows for each expert, one expert after the other */
+    bool is_table;       /* stored as F32 rows, like a vector */
 };
 
 /* Weights of the chosen experts: the softmax of all scores; the sigmoid of each score; the softmax
  * of the chosen scores. */
 enum router_fn { ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SOFTMAX_CHOSEN };
+
+/* hidden = function of gate and up */
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_SWIGLU_OAI };
 
 struct family {
     const char *arch;
@@ -92,7 +103,15 @@ struct family {
     bool fuses_gate_up;  /* ffn_up has the rows of gate, then those of up */
     /* the norm before the feed-forward network is called post_attention_norm */
     bool has_ffn_norm_after_attn;
-    bool divides_logits; /* by the key logit_scale */
+    enum activation activation;
+    bool scales_embedding; /* by sqrt(d_model) */
+    /* number of layers of the model whose attention is scaled by 1/sqrt(d_model / n_heads), not by
+     * 1/sqrt(head_dim); 0: none */
+    int n_wide_scale_layers;
+    int window;             /* unless the file has the key attention.sliding_window */
+    float window_rope_base; /* unless the file has rope.freq_base_swa; 0: rope.freq_base */
+    float attn_soft_cap, logit_soft_cap; /* unless the file has the keys; 0: none */
+    bool divides_logits;                 /* by the key logit_scale */
     bool has_mtp_layers; /* layers for drafts after the others: nextn_predict_layers */
     /* layer i attends to all positions if (i + 1) % window_period == 0, unless the file has the key
      * attention.sliding_window_pattern; 0: all layers have the window, if there is one */

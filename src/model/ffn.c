@@ -1,4 +1,5 @@
-/* ffn.c: feed-forward network with SwiGLU: hidden = silu(W_gate * in) * (W_up * in), tile by tile.
+/* ffn.c: feed-forward network with a gate: hidden = activation(W_gate * in, W_up * in), tile by
+ * tile.
  *
  * Owner: the thread pool. */
 #include "model/forward.h"
@@ -18,12 +19,16 @@ void ffn_gate_up_tile(const struct thread_ctx *s, const struct ffn *w, const str
     g.y = s->thread_mem->tile2;
     g.next = forward_next_weights(s, &w->gate, p->panel_from, p->panel_to - p->panel_from);
     forward_gemm(s, &w->up, in, g);
+    for (int r = 0; p->gate_bias && r < p->n_rows; r++) {
+        s->m->kernels->add(s->thread_mem->tile + (size_t)r * width, p->gate_bias, p->n_cols);
+        s->m->kernels->add(s->thread_mem->tile2 + (size_t)r * width, p->up_bias, p->n_cols);
+    }
     for (int r = 0; r < p->n_rows; r++)
-        forward_silu_mul_tile(s, to, p->row + r, p->col, (size_t)r * width, p->n_cols);
+        forward_activate_tile(s, to, p->row + r, p->col, (size_t)r * width, p->n_cols);
 }
 
 /* All row blocks of the same panels follow one another, so that the panels stay in the cache. */
-void ffn_gate_up_silu_mul(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,
+void ffn_gate_up(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,
     struct act_out *hidden)
 {
     const int n_panels = w->gate.n_panels;

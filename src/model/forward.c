@@ -42,14 +42,26 @@ static void embed_rows(const struct thread_ctx *s)
     barrier(s);
 }
 
-/* Logits [from, end) of all rows. */
+/* x = cap * tanh(x / cap) */
+static void soft_cap(const struct kernels *k, float *x, int n, float cap)
+{
+    k->softmax(x, x, n, 0, cap / 2); /* exp(2x / cap) */
+    for (int i = 0; i < n; i++)
+        x[i] = cap - 2 * cap / (x[i] + 1);
+}
+
+/* Scale and soft cap of logits [from, end) of all rows. */
 static void scale_logits(const struct thread_ctx *s, int from, int end)
 {
     const struct llama *m = s->m;
 
-    for (int r = 0; m->h.logit_scale != 1 && r < s->n_rows; r++)
-        for (int i = from; i < end; i++)
-            m->logits[(size_t)r * (size_t)m->h.n_vocab + (size_t)i] *= m->h.logit_scale;
+    for (int r = 0; r < s->n_rows; r++) {
+        float *x = m->logits + (size_t)r * (size_t)m->h.n_vocab + from;
+        for (int i = 0; m->h.logit_scale != 1 && i < end - from; i++)
+            x[i] *= m->h.logit_scale;
+        if (m->h.logit_soft_cap > 0)
+            soft_cap(m->kernels, x, end - from, m->h.logit_soft_cap);
+    }
 }
 
 /* Maxima of logit groups, computed while the tile's logits are in the cache. */

@@ -73,6 +73,8 @@ struct llama {
     struct weights w;
     struct rope_table rope, window_rope; /* of layers without and with a window */
     const struct kernels *kernels;
+    /* activation of the feed-forward network: hidden = function of gate and up */
+    void (*activate)(float *out, const float *gate, const float *up, int n);
     struct thread_pool *thread_pool;
     struct kv_layout kv;
 

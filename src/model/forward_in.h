@@ -45,13 +45,15 @@ struct tile_split { /* tile size of the gate and up GEMMs */
 };
 
 struct ff_piece {
-    int panel_from, panel_to; /* panels of gate and of up */
-    int row, n_rows;          /* rows of the output */
+    const float *gate_bias, *up_bias; /* of the columns of the piece; or NULL */
+    int panel_from, panel_to;         /* panels of gate and of up */
+    int row, n_rows;                  /* rows of the output */
     int col, n_cols;
 };
 
 /* How an output is added to the residual stream. */
 struct residual {
+    const float *bias;    /* [d_model]: added to the output; or NULL */
     const float *norm;    /* [d_model]: RMSNorm of the output; or NULL */
     const float *factors; /* row i is multiplied by factors[i * stride]; NULL: by 1 */
     size_t stride;
@@ -135,7 +137,7 @@ void forward_quantise_tile(
     const struct thread_ctx *s, const struct act_out *to, int row, int col, int n);
 /* The same for silu(gate) * up; gate and up are in the thread's two tiles at offset `at`, in
  * floats. */
-void forward_silu_mul_tile(
+void forward_activate_tile(
     const struct thread_ctx *s, const struct act_out *to, int row, int col, size_t at, int n);
 /* Makes `from` a GEMM input; call after a barrier. Rows that were not quantised by tile are
  * converted like in forward_norm_quantise(). */
@@ -173,8 +175,8 @@ void forward_gemm_residual(const struct thread_ctx *s, const struct packed *w,
 
 /* ---- ffn.c */
 
-/* hidden[n_rows][d_ff] = silu(gate * in) * (up * in), quantised as `hidden` specifies. */
-void ffn_gate_up_silu_mul(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,
+/* hidden[n_rows][d_ff] = activation(gate * in, up * in), quantised as `hidden` specifies. */
+void ffn_gate_up(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,
     struct act_out *hidden);
 /* The same for the rows and columns of one piece. */
 void ffn_gate_up_tile(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,

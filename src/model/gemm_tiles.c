@@ -67,11 +67,13 @@ void forward_gemms(
 
 /* x[row] += residual_scale * factor of the row * y[n], from column `at` on. */
 static void add_residual(
-    const struct thread_ctx *s, const struct residual *to, int r, size_t at, const float *y, int n)
+    const struct thread_ctx *s, const struct residual *to, int r, size_t at, float *y, int n)
 {
     const struct llama *m = s->m;
     const float factor = to->factors ? to->factors[(size_t)r * to->stride] : 1;
 
+    if (to->bias)
+        m->kernels->add(y, to->bias + at, n);
     m->kernels->add_scaled(
         m->x + (size_t)picked_row(s, r) * m->d_stride + at, m->h.residual_scale * factor, y, n);
 }

@@ -64,8 +64,6 @@ static int reject_unsupported_keys(struct hparams_reader *r, struct err *e)
         { "attention.causal", 1 },
         { "attention.clamp_kqv", 0 },
         { "attention.max_alibi_bias", 0 },
-        { "attn_logit_softcapping", 0 },
-        { "final_logit_softcapping", 0 },
         { "use_parallel_residual", 0 },
         { "rope.scaling.yarn_ext_factor", 1 },
     };
@@ -141,6 +139,8 @@ static int read_rope(struct hparams *h, struct hparams_reader *r, struct err *e)
         h->window_rope.scaling = ROPE_PLAIN;
         h->window_rope.factor = 1;
     }
+    if (h->family->window_rope_base > 0)
+        h->window_rope.base = (double)h->family->window_rope_base;
     if (get_positive(r, "rope.freq_base_swa", &h->window_rope.base, e))
         return -1;
     if (p->scaling == ROPE_YARN && !(p->base > 1))
@@ -210,6 +210,7 @@ static int read_context(struct hparams *h, struct hparams_reader *r, struct err 
 {
     const struct int_range any = { 1, 1 << 30 };
     h->n_ctx = -1;
+    h->window = h->family->window;
     if (get_int(r, "context_length", any, &h->n_ctx, e) ||
         get_int(r, "attention.sliding_window", (struct int_range){ 0, INT32_MAX }, &h->window, e))
         return -1;
@@ -302,16 +303,39 @@ static int read_mtp_layers(struct hparams *h, struct hparams_reader *r, struct e
     return 0;
 }
 
+/* 0 in the file: no soft cap. */
+static int read_soft_caps(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    static const char *const tails[] = { "attn_logit_softcapping", "final_logit_softcapping" };
+    float *const caps[] = { &h->attn_soft_cap, &h->logit_soft_cap };
+
+    h->attn_soft_cap = h->family->attn_soft_cap;
+    h->logit_soft_cap = h->family->logit_soft_cap;
+    for (size_t i = 0; i < ARRAY_LEN(caps); i++) {
+        double cap;
+        if (!gguf_get_f64(r->g, key_of(r, tails[i]), &cap))
+            continue;
+        if (!(cap >= 0 && cap < 1e6))
+            return err_set(e, ERR_RANGE, "%s = %g is not a positive number", r->key, cap);
+        *caps[i] = (float)cap;
+    }
+    return 0;
+}
+
 static int read_scales(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
-    double scale = 1 / sqrt(h->head_dim), logit_scale = 1, slope = 0;
+    const bool is_wide = h->n_layers == h->family->n_wide_scale_layers;
+    double scale = 1 / sqrt(is_wide ? (double)h->d_model / h->n_heads : h->head_dim);
+    double logit_scale = 1, slope = 0;
 
     if (get_positive(r, "attention.scale", &scale, e) ||
         get_positive(r, "logit_scale", &logit_scale, e) ||
         get_positive(r, "attention.temperature_scale", &slope, e) ||
         get_factor(r, "embedding_scale", &h->embd_scale, e) ||
-        get_factor(r, "residual_scale", &h->residual_scale, e))
+        get_factor(r, "residual_scale", &h->residual_scale, e) || read_soft_caps(h, r, e))
         return -1;
+    if (h->family->scales_embedding)
+        h->embd_scale *= (float)sqrt(h->d_model);
     if (logit_scale != 1 && !h->family->divides_logits)
         return err_set(
             e, ERR_UNSUPPORTED, "%s = %g is not supported", key_of(r, "logit_scale"), logit_scale);
@@ -421,6 +445,8 @@ int hparams_dim(const struct hparams *h, enum dim d)
         return q;
     case DIM_KV:
         return kv;
+    case DIM_HEADS:
+        return h->n_heads;
     case DIM_QKV:
         return q + 2 * kv;
     case DIM_Q_NORM:

@@ -50,6 +50,8 @@ struct hparams {
     /* factors of the embedding, of each output that is added to the residual stream, and of the
      * logits */
     float embd_scale, residual_scale, logit_scale;
+    /* a score or logit s becomes cap * tanh(s / cap); 0: no soft cap */
+    float attn_soft_cap, logit_soft_cap;
     /* queries at position p: factor 1 + slope * ln(1 + floor(p / rope.n_ctx_orig)); 0: none */
     float query_scale_slope;
     int window; /* positions to which a row attends in layers with a window; 0: no layer has one */

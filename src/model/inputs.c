@@ -173,13 +173,13 @@ void forward_quantise_tile(
         quantise_cols(s, &to->acts, row, col, to->floats + (size_t)row * to->stride + col, n);
 }
 
-void forward_silu_mul_tile(
+void forward_activate_tile(
     const struct thread_ctx *s, const struct act_out *to, int row, int col, size_t at, int n)
 {
     bool is_quantised = to->is_quantised_by_tile && to->acts.kind != ACT_F32;
     float *gate = s->thread_mem->tile + at;
 
-    s->m->kernels->silu_mul(is_quantised ? gate : to->floats + (size_t)row * to->stride + col, gate,
+    s->m->activate(is_quantised ? gate : to->floats + (size_t)row * to->stride + col, gate,
         s->thread_mem->tile2 + at, n);
     if (is_quantised)
         quantise_cols(s, &to->acts, row, col, gate, n);

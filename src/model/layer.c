@@ -47,7 +47,7 @@ static void qkv_proj_heads(const struct thread_ctx *s, const struct layer *l,
 static void o_proj(const struct thread_ctx *s, const struct layer *l)
 {
     struct act_out attn_out = forward_attn_out(s, l);
-    struct residual to = { .norm = l->post_attn_norm };
+    struct residual to = { .bias = l->o_bias, .norm = l->post_attn_norm };
     struct inputs in;
 
     forward_load_act(s, &attn_out, &in);
@@ -147,7 +147,7 @@ static void keep_logit_rows(struct thread_ctx *s)
 /* ---- the layer */
 
 /* The forms of the input that the matrices of the feed-forward network and the router read. */
-static unsigned ffn_act_kinds(const struct llama *m, const struct layer *l)
+static unsigned act_kinds_of_ffn(const struct llama *m, const struct layer *l)
 {
     return act_kinds(m, &l->ffn.gate, &l->ffn.up, &l->router) |
            act_kinds(m, &l->shared.gate, &l->shared.up, &l->shared_router);
@@ -208,12 +208,12 @@ void layer_forward(struct thread_ctx *s, int index)
     barrier(s);
 
     /* Feed-forward network, or mixture of experts. x [n_rows][d_model] -> in [n_rows][d_model] */
-    rms_norm(s, l->ffn_norm, ffn_act_kinds(m, l), &in);
+    rms_norm(s, l->ffn_norm, act_kinds_of_ffn(m, l), &in);
     if (l->router.n_rows == 0) {
         struct act_out hidden = forward_hidden_out(s, &l->ffn.down, s->n_rows);
         struct residual to = { .norm = l->post_ffn_norm };
 
-        ffn_gate_up_silu_mul(s, &l->ffn, &in, &hidden); /* in -> hidden [n_rows][d_ff] */
+        ffn_gate_up(s, &l->ffn, &in, &hidden); /* in -> hidden [n_rows][d_ff] */
         barrier(s);
         ffn_down(s, &l->ffn.down, &hidden, &to); /* x [n_rows][d_model] += W_down * hidden */
     } else {
@@ -221,20 +221,20 @@ void layer_forward(struct thread_ctx *s, int index)
         struct act_out hidden =
             forward_hidden_out(s, &l->ffn.down, s->n_rows * m->h.n_experts_used);
         struct act_out shared_hidden = forward_shared_hidden_out(s, &l->shared.down);
-        struct residual to = moe_shared_residual(s, l);
+        struct residual to = residual_of_shared(s, l);
 
         moe_router(s, l, &in); /* in -> scores [n_rows][n_experts] */
         barrier(s);
         if (s->thread == 0)
             moe_select(s, l); /* scores -> topk, weights [n_rows][n_used]; sorted entries */
         if (has_shared)       /* in -> shared_hidden [n_rows][d_ff_shared] */
-            ffn_gate_up_silu_mul(s, &l->shared, &in, &shared_hidden);
+            ffn_gate_up(s, &l->shared, &in, &shared_hidden);
         barrier(s);
-        moe_gate_up_silu_mul(s, l, &in, &hidden); /* in -> hidden [n_entries][d_ff] */
+        moe_gate_up(s, l, &in, &hidden); /* in -> hidden [n_entries][d_ff] */
         barrier(s);
         moe_down(s, l, &hidden); /* hidden -> expert_out [n_entries][d_model] */
         barrier(s);
-        moe_combine(s); /* x [n_rows][d_model] += sum of weight * expert_out */
+        moe_combine(s, l); /* x [n_rows][d_model] += sum of weight * expert_out */
         if (has_shared) {
             barrier(s);
             ffn_down(s, &l->shared.down, &shared_hidden, &to); /* x += factor * shared expert */

@@ -275,6 +275,21 @@ static int set_sizes(struct llama *m, const struct llama_options *o, struct err 
     return 0;
 }
 
+static void set_activation(struct llama *m)
+{
+    switch (m->h.family->activation) {
+    case ACTIVATION_SILU:
+        m->activate = m->kernels->silu_mul;
+        break;
+    case ACTIVATION_GELU:
+        m->activate = m->kernels->gelu_mul;
+        break;
+    case ACTIVATION_SWIGLU_OAI:
+        m->activate = m->kernels->swiglu_oai;
+        break;
+    }
+}
+
 static void open_rope(struct llama *m, int n_ctx)
 {
     const struct weights *w = &m->w;
@@ -303,6 +318,7 @@ static int open_components(
         return -1;
     if (weights_bind(&m->w, &m->h, g, m->thread_pool, &bind, e))
         return -1;
+    set_activation(m);
     open_rope(m, o->n_ctx ? o->n_ctx : m->h.n_ctx);
     kv_layout_init(&m->kv, o->kv_type, m->h.n_layers, m->h.n_kv_heads, m->h.head_dim);
     return alloc_scratch(m, e) || alloc_arena(m, e) ? -1 : 0;

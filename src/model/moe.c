@@ -112,6 +112,8 @@ void moe_select(const struct thread_ctx *s, const struct layer *l)
     struct moe *x = &s->m->moe;
     const struct hparams *h = &s->m->h;
 
+    for (int r = 0; l->router_score_bias && r < s->n_rows; r++)
+        s->m->kernels->add(x->scores + (size_t)r * x->stride, l->router_score_bias, h->n_experts);
     for (int r = 0; r < s->n_rows; r++)
         moe_route(s->m->kernels, h, x->scores + (size_t)r * x->stride, l->router_bias,
             x->topk + r * h->n_experts_used, x->weights + r * h->n_experts_used);
@@ -120,7 +122,7 @@ void moe_select(const struct thread_ctx *s, const struct layer *l)
     moe_sort(x, h, s->n_rows);
 }
 
-struct residual moe_shared_residual(const struct thread_ctx *s, const struct layer *l)
+struct residual residual_of_shared(const struct thread_ctx *s, const struct layer *l)
 {
     return (struct residual){ .factors = l->shared_router.n_rows ? s->m->moe.shared : NULL,
         .stride = PANEL };
@@ -174,8 +176,8 @@ static struct expert_iter expert_iter_for(const struct thread_ctx *s, const stru
         n_used, 0, 0 };
 }
 
-void moe_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
-    const struct inputs *in, struct act_out *hidden)
+void moe_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
+    struct act_out *hidden)
 {
     struct expert_iter iter = expert_iter_for(s, &l->ffn.gate);
     struct tile_split tile = forward_tile_split(s, hidden, iter.n_panels * iter.n_used, iter.step);
@@ -193,6 +195,11 @@ void moe_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
                 .n_rows = n,
                 .col = p.from * PANEL,
                 .n_cols = (p.to - p.from) * PANEL };
+            if (l->gate_bias) {
+                size_t bias = (size_t)p.expert * (size_t)s->m->h.d_ff_expert + (size_t)ff.col;
+                ff.gate_bias = l->gate_bias + bias;
+                ff.up_bias = l->up_bias + bias;
+            }
             ffn_gate_up_tile(s, &l->ffn, &some, hidden, &ff);
         }
     }
@@ -217,18 +224,22 @@ void moe_down(const struct thread_ctx *s, const struct layer *l, const struct ac
     }
 }
 
-/* Residual: x[row] += sum over the row's experts of weight * expert_out, in the order of topk. */
-void moe_combine(const struct thread_ctx *s)
+/* Residual: x[row] += sum over the row's experts of weight * (expert_out + bias), in the order of
+ * topk. */
+void moe_combine(const struct thread_ctx *s, const struct layer *l)
 {
     struct llama *m = s->m;
     const struct moe *x = &m->moe;
-    const int n_used = m->h.n_experts_used;
+    const int n_used = m->h.n_experts_used, d = m->h.d_model;
     int from, to;
 
     forward_thread_range(s, s->n_rows, &from, &to);
     for (int r = from; r < to; r++)
-        for (int i = r * n_used; i < (r + 1) * n_used; i++)
+        for (int i = r * n_used; i < (r + 1) * n_used; i++) {
+            float *out = x->expert_out + (size_t)x->entry[i] * m->d_stride;
+            if (l->down_bias)
+                m->kernels->add(out, l->down_bias + (size_t)x->topk[i] * (size_t)d, d);
             m->kernels->add_scaled(m->x + (size_t)picked_row(s, r) * m->d_stride,
-                m->h.residual_scale * x->weights[i],
-                x->expert_out + (size_t)x->entry[i] * m->d_stride, m->h.d_model);
+                m->h.residual_scale * x->weights[i], out, d);
+        }
 }

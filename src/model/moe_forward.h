@@ -10,8 +10,8 @@ void moe_router(const struct thread_ctx *s, const struct layer *l, const struct 
 /* Top-k experts of each row, and the list of entries, sorted by expert; thread 0 only. */
 void moe_select(const struct thread_ctx *s, const struct layer *l);
 /* How the output of the shared expert is added. */
-struct residual moe_shared_residual(const struct thread_ctx *s, const struct layer *l);
-void moe_gate_up_silu_mul(const struct thread_ctx *s, const struct layer *l,
-    const struct inputs *in, struct act_out *hidden);
+struct residual residual_of_shared(const struct thread_ctx *s, const struct layer *l);
+void moe_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
+    struct act_out *hidden);
 void moe_down(const struct thread_ctx *s, const struct layer *l, const struct act_out *hidden);
-void moe_combine(const struct thread_ctx *s);
+void moe_combine(const struct thread_ctx *s, const struct layer *l);

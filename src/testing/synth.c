@@ -315,6 +315,12 @@ static enum fill_kind vector_kind(enum tensor t)
     case TENSOR_K_BIAS:
     case TENSOR_V_BIAS:
     case TENSOR_ROUTER_BIAS:
+    case TENSOR_SINKS:
+    case TENSOR_O_BIAS:
+    case TENSOR_ROUTER_SCORE_BIAS:
+    case TENSOR_GATE_EXPERTS_BIAS:
+    case TENSOR_UP_EXPERTS_BIAS:
+    case TENSOR_DOWN_EXPERTS_BIAS:
         return FILL_BIAS;
     case TENSOR_ROPE_FREQS:
         return FILL_ROPE;
@@ -370,8 +376,9 @@ static void plan_if_needed(struct synth_plan *p, enum tensor t, int layer)
     if (need == NEED_NO || (need == NEED_MAYBE && !wants_optional(p->s, &p->h, t)))
         return;
     snprintf(name, sizeof(name), row->name, layer);
-    if (row->rows == DIM_ONE) {
+    if (row->rows == DIM_ONE || row->is_table) {
         x.fill_kind = vector_kind(t);
+        x.rows = row->is_table ? (uint64_t)hparams_dim(&p->h, row->rows) : 0;
     } else {
         x.fill_kind = FILL_MATRIX;
         x.type = matrix_type(p->s, t, layer, cols);
@@ -418,8 +425,9 @@ static void fill_vector(const struct synth *s, const struct synth_tensor *t, uin
         fill_rope(s, x, (size_t)t->cols);
         return;
     }
-    synth_blocks(Q_F32, t->sigma, key, 0, (uint8_t *)x, (size_t)t->cols);
-    for (size_t i = 0; i < t->cols; i++)
+    const size_t n = (size_t)t->cols * (size_t)MAX(t->rows, 1);
+    synth_blocks(Q_F32, t->sigma, key, 0, (uint8_t *)x, n);
+    for (size_t i = 0; i < n; i++)
         if (t->fill_kind != FILL_BIAS)
             x[i] = t->fill_kind == FILL_NORM ? 1 + x[i] : 1 + fabsf(x[i]);
 }

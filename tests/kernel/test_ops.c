@@ -83,6 +83,32 @@ static void silu_mul(const struct kernels *k, const struct kernels *ref)
     }
 }
 
+static void gelu_mul(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 2 };
+
+    FOR_EACH_LENGTH(n, profile)
+    {
+        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
+        k->gelu_mul(a, p.x, p.y, n);
+        ref->gelu_mul(b, p.x, p.y, n);
+        SAME(n);
+    }
+}
+
+static void swiglu_oai(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 2 };
+
+    FOR_EACH_LENGTH(n, profile)
+    {
+        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
+        k->swiglu_oai(a, p.x, p.y, n);
+        ref->swiglu_oai(b, p.x, p.y, n);
+        SAME(n);
+    }
+}
+
 static void add(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 3 };
@@ -271,6 +297,8 @@ static void rows_in_pieces_equal_whole_rows(const struct kernels *k, const struc
     }
 FOR_EVERY_SET(rms_norm)
 FOR_EVERY_SET(silu_mul)
+FOR_EVERY_SET(gelu_mul)
+FOR_EVERY_SET(swiglu_oai)
 FOR_EVERY_SET(add)
 FOR_EVERY_SET(add_scaled)
 FOR_EVERY_SET(softmax)
@@ -308,8 +336,9 @@ static void no_set_has_gaps(const struct kernels *k, const struct kernels *ref)
 }
 FOR_EVERY_SET(no_set_has_gaps)
 
-TESTS(TEST(rms_norm_in_every_set), TEST(silu_mul_in_every_set), TEST(add_in_every_set),
-    TEST(add_scaled_in_every_set), TEST(softmax_in_every_set), TEST(max_in_every_set),
-    TEST(rope_in_every_set), TEST(activation_quantisation_in_every_set), TEST(bf16x2_in_every_set),
+TESTS(TEST(rms_norm_in_every_set), TEST(silu_mul_in_every_set), TEST(gelu_mul_in_every_set),
+    TEST(swiglu_oai_in_every_set), TEST(add_in_every_set), TEST(add_scaled_in_every_set),
+    TEST(softmax_in_every_set), TEST(max_in_every_set), TEST(rope_in_every_set),
+    TEST(activation_quantisation_in_every_set), TEST(bf16x2_in_every_set),
     TEST(rows_in_pieces_equal_whole_rows_in_every_set), TEST(sets_are_chosen_by_name),
     TEST(no_set_has_gaps_in_every_set))

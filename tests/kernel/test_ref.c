@@ -145,6 +145,16 @@ static void rms_norm_and_silu_match_their_formulas(void)
         double want = x[i] / (1 + exp(-(double)x[i])) * w[i];
         EXPECT(fabs(out[i] - want) <= fabs(want) * 1e-6);
     }
+    kit_ref()->gelu_mul(out, x, w, N);
+    for (int i = 0; i < N; i++) {
+        double v = x[i], want = v / 2 * (1 + tanh(sqrt(2 / M_PI) * (v + 0.044715 * v * v * v)));
+        EXPECT(fabs(out[i] - want * w[i]) <= fabs(want * w[i]) * 1e-5 + 1e-9);
+    }
+    kit_ref()->swiglu_oai(out, x, w, N);
+    for (int i = 0; i < N; i++) {
+        double g = fmin(x[i], 7), u = fmax(fmin(w[i], 7), -7), want = g / (1 + exp(-1.702 * g));
+        EXPECT(fabs(out[i] - want * (u + 1)) <= fabs(want * (u + 1)) * 1e-5);
+    }
     memcpy(out, x, sizeof(out));
     kit_ref()->add(out, w, N);
     for (int i = 0; i < N; i++)

@@ -36,7 +36,7 @@ def test_steps_of_a_layer_are_listed_in_the_order_of_layer_forward():
     section = read("src/model/README.md").split("## One layer")[1].split("\n## ")[0]
     rows = [row.split(" | ") for row in section.splitlines() if row.startswith("| ")]
     listed = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row[1])]
-    called = re.findall(r"\b((?:rms|qkv|qk|kv|o|ffn|moe)_\w+|rope|attention)\(", body)
+    called = re.findall(r"\b((?:rms|qkv|qk|kv|o|ffn|moe)_\w+|rope|scale_queries|attention)\(", body)
     assert len(called) > 12 and listed == called, f"src/model/README.md lists {listed}, the code calls {called}"
 
 

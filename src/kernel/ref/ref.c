@@ -126,6 +126,24 @@ static void silu_mul(float *out, const float *gate, const float *up, int n)
         out[i] = gate[i] / (1.0f + ref_exp(-gate[i])) * up[i];
 }
 
+static void gelu_mul(float *out, const float *gate, const float *up, int n)
+{
+    for (int i = 0; i < n; i++) {
+        float x = gate[i], inner = x * fmaf(x * x, GELU_CUBE, 1.0f);
+        out[i] = x / (1.0f + ref_exp(inner * (-2.0f * GELU_SCALE))) * up[i];
+    }
+}
+
+static void swiglu_oai(float *out, const float *gate, const float *up, int n)
+{
+    for (int i = 0; i < n; i++) {
+        float g = OAI_LIMIT < gate[i] ? OAI_LIMIT : gate[i], u = up[i];
+        u = OAI_LIMIT < u ? OAI_LIMIT : u;
+        u = -OAI_LIMIT > u ? -OAI_LIMIT : u;
+        out[i] = g / (1.0f + ref_exp(g * -OAI_ALPHA)) * (u + 1.0f);
+    }
+}
+
 static void add(float *x, const float *y, int n)
 {
     for (int i = 0; i < n; i++)
@@ -169,6 +187,8 @@ const struct kernels kernels_ref = {
     .rms_norm = rms_norm,
     .rope = rope,
     .silu_mul = silu_mul,
+    .gelu_mul = gelu_mul,
+    .swiglu_oai = swiglu_oai,
     .add = add,
     .add_scaled = add_scaled,
     .kv_append = ref_kv_append,

@@ -174,6 +174,33 @@ static void silu_mul(float *out, const float *gate, const float *up, int n)
     }
 }
 
+static void gelu_mul(float *out, const float *gate, const float *up, int n)
+{
+    const __m256 one = _mm256_set1_ps(1), cube = _mm256_set1_ps(GELU_CUBE);
+    const __m256 scale = _mm256_set1_ps(-2.0f * GELU_SCALE);
+
+    for (int i = 0; i < n; i += 8) {
+        __m256 x = load_partial(gate, i, n);
+        __m256 inner = _mm256_mul_ps(x, _mm256_fmadd_ps(_mm256_mul_ps(x, x), cube, one));
+        __m256 v = _mm256_div_ps(x, _mm256_add_ps(one, exp8(_mm256_mul_ps(inner, scale))));
+        store_partial(out, i, n, _mm256_mul_ps(v, load_partial(up, i, n)));
+    }
+}
+
+/* min and max return the second operand if one is NaN. */
+static void swiglu_oai(float *out, const float *gate, const float *up, int n)
+{
+    const __m256 one = _mm256_set1_ps(1), alpha = _mm256_set1_ps(-OAI_ALPHA);
+    const __m256 most = _mm256_set1_ps(OAI_LIMIT), least = _mm256_set1_ps(-OAI_LIMIT);
+
+    for (int i = 0; i < n; i += 8) {
+        __m256 g = _mm256_min_ps(most, load_partial(gate, i, n));
+        __m256 u = _mm256_max_ps(least, _mm256_min_ps(most, load_partial(up, i, n)));
+        __m256 v = _mm256_div_ps(g, _mm256_add_ps(one, exp8(_mm256_mul_ps(g, alpha))));
+        store_partial(out, i, n, _mm256_mul_ps(v, _mm256_add_ps(u, one)));
+    }
+}
+
 static void add(float *x, const float *y, int n)
 {
     for (int i = 0; i < n; i += 8)
@@ -242,6 +269,8 @@ const struct kernels kernels_avx2 = {
     .rms_norm = rms_norm,
     .rope = rope,
     .silu_mul = silu_mul,
+    .gelu_mul = gelu_mul,
+    .swiglu_oai = swiglu_oai,
     .add = add,
     .add_scaled = add_scaled,
     .kv_append = avx2_kv_append,

@@ -116,6 +116,33 @@ static void silu_mul(float *out, const float *gate, const float *up, int n)
     }
 }
 
+static void gelu_mul(float *out, const float *gate, const float *up, int n)
+{
+    const __m512 one = _mm512_set1_ps(1), cube = _mm512_set1_ps(GELU_CUBE);
+    const __m512 scale = _mm512_set1_ps(-2.0f * GELU_SCALE);
+
+    for (int i = 0; i < n; i += 16) {
+        __m512 x = load_partial(gate, i, n);
+        __m512 inner = _mm512_mul_ps(x, _mm512_fmadd_ps(_mm512_mul_ps(x, x), cube, one));
+        __m512 v = _mm512_div_ps(x, _mm512_add_ps(one, exp16(_mm512_mul_ps(inner, scale))));
+        store_partial(out, i, n, _mm512_mul_ps(v, load_partial(up, i, n)));
+    }
+}
+
+/* min and max return the second operand if one is NaN. */
+static void swiglu_oai(float *out, const float *gate, const float *up, int n)
+{
+    const __m512 one = _mm512_set1_ps(1), alpha = _mm512_set1_ps(-OAI_ALPHA);
+    const __m512 most = _mm512_set1_ps(OAI_LIMIT), least = _mm512_set1_ps(-OAI_LIMIT);
+
+    for (int i = 0; i < n; i += 16) {
+        __m512 g = _mm512_min_ps(most, load_partial(gate, i, n));
+        __m512 u = _mm512_max_ps(least, _mm512_min_ps(most, load_partial(up, i, n)));
+        __m512 v = _mm512_div_ps(g, _mm512_add_ps(one, exp16(_mm512_mul_ps(g, alpha))));
+        store_partial(out, i, n, _mm512_mul_ps(v, _mm512_add_ps(u, one)));
+    }
+}
+
 static void add(float *x, const float *y, int n)
 {
     for (int i = 0; i < n; i += 16)
@@ -169,6 +196,8 @@ const struct kernels kernels_avx512 = {
     .q8_k = q8_k,
     .rms_norm = rms_norm,
     .silu_mul = silu_mul,
+    .gelu_mul = gelu_mul,
+    .swiglu_oai = swiglu_oai,
     .add = add,
     .add_scaled = add_scaled,
     .kv_append = avx512_kv_append,
