@@ -29,6 +29,7 @@ int ctl_completion(struct ctl *c, int argc, char **argv);
 int ctl_chat(struct ctl *c, int argc, char **argv);
 int ctl_inspect(struct ctl *c, int argc, char **argv);
 int ctl_bench(struct ctl *c, int argc, char **argv);
+int ctl_audit(struct ctl *c, int argc, char **argv);
 int ctl_probe(struct ctl *c, int argc, char **argv);
 int ctl_replay(struct ctl *c, int argc, char **argv);
 

@@ -178,18 +178,42 @@ static void raise_descriptor_limit(void)
 }
 
 /* SIGTERM and SIGINT start the drain; a second one ends the process at once. */
-static void wait_for_signal(void)
+static void set_end_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+}
+
+/* Signals that main() blocks in all threads and wait_for_signal() receives. SIGHUP remains blocked
+ * until the end of the process. */
+static void block_signals(void)
 {
     sigset_t set;
-    int sig;
 
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    while (sigwait(&set, &sig))
-        continue;
+    set_end_signals(&set);
+    sigaddset(&set, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* write(2) returns EFBIG instead */
+}
+
+/* Waits for a signal that starts the drain. SIGHUP reopens the log files, for logrotate. */
+static void wait_for_signal(struct audit *audit)
+{
+    sigset_t set, end;
+    int sig = SIGHUP;
+
+    set_end_signals(&end);
+    set = end;
+    sigaddset(&set, SIGHUP);
+    while (sigwait(&set, &sig) || sig == SIGHUP) {
+        log_info("cmd", "reopen", "signal=\"%s\"", strsignal(sig));
+        if (audit)
+            audit_reopen(audit);
+    }
     log_info("cmd", "drain", "signal=\"%s\"", strsignal(sig));
-    pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &end, NULL);
 }
 
 static int open_response_cache(struct response_cache **out, const struct options *o, struct err *e)
@@ -262,6 +286,8 @@ static void stop_server(void)
     kill(getpid(), SIGTERM);
 }
 
+enum { AUDIT_FLUSH_MS = 5000 }; /* time for the last audit lines, if the disk is slow */
+
 static int run_server(const struct options *o, struct err *e)
 {
     struct model_spec specs[REGISTRY_MODELS_MAX];
@@ -320,7 +346,7 @@ static int run_server(const struct options *o, struct err *e)
         registry_start(registry, e))
         goto out;
     print_banner(o, service);
-    wait_for_signal();
+    wait_for_signal(so.audit);
     service_drain(service);
     rc = registry_check_failed(registry, e);
 
@@ -332,7 +358,7 @@ out:
     slots_free(so.slots);
     response_store_close(so.response_store);
     response_cache_close(so.response_cache);
-    audit_close(so.audit);
+    audit_close(so.audit, AUDIT_FLUSH_MS);
     keys_close(keys);
     return rc;
 }
@@ -354,14 +380,9 @@ int main(int argc, char **argv)
     struct options o;
     struct err e;
     enum log_level level;
-    sigset_t set;
     int status = 0;
 
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    block_signals();
     raise_descriptor_limit();
     if (options_read(&o, argc, argv, environ, &e)) {
         fprintf(stderr, "inferfluxd: %s\n", e.msg);

@@ -77,6 +77,16 @@ static void copy_response_store(struct response_store *response_store, struct me
     metric_set(m, METRIC_responses_kept_bytes, s.bytes);
 }
 
+static void copy_audit(struct audit *a, struct metrics *m)
+{
+    struct audit_stats s;
+
+    audit_stats(a, &s);
+    metric_set(m, METRIC_audit_lines_total, s.n_lines);
+    metric_set(m, METRIC_audit_lines_lost_total, s.n_lost);
+    metric_set(m, METRIC_audit_failures_total, s.n_failures);
+}
+
 void health_metrics(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct metrics *shards[SHARDS_MAX];
@@ -89,6 +99,8 @@ void health_metrics(struct io *io, struct http_exchange *x, struct route_call *c
         copy_response_cache(io->o->response_cache, &copied);
     if (io->o->response_store)
         copy_response_store(io->o->response_store, &copied);
+    if (io->o->audit)
+        copy_audit(io->o->audit, &copied);
     metric_set(&copied, METRIC_log_lines_dropped_total, log_queue_dropped());
     shards[n++] = &copied;
     buf_init(&b, MB);

@@ -80,7 +80,7 @@ static void fill_error_extra(const struct inflight *r, struct error_extra *extra
 static void finish_response(struct inflight *r)
 {
     struct http_exchange *x = r->async.x;
-    const struct route_call *c = r->async.call;
+    struct route_call *c = r->async.call;
     struct response *response = r->response;
     struct error_extra extra = { 0 };
 
@@ -90,6 +90,7 @@ static void finish_response(struct inflight *r)
     fill_error_extra(r, &extra);
     if (!response || (r->background && x)) { /* rejected before the response started */
         CHECK(r->err.code);
+        c->has_audit_line = r->is_accepted; /* on_free writes it */
         reply_error(x, c, &r->err, &extra);
         response_free(response);
         return;

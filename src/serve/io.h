@@ -55,6 +55,7 @@ enum {
 enum { ROUTE_CALL_FIELDS_MAX = 6, REQUEST_ID_MAX = 64 };
 
 struct route_call { /* one HTTP request on a known route; allocated in the exchange's arena */
+    struct io *io;
     const struct route *route;
     /* if route is NULL: a route with the same path and another method */
     const struct route *route_near;
@@ -63,6 +64,7 @@ struct route_call { /* one HTTP request on a known route; allocated in the excha
     uint64_t deadline_ns;
     struct http_field fields[ROUTE_CALL_FIELDS_MAX]; /* added to every response: request id, CORS */
     int n_fields;
+    bool has_audit_line; /* the handler writes a line to the audit log, also for an error */
     char request_id[REQUEST_ID_MAX + 1], allow[64];
 };
 
@@ -161,8 +163,12 @@ size_t models_info(struct io *io, struct model_info out[REGISTRY_MODELS_MAX]);
 int query_get(const struct http_exchange *x, const char *name, struct str *out, struct err *e);
 void reply_json(
     struct http_exchange *x, const struct route_call *c, int status, const struct buf *body);
+/* Also writes the refusal to the audit log, unless the handler does (has_audit_line). */
 void reply_error(struct http_exchange *x, const struct route_call *c, const struct err *e,
     const struct error_extra *extra);
+/* Writes the refusal of a request to the audit log. No effect for routes that need no key. */
+void audit_refused_call(
+    const struct http_exchange *x, const struct route_call *c, const struct err *e);
 /* The model that a request names, if it is ready; else NULL. Any thread. */
 struct model *ready_model(const struct io *io, struct str name, struct err *e);
 int model_check_ready(const struct model *m, struct err *e); /* ERR_NOT_READY; any thread */

@@ -15,11 +15,30 @@ void reply_json(
     reply_error(x, c, &e, NULL);
 }
 
+void audit_refused_call(
+    const struct http_exchange *x, const struct route_call *c, const struct err *e)
+{
+    const struct route *near = c->route ? c->route : c->route_near;
+
+    if (!c->io->o->audit || (c->route && c->route->scope == SCOPE_NONE))
+        return;
+    audit_refuse(
+        c->io->o->audit, &(struct audit_refusal){ .request_id = c->request_id,
+                             .key_id = c->caller.id,
+                             .peer = x->req->peer,
+                             .method = x->req->method,
+                             .path = c->route ? str_of(c->route->path) : x->req->path,
+                             .status = status_http(route_errors(near, x->req->path), e->code),
+                             .reason = errcode_name(e->code) });
+}
+
 void reply_error(struct http_exchange *x, const struct route_call *c, const struct err *e,
     const struct error_extra *extra)
 {
     const struct route *r = c->route ? c->route : c->route_near;
 
+    if (!c->has_audit_line)
+        audit_refused_call(x, c, e);
     status_reply(&x->sink, route_errors(r, x->req->path), e, extra, c->fields, c->n_fields);
 }
 

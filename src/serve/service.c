@@ -51,6 +51,7 @@ static void init_call(struct io *io, const struct http_exchange *x, struct route
 {
     struct str own = http_field_get(x->req, "x-request-id");
 
+    c->io = io;
     if (is_id(own))
         memcpy(c->request_id, own.p, own.n);
     else

@@ -1,170 +1,440 @@
 #include "store/audit.h"
-#include "base/fault.h"
 #include "base/json.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "os/clock.h"
-#include "os/files.h"
+#include "os/thread.h"
+#include "store/audit_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <unistd.h>
 
-enum { HASH = 32, HEX = 2 * HASH, LINE_MAX_BYTES = 8192 };
+enum { RETRY_MS = 1000, SYNC_MS = 1000, TEXT_MAX = 256, TORN_TEXT_MAX = 1024 };
 
-struct audit {
-    pthread_mutex_t mu; /* guards the end of the file and `last` */
-    int fd;
-    char last[HEX + 1]; /* hash of the last line, in hex */
-    unsigned char secret[HASH];
+struct line {
+    struct list_link in_queue;
+    size_t n;
+    char text[]; /* the line after the member "prev" */
 };
 
-static void to_hex(const unsigned char *hash, char *hex)
+struct audit {
+    pthread_mutex_t mu; /* guards the members up to `file`; not held during a call that waits */
+    pthread_cond_t changed;
+    struct list queue;
+    size_t queued_bytes;
+    uint64_t n_unreported; /* lost lines that no line of the file states */
+    bool want_reopen, is_closing;
+    struct audit_stats stats;
+    /* members of the writer thread */
+    struct audit_file file;
+    bool is_failing;  /* the last write failed */
+    uint64_t sync_ns; /* time of the next fdatasync; UINT64_MAX: all lines are on the disk */
+    pthread_t thread;
+    unsigned char secret[AUDIT_HASH]; /* constant */
+};
+
+/* ---- lines */
+
+static struct str cut(struct str s)
 {
-    for (int i = 0; i < HASH; i++)
-        snprintf(hex + 2 * i, 3, "%02x", hash[i]);
+    return (struct str){ s.p, MIN(s.n, (size_t)TEXT_MAX) };
 }
 
-static void hash_line(struct str line, char *hex)
+static void begin_line(struct jw *w, struct buf *b)
 {
-    unsigned char hash[HASH];
-    unsigned n = HASH;
-
-    CHECK(EVP_Digest(line.p, line.n, hash, &n, EVP_sha256(), NULL) == 1);
-    to_hex(hash, hex);
+    buf_init(b, AUDIT_LINE_BYTES - AUDIT_HEX - 32);
+    jw_init(w, b);
+    jw_object(w);
+    jw_key(w, "time"), jw_i64(w, clock_wall_s());
 }
 
-/* Reads all lines of the file; each must begin with the hash of the line before. */
-static int check_chain(FILE *f, char *last, struct err *e)
+/* Number of bytes that the writer needs for a line of the queue. */
+static size_t line_bytes(size_t n)
 {
-    char *line = NULL;
-    size_t cap = 0;
-    int rc = 0;
+    return sizeof(struct line) + n;
+}
 
-    memset(last, '0', HEX);
-    last[HEX] = '\0';
-    for (int number = 1;; number++) {
-        ssize_t n = getline(&line, &cap, f);
-        if (n < 0)
-            break;
-        static const char head[] = "{\"prev\":\"";
-        size_t skip = sizeof(head) - 1;
-        if (n > LINE_MAX_BYTES || (size_t)n < skip + HEX || memcmp(line, head, skip) ||
-            memcmp(line + skip, last, HEX) || line[n - 1] != '\n') {
-            rc = err_set(
-                e, ERR_CORRUPT, "line %d does not match the hash of the previous line", number);
-            break;
-        }
-        hash_line((struct str){ line, (size_t)n - 1 }, last);
+/* Makes the line of a finished JSON object: without its brace, which follows "prev". NULL: no
+ * memory. */
+static struct line *make_line(struct jw *w)
+{
+    jw_end_object(w);
+    struct line *l = buf_ok(w->b) ? try_malloc(line_bytes(w->b->n - 1)) : NULL;
+    if (l) {
+        l->in_queue = (struct list_link){ 0 };
+        l->n = w->b->n - 1;
+        memcpy(l->text, w->b->p + 1, l->n);
     }
-    mem_free(line); /* getline allocated it */
-    return rc;
+    buf_clear(w->b);
+    return l;
 }
 
-int audit_verify(const char *path, struct err *e)
+static struct line *lost_line(uint64_t n)
 {
-    char last[HEX + 1];
-
-    FILE *f = fopen(path, "r");
-    if (!f)
-        return err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
-    int rc = check_chain(f, last, e);
-    fclose(f);
-    return rc ? err_wrap(e, "%s", path) : 0;
-}
-
-int audit_open(struct audit **out, const char *path, struct err *e)
-{
-    struct audit *a = xcalloc(1, sizeof(*a));
-
-    a->fd = -1;
-    if (file_open_regular(path, O_RDWR | O_APPEND | O_CREAT, &a->fd, e)) {
-        err_wrap(e, "audit log");
-        goto fail;
-    }
-    FILE *f = fopen(path, "r");
-    if (!f) {
-        err_set(e, ERR_IO, "audit log %s: %s", path, strerror(errno));
-        goto fail;
-    }
-    int rc = check_chain(f, a->last, e);
-    fclose(f);
-    if (rc) {
-        err_wrap(e, "audit log %s", path);
-        goto fail;
-    }
-    for (size_t i = 0; i < HASH; i += 8) {
-        uint64_t r = rng_entropy();
-        memcpy(a->secret + i, &r, 8);
-    }
-    pthread_mutex_init(&a->mu, NULL);
-    *out = a;
-    return 0;
-
-fail:
-    if (a->fd >= 0)
-        close(a->fd);
-    mem_free(a);
-    return -1;
-}
-
-void audit_close(struct audit *a)
-{
-    if (!a)
-        return;
-    if (fdatasync(a->fd) && errno != EINVAL && errno != EROFS)
-        log_warn("store", "audit_sync_failed", "error=\"%s\"", strerror(errno));
-    close(a->fd);
-    pthread_mutex_destroy(&a->mu);
-    mem_free(a);
-}
-
-static void put_entry(struct buf *b, const struct audit *a, const struct audit_entry *en)
-{
-    unsigned char hash[HASH];
-    char hex[HEX + 1];
-    unsigned n = HASH;
+    struct buf b;
     struct jw w;
 
-    CHECK(HMAC(EVP_sha256(), a->secret, HASH, (const unsigned char *)en->prompt.p, en->prompt.n,
-        hash, &n));
-    to_hex(hash, hex);
-    jw_init(&w, b);
-    jw_object(&w);
-    jw_key(&w, "prev"), jw_z(&w, a->last);
-    jw_key(&w, "time"), jw_i64(&w, clock_wall_s());
+    begin_line(&w, &b);
+    jw_key(&w, "event"), jw_z(&w, "lost");
+    jw_key(&w, "lines"), jw_u64(&w, n);
+    return make_line(&w);
+}
+
+static struct line *torn_line(const struct buf *torn)
+{
+    char hex[AUDIT_HEX + 1];
+    struct str text = buf_str(torn);
+    struct buf b;
+    struct jw w;
+
+    audit_hash(text, hex);
+    text.n = MIN(text.n, (size_t)TORN_TEXT_MAX);
+    begin_line(&w, &b);
+    jw_key(&w, "event"), jw_z(&w, "torn");
+    jw_key(&w, "bytes"), jw_u64(&w, torn->n);
+    jw_key(&w, "sha256"), jw_z(&w, hex);
+    jw_key(&w, "text"), jw_str(&w, text);
+    return make_line(&w);
+}
+
+static struct line *reopened_line(const char *follows)
+{
+    struct buf b;
+    struct jw w;
+
+    begin_line(&w, &b);
+    jw_key(&w, "event"), jw_z(&w, "reopened");
+    jw_key(&w, "follows"), jw_z(&w, follows);
+    return make_line(&w);
+}
+
+/* ---- queue */
+
+/* Adds the line if the queue stays below `limit` bytes. The caller holds the mutex. */
+static bool add_line(struct audit *a, struct line *take, size_t limit)
+{
+    if (!take || a->queued_bytes + line_bytes(take->n) > limit) {
+        mem_free(take);
+        return false;
+    }
+    list_add_last(&a->queue, &take->in_queue);
+    a->queued_bytes += line_bytes(take->n);
+    return true;
+}
+
+/* Lost lines are stated by a line at their place. The caller holds the mutex. */
+static bool report_lost(struct audit *a, size_t limit)
+{
+    if (a->n_unreported && !add_line(a, lost_line(a->n_unreported), limit))
+        return false;
+    a->n_unreported = 0;
+    return true;
+}
+
+static void queue_line(struct audit *a, struct line *take, size_t limit)
+{
+    pthread_mutex_lock(&a->mu);
+    bool is_first_loss = !a->n_unreported;
+    bool is_queued = report_lost(a, limit) && add_line(a, take, limit);
+    if (!is_queued) {
+        a->n_unreported++;
+        a->stats.n_lost++;
+    }
+    pthread_cond_signal(&a->changed);
+    pthread_mutex_unlock(&a->mu);
+    if (!is_queued && is_first_loss)
+        log_error("store", "audit_line_lost", "error=\"the queue of the audit log is full\"");
+}
+
+static void put_prompt(struct jw *w, const struct audit *a, struct str prompt)
+{
+    unsigned char hash[AUDIT_HASH];
+    char hex[AUDIT_HEX + 1];
+    unsigned n = AUDIT_HASH;
+
+    CHECK(HMAC(
+        EVP_sha256(), a->secret, AUDIT_HASH, (const unsigned char *)prompt.p, prompt.n, hash, &n));
+    audit_to_hex(hash, hex);
+    jw_key(w, "prompt_hmac"), jw_z(w, hex);
+}
+
+void audit_write(struct audit *a, const struct audit_entry *en)
+{
+    struct buf b;
+    struct jw w;
+
+    begin_line(&w, &b);
     jw_key(&w, "request_id"), jw_z(&w, en->request_id);
     jw_key(&w, "key"), jw_z(&w, en->key_id);
     jw_key(&w, "route"), jw_z(&w, en->route);
-    jw_key(&w, "model"), jw_str(&w, (struct str){ en->model.p, MIN(en->model.n, 256) });
-    jw_key(&w, "prompt_hmac"), jw_z(&w, hex);
+    jw_key(&w, "model"), jw_str(&w, cut(en->model));
+    put_prompt(&w, a, en->prompt);
     jw_key(&w, "status"), jw_i64(&w, en->status);
     jw_key(&w, "finish"), jw_z(&w, en->finish);
     jw_key(&w, "prompt_tokens"), jw_i64(&w, en->n_prompt);
     jw_key(&w, "completion_tokens"), jw_i64(&w, en->n_completion);
     jw_key(&w, "cached_tokens"), jw_i64(&w, en->n_cached);
     jw_key(&w, "total_ms"), jw_i64(&w, (int64_t)(en->total_ns / NS_PER_MS));
-    jw_end_object(&w);
+    queue_line(a, make_line(&w), AUDIT_QUEUE_BYTES);
 }
 
-void audit_write(struct audit *a, const struct audit_entry *entry)
+void audit_refuse(struct audit *a, const struct audit_refusal *r)
 {
     struct buf b;
+    struct jw w;
 
-    buf_init(&b, LINE_MAX_BYTES);
+    begin_line(&w, &b);
+    jw_key(&w, "event"), jw_z(&w, "refused");
+    jw_key(&w, "request_id"), jw_z(&w, r->request_id);
+    jw_key(&w, "key"), jw_z(&w, r->key_id);
+    jw_key(&w, "peer"), jw_str(&w, r->peer);
+    jw_key(&w, "method"), jw_str(&w, cut(r->method));
+    jw_key(&w, "route"), jw_str(&w, cut(r->path));
+    jw_key(&w, "status"), jw_i64(&w, r->status);
+    jw_key(&w, "reason"), jw_z(&w, r->reason);
+    queue_line(a, make_line(&w), AUDIT_QUEUE_BYTES / 2);
+}
+
+void audit_reopen(struct audit *a)
+{
     pthread_mutex_lock(&a->mu);
-    put_entry(&b, a, entry);
-    size_t n = b.n;
-    buf_putc(&b, '\n');
-    if (!buf_ok(&b) || fault_hit(FAULT_WRITE) || write(a->fd, b.p, b.n) != (ssize_t)b.n)
-        log_error("store", "audit_line_lost", "error=\"%s\"", strerror(errno));
-    else
-        hash_line((struct str){ b.p, n }, a->last);
+    a->want_reopen = true;
+    pthread_cond_signal(&a->changed);
     pthread_mutex_unlock(&a->mu);
-    buf_clear(&b);
+}
+
+void audit_stats(struct audit *a, struct audit_stats *out)
+{
+    pthread_mutex_lock(&a->mu);
+    *out = a->stats;
+    pthread_mutex_unlock(&a->mu);
+}
+
+/* ---- writer thread */
+
+static void count_failure(struct audit *a, const char *event, const struct err *e)
+{
+    pthread_mutex_lock(&a->mu);
+    a->stats.n_failures++;
+    pthread_mutex_unlock(&a->mu);
+    log_error("store", event, "path=\"%s\" error=\"%s\"", a->file.path, e->msg);
+}
+
+/* Adds a line about the file itself, before all lines that wait. */
+static void add_first(struct audit *a, struct line *take)
+{
+    if (!take)
+        return;
+    pthread_mutex_lock(&a->mu);
+    list_add_first(&a->queue, &take->in_queue);
+    a->queued_bytes += line_bytes(take->n);
+    pthread_mutex_unlock(&a->mu);
+}
+
+static void add_torn(struct audit *a, struct buf *torn)
+{
+    if (!torn->n)
+        return;
+    log_warn("store", "audit_tail_torn", "path=\"%s\" bytes=%zu", a->file.path, torn->n);
+    add_first(a, torn_line(torn));
+}
+
+static void sync_if_due(struct audit *a)
+{
+    struct err e;
+
+    if (clock_ns() < a->sync_ns)
+        return;
+    a->sync_ns = UINT64_MAX;
+    if (audit_file_sync(&a->file, &e))
+        count_failure(a, "audit_sync_failed", &e);
+}
+
+/* Returns false if the write failed; the line is then the first of the queue again. */
+static bool write_line(struct audit *a, struct line *take)
+{
+    struct err e;
+
+    if (audit_file_append(&a->file, (struct str){ take->text, take->n }, &e)) {
+        add_first(a, take);
+        if (!a->is_failing)
+            count_failure(a, "audit_write_failed", &e);
+        a->is_failing = true;
+        return false;
+    }
+    mem_free(take);
+    if (a->is_failing)
+        log_warn("store", "audit_write_recovered", "path=\"%s\"", a->file.path);
+    a->is_failing = false;
+    a->sync_ns = MIN(a->sync_ns, clock_ns() + SYNC_MS * NS_PER_MS);
+    pthread_mutex_lock(&a->mu);
+    a->stats.n_lines++;
+    pthread_mutex_unlock(&a->mu);
+    return true;
+}
+
+static void reopen_file(struct audit *a)
+{
+    struct audit_file next;
+    struct buf torn;
+    struct err e;
+
+    if (!audit_file_was_moved(&a->file)) {
+        log_info("store", "audit_reopen", "path=\"%s\" file=same", a->file.path);
+        return;
+    }
+    buf_init(&torn, AUDIT_TAIL_BYTES);
+    if (audit_file_open(&next, a->file.path, &torn, &e)) {
+        count_failure(a, "audit_reopen_failed", &e);
+    } else {
+        struct line *reopened = reopened_line(a->file.last);
+        audit_file_close(&a->file);
+        a->file = next;
+        a->is_failing = false;
+        add_torn(a, &torn);
+        /* At once, so that the file has this line also if it is renamed immediately. */
+        if (reopened)
+            write_line(a, reopened);
+        log_info("store", "audit_reopen", "path=\"%s\" file=new", a->file.path);
+    }
+    buf_clear(&torn);
+}
+
+/* Waits until `changed` or until the time. The caller holds the mutex. */
+static void wait_changed(struct audit *a, uint64_t until_ns)
+{
+    struct timespec until = { (time_t)(until_ns / NS_PER_S), (long)(until_ns % NS_PER_S) };
+
+    if (until_ns == UINT64_MAX)
+        pthread_cond_wait(&a->changed, &a->mu);
+    else
+        pthread_cond_timedwait(&a->changed, &a->mu, &until);
+}
+
+/* Waits for work. Returns the first line, or NULL: the file is to be reopened or synchronised, or
+ * the log is closing and the queue is empty. After a failed write it waits until `retry_ns`. */
+static struct line *next_line(struct audit *a, uint64_t retry_ns, bool *want_reopen)
+{
+    struct line *l = NULL;
+
+    pthread_mutex_lock(&a->mu);
+    for (;;) {
+        bool may_write = clock_ns() >= retry_ns || a->is_closing;
+        l = may_write ? LIST_ELEMENT(a->queue.first, struct line, in_queue) : NULL;
+        if (l || a->want_reopen || a->is_closing || clock_ns() >= a->sync_ns)
+            break;
+        wait_changed(a, MIN(a->sync_ns, a->queue.first ? retry_ns : UINT64_MAX));
+    }
+    *want_reopen = a->want_reopen;
+    a->want_reopen = false;
+    if (*want_reopen)
+        l = NULL;
+    if (l) {
+        list_remove(&l->in_queue);
+        a->queued_bytes -= line_bytes(l->n);
+    }
+    pthread_mutex_unlock(&a->mu);
+    return l;
+}
+
+static void *write_lines(void *arg)
+{
+    struct audit *a = arg;
+    uint64_t retry_ns = 0;
+
+    for (;;) {
+        bool want_reopen;
+        struct line *l = next_line(a, retry_ns, &want_reopen);
+        if (want_reopen) {
+            reopen_file(a);
+            retry_ns = 0;
+        } else if (l) {
+            bool is_written = write_line(a, l);
+            retry_ns = is_written ? 0 : clock_ns() + RETRY_MS * NS_PER_MS;
+        }
+        sync_if_due(a);
+        pthread_mutex_lock(&a->mu);
+        bool is_over = a->is_closing && (a->is_failing || !a->queue.first) && !a->want_reopen;
+        pthread_mutex_unlock(&a->mu);
+        if (is_over)
+            break;
+    }
+    audit_file_close(&a->file);
+    return NULL;
+}
+
+/* ---- open and close */
+
+static void audit_free(struct audit *a)
+{
+    LIST_EACH (struct line, l, &a->queue, in_queue)
+        mem_free(l);
+    pthread_cond_destroy(&a->changed);
+    pthread_mutex_destroy(&a->mu);
+    mem_free(a);
+}
+
+int audit_open(struct audit **out, const char *path, struct err *e)
+{
+    struct audit *a = xcalloc(1, sizeof(*a));
+    pthread_condattr_t attr;
+    struct buf torn;
+
+    pthread_mutex_init(&a->mu, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&a->changed, &attr);
+    pthread_condattr_destroy(&attr);
+    a->sync_ns = UINT64_MAX;
+    for (size_t i = 0; i < AUDIT_HASH; i += 8) {
+        uint64_t r = rng_entropy();
+        memcpy(a->secret + i, &r, 8);
+    }
+    buf_init(&torn, AUDIT_TAIL_BYTES);
+    if (audit_file_open(&a->file, path, &torn, e))
+        goto fail;
+    add_torn(a, &torn);
+    if (thread_start(&a->thread, "audit", write_lines, a, e)) {
+        audit_file_close(&a->file);
+        goto fail;
+    }
+    buf_clear(&torn);
+    *out = a;
+    return 0;
+
+fail:
+    buf_clear(&torn);
+    audit_free(a);
+    return -1;
+}
+
+void audit_close(struct audit *a, uint32_t timeout_ms)
+{
+    struct timespec until;
+
+    if (!a)
+        return;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += timeout_ms / 1000 + 1; /* whole seconds, rounded up */
+    pthread_mutex_lock(&a->mu);
+    report_lost(a, SIZE_MAX);
+    a->is_closing = true;
+    pthread_cond_signal(&a->changed);
+    pthread_mutex_unlock(&a->mu);
+    if (pthread_timedjoin_np(a->thread, NULL, &until)) {
+        /* The thread waits for the disk and still uses the struct. */
+        log_error("store", "audit_close_timeout", "error=\"the disk does not answer\"");
+        pthread_detach(a->thread);
+        return;
+    }
+    size_t n = 0;
+    LIST_EACH (struct line, l, &a->queue, in_queue)
+        n++;
+    if (n)
+        log_error("store", "audit_line_lost", "lines=%zu error=\"the file cannot be written\"", n);
+    audit_free(a);
 }

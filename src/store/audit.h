@@ -1,15 +1,29 @@
-/* audit.h: audit log: one JSON line per finished request, appended to a file.
+/* audit.h: audit log: one JSON line per generation request, and per refused request of any API
+ * route, appended to a file (audit_file.h).
  *
  * Prompts and responses are never written. A prompt is logged as an HMAC-SHA-256 with a random
  * secret of this process, so that equal prompts of one run can be matched and none can be recovered
  * by trial. Each line contains the hash of the line before it, so a removed or changed line is
  * detected.
  *
- * Any thread; a mutex guards the chain and keeps lines whole. */
+ * Lines are queued; one thread owns the file, writes them, and calls fdatasync at most a second
+ * after a write. No other thread waits for the disk:
+ *
+ *     failed write     undone, logged, counted; repeated every second, so that a full disk or a
+ *                      failing one loses no line as long as the queue has room
+ *     full queue       the line is lost: logged, counted, and the next line that has room is
+ *                      preceded by a line that states the number of lost lines
+ *     refused request  uses at most half of the queue, so that a flood of refused requests does not
+ *                      displace the lines of accepted ones
+ *
+ * Any thread, except where noted; a mutex guards the queue and is not held during a call that
+ * waits. */
 #pragma once
 
 #include "base/err.h"
 #include "base/str.h"
+
+enum { AUDIT_QUEUE_BYTES = 4 * 1024 * 1024 }; /* about 8,000 lines */
 
 struct audit;
 
@@ -25,10 +39,34 @@ struct audit_entry {
     uint64_t total_ns;
 };
 
-/* Continues the chain of an existing file. ERR_IO names the file. */
-int audit_open(struct audit **out, const char *path, struct err *e);
-void audit_close(struct audit *a); /* calls fdatasync; accepts NULL */
-void audit_write(struct audit *a, const struct audit_entry *entry);
+struct audit_refusal { /* a request that was answered with an error status */
+    const char *request_id;
+    const char *key_id;      /* "" = anonymous or unknown */
+    struct str peer;         /* address of the client */
+    struct str method, path; /* of an unknown route: as received, cut to 256 bytes */
+    int status;
+    const char *reason; /* name of the error code; no text of the client */
+};
 
-/* Checks a whole file. Returns 0, or -1 with the number of the first line that breaks the chain. */
-int audit_verify(const char *path, struct err *e);
+struct audit_stats {
+    uint64_t n_lines;    /* lines written to the file */
+    uint64_t n_lost;     /* lines lost because the queue was full */
+    uint64_t n_failures; /* failed writes, synchronisations and reopenings */
+};
+
+/* Continues the chain of an existing file. A torn end of it is recorded in a new line. Main thread.
+ * The errors are those of audit_file_open. */
+int audit_open(struct audit **out, const char *path, struct err *e);
+/* Writes the queued lines, for at most timeout_ms, and calls fdatasync. Main thread; no other
+ * thread uses it any more. Accepts NULL. */
+void audit_close(struct audit *a, uint32_t timeout_ms);
+
+void audit_write(struct audit *a, const struct audit_entry *entry);
+void audit_refuse(struct audit *a, const struct audit_refusal *refusal);
+
+/* Opens the path again before the next line, if the file was renamed or removed. The first line of
+ * the new file contains the hash of the last line of the old one. If that fails, the old file
+ * remains in use, and the failure is logged and counted. */
+void audit_reopen(struct audit *a);
+
+void audit_stats(struct audit *a, struct audit_stats *out);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """General behaviour of the server over HTTP: probes, keys, CORS, invalid bodies, disconnects,
 draining."""
+import contextlib
 import glob
 import http.client
 import json
@@ -8,6 +9,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -15,7 +17,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
-from harness import CONFIG, SHARED, Server, equal, read_all, read_until, run
+from harness import CONFIG, SHARED, Server, equal, program, read_all, read_until, run
 
 CHAT = "/v1/chat/completions"
 
@@ -414,30 +416,144 @@ def test_parse_requires_the_scope_of_tokenize():
         equal(s.request("POST", PARSE, body, Authorization="Bearer alpha")[0], 200)
 
 
+def audit_lines(path):
+    with open(path) as f:
+        return [json.loads(line) for line in f]
+
+
+def verify_audit(*paths):
+    """Returns the exit status of `inferctl audit`."""
+    return subprocess.run([program("inferctl"), "audit", *paths], capture_output=True).returncode
+
+
+@contextlib.contextmanager
+def audit_path():
+    with tempfile.TemporaryDirectory() as d:
+        yield os.path.join(d, "audit.log")
+
+
 def test_an_audit_log_has_a_line_per_request_and_no_prompt():
-    path = f"/tmp/inferflux-audit-{os.getpid()}"
-    try:
+    with audit_path() as path:
         with Server("--audit-log", path) as s:
             for _ in range(3):
                 s.request("POST", CHAT, chat_body(model="echo", script="secret answer",
                     messages=[{"role": "user", "content": "secret question"}]))
         with Server("--audit-log", path) as s:
             s.request("POST", CHAT, chat_body(model="echo", script="x"))
-        with open(path) as f:
-            lines = f.read().splitlines()
+        lines = audit_lines(path)
         equal(len(lines), 4)
-        assert "secret" not in "".join(lines)
-        equal(json.loads(lines[0])["completion_tokens"] > 0, True)
+        assert "secret" not in json.dumps(lines)
+        equal(lines[0]["completion_tokens"] > 0, True)
+        equal(verify_audit(path), 0)
+        with open(path) as f:
+            text = f.read().splitlines()
         with open(path, "w") as f:
-            f.write("\n".join([lines[0], lines[2], lines[3]]) + "\n")
-        try:
-            with Server("--audit-log", path):
-                raise AssertionError("a broken chain went unnoticed")
-        except RuntimeError as e:
-            assert "line 2" in str(e), e
-    finally:
-        if os.path.exists(path):
-            os.unlink(path)
+            f.write("\n".join([text[0], text[2], text[3]]) + "\n")
+        equal(verify_audit(path), 1)
+        equal(verify_audit(), 2)
+
+
+def test_a_torn_audit_line_is_recorded_and_a_second_server_is_refused():
+    with audit_path() as path:
+        with Server("--audit-log", path) as s:
+            for _ in range(2):
+                s.request("POST", CHAT, chat_body(model="echo", script="x"))
+        os.truncate(path, os.path.getsize(path) - 9)
+        with Server("--audit-log", path) as s:
+            try:
+                with Server("--audit-log", path):
+                    raise AssertionError("two servers write to one audit log")
+            except RuntimeError as e:
+                assert "another process writes to it" in str(e), e
+            s.request("POST", CHAT, chat_body(model="echo", script="x"))
+        equal([line.get("event") for line in audit_lines(path)], [None, "torn", None])
+        equal(verify_audit(path), 0)
+
+
+def test_refused_requests_are_in_the_audit_log_with_their_reason():
+    config = CONFIG + "  - id: broken\n    path: /nonexistent.gguf\n"
+    large = b"POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alpha\r\n" \
+            b"Content-Length: 99999999\r\n\r\n" % CHAT.encode()
+    prompt = {"messages": [{"role": "user", "content": "secret"}]}
+    with audit_path() as path:
+        with Server("--audit-log", path, config=config, ready=False,
+                    env={"INFERFLUX_API_KEYS": "alpha,root:admin"}, key="alpha") as s:
+            until(lambda: metric(s, "models_ready") == 2, "the models did not load")
+            own = {"X-Request-Id": "own"}
+            broken = chat_body(model="broken")
+            until(lambda: b"could not be" in s.request("POST", CHAT, broken)[2], "no failed model")
+            got = [
+                s.request("POST", CHAT, "{}", Authorization="Bearer nope", **own)[0],
+                s.request("POST", CHAT, "{}", Authorization="", **own)[0],
+                s.get("/v1/admin/cache", **own)[0],
+                s.request("POST", CHAT, "{", **own)[0],
+                s.request("POST", CHAT, json.dumps({**prompt, "temperature": "secret"}), **own)[0],
+                s.request("POST", CHAT, json.dumps({**prompt, "model": "secret"}), **own)[0],
+                s.request("POST", CHAT, broken, **own)[0],
+                s.request("POST", "/tokenize", "{", **own)[0],
+                s.request("POST", "/v1/messages", "{", **own)[0],
+                s.get("/v1/nowhere?q=secret", **own)[0],
+                s.get(CHAT, **own)[0],
+                s.get("/v1/models", X_Request_Timeout_Ms="x", **own)[0],
+            ]
+            equal(got, [401, 401, 403, 400, 400, 404, 503, 400, 400, 404, 405, 400])
+            with s.connect() as c:
+                c.sendall(large)
+                assert read_until(c, lambda d: b"\r\n\r\n" in d).startswith(b"HTTP/1.1 413")
+            equal(s.get("/livez")[0], 200)
+            until(lambda: metric(s, "audit_lines_total") >= 14, "the lines were not written")
+            equal(metric(s, "audit_lines_lost_total"), 0)
+            equal(metric(s, "audit_failures_total"), 0)
+        lines = [line for line in audit_lines(path) if line["request_id"] == "own"]
+        equal([line["status"] for line in lines], got)
+        equal([line["reason"] for line in lines], [
+            "AUTH", "AUTH", "FORBIDDEN", "SYNTAX", "INVALID", "NOT_FOUND", "NOT_READY", "SYNTAX",
+            "SYNTAX", "NOT_FOUND", "METHOD", "RANGE"])
+        equal({line["event"] for line in lines}, {"refused"})
+        equal([line["key"] == "" for line in lines[:3]], [True, True, False])
+        equal(lines[9]["route"], "/v1/nowhere")
+        equal(lines[0]["peer"], "127.0.0.1")
+        text = json.dumps(audit_lines(path))
+        assert "secret" not in text and '"status": 413' in text and "TOO_LARGE" in text
+        equal(verify_audit(path), 0)
+
+
+def test_sighup_reopens_the_audit_log_during_traffic():
+    with audit_path() as path:
+        n_sent, over = [0] * 4, threading.Event()
+
+        def client(s, i):
+            while not over.is_set():
+                equal(s.request("POST", CHAT, chat_body(model="echo", script="x"))[0], 200)
+                n_sent[i] += 1
+
+        with Server("--audit-log", path) as s:
+            clients = [threading.Thread(target=client, args=(s, i)) for i in range(len(n_sent))]
+            for c in clients:
+                c.start()
+            old = []
+            for i in range(1, 6):
+                until(lambda: min(n_sent) > 2 * i, "no traffic")
+                old.append(f"{path}.{i}")
+                os.rename(path, old[-1])
+                s.process.send_signal(signal.SIGHUP)
+                until(lambda: os.path.exists(path), "the audit log was not reopened")
+                s.process.send_signal(signal.SIGHUP)  # the file is the same
+            over.set()
+            for c in clients:
+                c.join()
+        lines = [line for p in [*old, path] for line in audit_lines(p)]
+        equal(sum("finish" in line for line in lines), sum(n_sent))
+        equal(sum(line.get("event") == "reopened" for line in lines), 5)
+        equal(verify_audit(*old, path), 0)
+        equal(verify_audit(old[1], old[0]), 1)
+
+
+def test_sighup_without_an_audit_log_has_no_effect():
+    with Server() as s:
+        s.process.send_signal(signal.SIGHUP)
+        until(lambda: "reopen" in s.errors(), "SIGHUP was not received")
+        equal(s.get("/livez")[0], 200)
 
 
 if __name__ == "__main__":

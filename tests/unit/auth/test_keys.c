@@ -1,11 +1,6 @@
-/* API keys, and the hash chain of the audit log. */
+/* API keys. */
 #include "support/check.h"
 #include "auth/keys.h"
-#include "store/audit.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 static void keys_are_found_with_their_scopes(void)
 {
@@ -112,47 +107,7 @@ static void key_is_read_from_either_header_field(void)
     EXPECT(str_is(keys_from_fields(STR("Basic abc"), STR_NONE), ""));
 }
 
-static void write_some(const char *path, int n)
-{
-    struct audit *a;
-    struct err e;
-
-    EXPECT_EQ(audit_open(&a, path, &e), 0);
-    for (int i = 0; i < n; i++)
-        audit_write(a, &(struct audit_entry){ "req_1", "", "/v1/x", STR("m\"\n"), STR("secret"),
-                           200, "done", 1, 2, 0, 5000000 });
-    audit_close(a);
-}
-
-static void audit_chain_continues_and_detects_changes(void)
-{
-    char path[] = "/tmp/inferflux-audit-XXXXXX";
-    char text[8192] = "";
-    struct err e;
-
-    close(mkstemp(path));
-    write_some(path, 3);
-    write_some(path, 2);
-    EXPECT_EQ(audit_verify(path, &e), 0);
-    FILE *f = fopen(path, "r");
-    size_t n = fread(text, 1, sizeof(text) - 1, f);
-    fclose(f);
-    EXPECT(!strstr(text, "secret"));
-    for (size_t flip = 10; flip < n - 1; flip += 97) {
-        if (strchr(text + flip, '\n') == text + n - 1)
-            break; /* no line follows the last one, so no hash covers it */
-        char was = text[flip];
-        text[flip] ^= 1;
-        f = fopen(path, "w");
-        fwrite(text, 1, n, f);
-        fclose(f);
-        EXPECT_EQ(audit_verify(path, &e), -1);
-        text[flip] = was;
-    }
-    unlink(path);
-}
-
 TESTS(TEST(keys_are_found_with_their_scopes), TEST(key_is_one_tenant_and_anonymous_is_tenant_zero),
     TEST(keys_have_weights_that_change), TEST(keys_of_a_group_share_a_cache_group_but_not_a_tenant),
     TEST(invalid_list_error_names_the_entry_and_not_the_key),
-    TEST(key_is_read_from_either_header_field), TEST(audit_chain_continues_and_detects_changes))
+    TEST(key_is_read_from_either_header_field))
