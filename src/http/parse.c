@@ -180,7 +180,8 @@ static enum http_event parse_request_line(struct http_parser *p, struct str line
     if (version.n != 8 || !str_starts(version, STR("HTTP/")) || version.p[6] != '.' ||
         version.p[5] < '0' || version.p[5] > '9' || version.p[7] < '0' || version.p[7] > '9')
         return reject(p, 400, "malformed HTTP version");
-    if (!str_is(version, "HTTP/1.1") && !str_is(version, "HTTP/1.0"))
+    /* A higher minor version is served as HTTP/1.1 (RFC 9110 2.5). */
+    if (version.p[5] != '1')
         return reject(p, 505, "only HTTP/1.1 and HTTP/1.0 are supported");
     p->is_http10 = version.p[7] == '0';
     p->want_close = p->is_http10;

@@ -246,7 +246,7 @@ void response_reject(struct conn *c, int status, const char *why)
     /* Error format in which clients of every supported dialect look for a message. */
     int n = snprintf(body, sizeof(body),
         "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":%d}}\n", why,
-        status >= 500 ? "server_error" : "invalid_request_error", status);
+        status >= 500 && status != 505 ? "server_error" : "invalid_request_error", status);
     CHECK(n > 0 && (size_t)n < sizeof(body));
     c->want_close = true;
     append_status(c, status, "application/json");

@@ -84,6 +84,11 @@ int tls_open(struct tls **out, const char *cert, const char *key, struct err *e)
         goto fail;
     }
     SSL_CTX_set_min_proto_version(t->ctx, TLS1_2_VERSION);
+    /* TLS 1.2: only forward secrecy and authenticated encryption. TLS 1.3 has no others. */
+    if (SSL_CTX_set_cipher_list(t->ctx, "ECDHE+AESGCM:ECDHE+CHACHA20:!PSK:!aNULL") != 1) {
+        set_reason(e, "TLS", "ciphers");
+        goto fail;
+    }
     /* OpenSSL by default keeps read and write buffers for every idle connection: 34 kB. */
     SSL_CTX_set_mode(t->ctx, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
                                  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);

@@ -352,7 +352,33 @@ static void errors_in_the_files_are_named(void)
     expect_refused(cert_path, NULL, "both a certificate and a key");
 }
 
+static void tls_1_2_requires_forward_secrecy_and_aead(void)
+{
+    static const struct {
+        const char *ciphers;
+        int result;
+    } cases[] = { { "ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-GCM-SHA256", 1 },
+        { "ECDHE-RSA-CHACHA20-POLY1305:ECDHE-ECDSA-CHACHA20-POLY1305", 1 },
+        { "AES128-GCM-SHA256", -SSL_ERROR_SSL }, { "AES256-SHA256:AES128-SHA", -SSL_ERROR_SSL },
+        { "ECDHE-RSA-AES128-SHA256:ECDHE-ECDSA-AES128-SHA256", -SSL_ERROR_SSL },
+        { "ECDHE-RSA-AES256-SHA:ECDHE-ECDSA-AES256-SHA", -SSL_ERROR_SSL } };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct client c;
+        struct http_kit k;
+        open_tls(&k);
+        client_open(&c, &k);
+        EXPECT_EQ(SSL_set_max_proto_version(c.ssl, TLS1_2_VERSION), 1);
+        EXPECT_EQ(SSL_set_cipher_list(c.ssl, cases[i].ciphers), 1);
+        EXPECT_EQ(client_handshake(&c), cases[i].result);
+        client_close(&c);
+        http_kit_run_loop(&k, 3);
+        http_kit_close(&k);
+    }
+}
+
 TESTS(TEST(requests_are_answered_one_after_the_other), TEST(a_request_may_come_a_record_per_byte),
     TEST(large_bodies_go_both_ways), TEST(disconnect_is_detected),
     TEST(only_http_1_1_is_negotiated), TEST(old_versions_and_plain_text_are_refused),
-    TEST(missing_handshake_is_cut), TEST(errors_in_the_files_are_named))
+    TEST(missing_handshake_is_cut), TEST(errors_in_the_files_are_named),
+    TEST(tls_1_2_requires_forward_secrecy_and_aead))
