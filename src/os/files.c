@@ -105,19 +105,35 @@ int dir_check(const char *path, bool create, struct err *e)
     return failed;
 }
 
+/* Characters that are not shown, or that change how others are shown. */
+static bool is_invisible(uint32_t cp)
+{
+    static const struct {
+        uint32_t first, last;
+    } ranges[] = { { 0, 0x1f }, { 0x7f, 0x9f }, { 0xad, 0xad }, { 0x61c, 0x61c },
+        { 0x180e, 0x180e }, { 0x200b, 0x200f }, { 0x2028, 0x202e }, { 0x2060, 0x206f },
+        { 0xfeff, 0xfeff }, { 0xfff9, 0xfffb }, { 0xe0000, 0xe007f } };
+
+    for (size_t i = 0; i < ARRAY_LEN(ranges); i++)
+        if (cp >= ranges[i].first && cp <= ranges[i].last)
+            return true;
+    return false;
+}
+
 bool file_name_is_plain(struct str name)
 {
     static const char forbidden[] = "/\\:*?\"<>|";
 
     if (name.n < 1 || name.n > NAME_MAX_BYTES || !utf8_valid(name))
         return false;
-    if (name.p[0] == '.' || name.p[0] == ' ' || str_ends(name, STR(".")) ||
-        str_ends(name, STR(" ")))
+    if (strchr(". -~", name.p[0]) || str_ends(name, STR(".")) || str_ends(name, STR(" ")))
         return false;
-    for (size_t i = 0; i < name.n; i++) {
-        unsigned char c = (unsigned char)name.p[i];
-        if (c < ' ' || c == 0x7f || memchr(forbidden, c, sizeof(forbidden) - 1))
+    for (struct str rest = name; rest.n;) {
+        uint32_t cp;
+        int n = utf8_decode(rest, &cp);
+        if (is_invisible(cp) || memchr(forbidden, rest.p[0], sizeof(forbidden) - 1))
             return false;
+        rest = str_skip(rest, (size_t)n);
     }
     return true;
 }

@@ -26,8 +26,10 @@ int file_open_regular(const char *path, int flags, int *fd, struct err *e);
  * ERR_IO. */
 int dir_check(const char *path, bool create, struct err *e);
 
-/* Whether a client may choose this file name: UTF-8 of 1 to 200 bytes without control characters
- * and none of / \ : * ? " < > |; no dot or space at the start or the end. */
+/* Whether a client may choose this file name: UTF-8 of 1 to 200 bytes without control and
+ * invisible characters (including those that change the direction of text) and none of
+ * / \ : * ? " < > |; no dot or space at the start or the end, and no - or ~ at the start, which a
+ * shell command would take for an option or a home directory. */
 bool file_name_is_plain(struct str name);
 
 /* Opens a regular file for reading; *n_bytes is its size. ERR_NOT_FOUND, ERR_IO. */

@@ -40,10 +40,18 @@ static void expect_text(int at, const char *name, const char *want)
 static void names_cannot_leave_the_directory(void)
 {
     static const char *const good[] = { "a", "slot_save_file.bin", "Gr\xc3\xb6\xc3\x9f e 1", "a..b",
-        "-rf", "%2e%2e" };
+        "a-b~", "%2e%2e", "\xd7\xa9\xd7\x9c\xd7\x95\xd7\x9d" };
     static const char *const bad[] = { "", ".", "..", ".hidden", "../up", "a/b", "/etc/passwd",
         "a\\b", "c:d", "a*", "a?", "a\"", "a<", "a>", "a|", "line\nfeed", "\x7f", "end.", "end ",
-        " begin", "\xff\xfe", "\xed\xa0\x80" };
+        " begin", "\xff\xfe", "\xed\xa0\x80", "-rf", "--", "~", "~root",
+        "a\xe2\x80\xae"
+        "b",
+        "a\xe2\x81\xa6"
+        "b",
+        "a\xd8\x9c", "\xc2\x85",
+        "\xef\xbb\xbf"
+        "a",
+        "a\xe2\x80\x8b" };
     char longest[202];
 
     for (size_t i = 0; i < ARRAY_LEN(good); i++)
