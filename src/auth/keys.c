@@ -77,6 +77,10 @@ static int add_key(struct keys *k, struct str item, int position, struct err *e)
     if (k->n == KEYS_MAX)
         return err_set(e, ERR_RANGE, "api keys: more than %d keys", KEYS_MAX);
     SHA256((const unsigned char *)item.p, item.n, key.hash);
+    for (int i = 0; i < k->n; i++)
+        if (!memcmp(k->keys[i].hash, key.hash, sizeof(key.hash)))
+            return err_set(
+                e, ERR_INVALID, "api keys: entry %d has the key of entry %d", position, i + 1);
     k->keys[k->n++] = key;
     return 0;
 }

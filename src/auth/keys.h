@@ -17,8 +17,8 @@ enum { KEYS_MAX = 1024, KEY_ID_BYTES = 8, KEY_GROUP_MAX = 32 };
 /* "KEY,KEY:admin,KEY:group=NAME,KEY:weight=2.5,KEY:admin:group=NAME,...". Blanks around commas are
  * ignored. A key has the scopes read and generate; `:admin` adds admin. Under contention a key with
  * twice the weight (default 1) receives twice the service. Keys of one cache group (letters,
- * digits, . _ -) share prefix-cache entries. A NULL or empty list contains no keys. ERR_INVALID
- * names the position of the entry, never the key. */
+ * digits, . _ -) share prefix-cache entries. A NULL or empty list contains no keys. A key may occur
+ * once. ERR_INVALID names the position of the entry, never the key. */
 int keys_open(struct keys **out, const char *list, struct err *e);
 void keys_close(struct keys *k);
 int keys_count(const struct keys *k);

@@ -89,6 +89,9 @@ static void invalid_list_error_names_the_entry_and_not_the_key(void)
     EXPECT_EQ(keys_open(&k, ":admin", &e), -1);
     EXPECT_EQ(keys_open(&k, "a,b:group=", &e), -1);
     EXPECT_STR(e.msg, "api keys: entry 2 has a bad group");
+    EXPECT_EQ(keys_open(&k, "secret,b,secret:admin", &e), -1);
+    EXPECT_STR(e.msg, "api keys: entry 3 has the key of entry 1");
+    EXPECT_EQ(keys_open(&k, "secret,secret", &e), -1);
     EXPECT_EQ(keys_open(&k, "a:weight=0", &e), -1);
     EXPECT_STR(e.msg, "api keys: entry 1 has a bad weight");
     EXPECT_EQ(keys_open(&k, "a:weight=nan", &e), -1);
