@@ -1,6 +1,7 @@
 /* inferctl_main.c: main function of inferctl, the client and administration program. Exit status:
  * 0, 1 on failure (with a message), 2 on a usage error. */
 #include "cmd/ctl.h"
+#include "base/mem.h"
 
 #include <curl/curl.h>
 #include <locale.h>
@@ -44,6 +45,16 @@ static const char *from_environment(const char *name, const char *default_value)
     return value && *value ? value : default_value;
 }
 
+/* Copies a secret value out of an argument and removes it there, since all users of the machine can
+ * read the arguments of a process. */
+static const char *hide_argument(char *arg, const char *value)
+{
+    const char *copy = xstrdup(value);
+
+    memset(arg + (value - arg), 0, strlen(value));
+    return copy;
+}
+
 /* Reads the options before the command. Returns the index of the command, or -1 - status. */
 static int read_options(struct ctl *c, int argc, char **argv)
 {
@@ -56,7 +67,7 @@ static int read_options(struct ctl *c, int argc, char **argv)
             c->url = a.value;
             break;
         case 1:
-            c->api_key = a.value;
+            c->api_key = hide_argument(argv[a.at], a.value);
             break;
         case 2:
             c->model = a.value;

@@ -384,7 +384,9 @@ int main(int argc, char **argv)
 
     block_signals();
     raise_descriptor_limit();
-    if (options_read(&o, argc, argv, environ, &e)) {
+    int failed = options_read(&o, argc, argv, environ, &e);
+    options_hide_secrets(argc, argv);
+    if (failed) {
         fprintf(stderr, "inferfluxd: %s\n", e.msg);
         status = 2;
     } else if (o.want_help) {

@@ -361,6 +361,23 @@ static int read_flags(struct options *o, int argc, char **argv, bool apply, stru
     return 0;
 }
 
+void options_hide_secrets(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        struct flag_arg f;
+        if (!split_flag(argv[i], &f))
+            continue;
+        const struct option *t = find_flag(f.name);
+        if (!t || t->kind == BOOL)
+            continue;
+        char *value = f.value ? argv[i] + (f.value - argv[i]) : argv[++i];
+        if (t->kind != SECRET || i >= argc || !*value)
+            continue;
+        memset(value, 0, strlen(value));
+        *value = '*';
+    }
+}
+
 int options_read(struct options *o, int argc, char **argv, char **env, struct err *e)
 {
     *o = (struct options){ .arena = arena_new(4 * MB) };

@@ -48,6 +48,9 @@ struct options {
 /* Reads flags, INFERFLUX_* variables and the file of --config (or INFERFLUX_CONFIG). Errors name
  * the flag, the variable, or file and line. `env` has the format of environ. */
 int options_read(struct options *o, int argc, char **argv, char **env, struct err *e);
+/* Overwrites the values of secret options in argv, which all users of the machine can read. After
+ * options_read, which has copied them. */
+void options_hide_secrets(int argc, char **argv);
 void options_clear(struct options *o);
 
 /* Sets one option by its dotted key, as in the configuration file. `where` is the prefix of
