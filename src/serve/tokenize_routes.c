@@ -19,6 +19,11 @@ static const size_t TEXT_MAX = 512 * 1024 * 1024;
 struct tokenize_job;
 typedef int (*tokenize_fn)(struct tokenize_job *j, struct str body);
 
+struct template_request { /* body of /apply-template */
+    struct request request;
+    struct request_template own;
+};
+
 struct tokenize_job { /* fn runs on any thread; it uses all fields but `stored_response` */
     struct async async;
     tokenize_fn fn;
@@ -27,6 +32,7 @@ struct tokenize_job { /* fn runs on any thread; it uses all fields but `stored_r
     bool is_admin;
     const struct stored_response *stored_response; /* for list_input: a reference; else NULL */
     struct responses_page page;                    /* for list_input */
+    struct template_request *to_render; /* for apply_template: the parsed body; NULL: not parsed */
 };
 
 /* ---- functions of the routes */
@@ -123,23 +129,36 @@ static int render_custom(struct rendered *out, struct tokenize_job *j,
     return rc ? set_template_error(&j->async.err) : 0;
 }
 
+static int read_template_request(struct tokenize_job *j, struct str body)
+{
+    struct err *e = &j->async.err;
+    struct template_request *t = arena_zalloc(j->async.arena, 1, sizeof(*t));
+
+    if (!t)
+        return err_set(e, ERR_MEMORY, "no memory for the request");
+    j->to_render = t;
+    return request_parse(&t->request, &dialect_apply_template, body, j->async.arena, e) ||
+                   request_template_read(&t->own, t->request.raw, e)
+               ? -1
+               : 0;
+}
+
 static int apply_template(struct tokenize_job *j, struct str body)
 {
-    struct request request;
-    struct request_template own;
     struct rendered r;
     struct buf text;
 
-    if (request_parse(&request, &dialect_apply_template, body, j->async.arena, &j->async.err) ||
-        request_template_read(&own, request.raw, &j->async.err))
+    if (!j->to_render && read_template_request(j, body))
         return -1;
-    struct model *m = ready_model(j->async.io, request.model, &j->async.err);
+    const struct request *request = &j->to_render->request;
+    const struct request_template *own = &j->to_render->own;
+    struct model *m = ready_model(j->async.io, request->model, &j->async.err);
     if (!m)
         return -1;
     struct prompt_ctx ctx = prompt_ctx_of(j, m);
-    bool is_own = own.source.p || own.bos_token.p || own.eos_token.p;
-    if (is_own ? render_custom(&r, j, &request, &own, &ctx)
-               : prompt_render(&r, &request.convo, &ctx, &j->async.err))
+    bool is_own = own->source.p || own->bos_token.p || own->eos_token.p;
+    if (is_own ? render_custom(&r, j, request, own, &ctx)
+               : prompt_render(&r, &request->convo, &ctx, &j->async.err))
         return -1;
     buf_init(&text, TEXT_MAX);
     for (size_t i = 0; i < r.n_spans; i++)
@@ -286,7 +305,16 @@ void tokenize_routes_detokenize(struct io *io, struct http_exchange *x, struct r
 /* A template in the body may take as long as a large body. */
 void tokenize_routes_apply_template(struct io *io, struct http_exchange *x, struct route_call *c)
 {
-    start_job(io, x, c, apply_template, str_find(x->req->body, STR("chat_template")) >= 0);
+    struct tokenize_job *j = tokenize_job_new(io, x, c, apply_template);
+
+    if (!j)
+        return;
+    bool is_large = j->async.body.n >= WORKER_MIN_BODY_BYTES;
+    if (!is_large && read_template_request(j, j->async.body)) {
+        async_reply_error(&j->async, &j->async.err, NULL);
+        return;
+    }
+    async_start(&j->async, !is_large && j->to_render->own.source.p);
 }
 
 void tokenize_routes_count_messages(struct io *io, struct http_exchange *x, struct route_call *c)

@@ -12,7 +12,7 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
-from harness import Server, equal, program, run
+from harness import Server, equal, program, read_all, run
 
 DEMO = os.path.join(ROOT, "models/demo.gguf")
 HI = [{"role": "user", "content": "Hi"}]
@@ -45,6 +45,29 @@ def test_a_body_may_contain_a_template_and_tokens():
         status, _, body = s.request("POST", "/v1/chat/completions",
             json.dumps({"messages": HI, "chat_template": own, "max_tokens": 1}))
         equal((status, json.loads(body)["error"]["param"]), (400, "chat_template"))
+
+
+def test_a_template_in_the_body_never_runs_on_the_io_thread():
+    slow = "{% for i in range(100000) %}{% endfor %}" * 20
+    with Server() as s:
+        for key in "chat_template", "chat_tem\\u0070late":
+            body = json.dumps({"messages": HI, "KEY": slow}).replace("KEY", key).encode()
+            clients = [s.connect() for _ in range(8)]
+            for c in clients:
+                c.sendall(b"POST /apply-template HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                          b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            time.sleep(0.02)
+            equal(s.get("/livez")[0], 200)
+            clients[-1].setblocking(False)
+            try:
+                early = clients[-1].recv(1)
+                raise AssertionError(f"{key}: the probe waited for all templates: {early}")
+            except BlockingIOError:
+                pass
+            for c in clients:
+                c.setblocking(True)
+                assert read_all(c).startswith(b"HTTP/1.1 "), key
+                c.close()
 
 
 def test_a_template_in_the_body_requires_the_admin_scope():
