@@ -86,6 +86,12 @@ uint64_t engine_wait_ns(const struct engine *en)
     return submit_queue_wait_ns(en->queue);
 }
 
+int engine_check_size(
+    const struct engine *en, int n_requests, int n_choices, int64_t n_prompt_tokens, struct err *e)
+{
+    return submit_queue_check_size(en->queue, n_requests, n_choices, n_prompt_tokens, e);
+}
+
 int engine_n_ctx(const struct engine *en)
 {
     return en->queue->n_ctx;

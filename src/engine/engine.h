@@ -72,8 +72,7 @@ struct gen_event {  /* fills whole cache lines, except for the alternatives */
     struct msg msg; /* msg.kind is a gen_kind */
     struct gen *gen;
     int choice;
-    /* GEN_TOKEN: 0, 1, ... of the choice; GEN_PROMPT_TOKEN: position; GEN_CHOICE_END: number of
-     * tokens of the choice. */
+    /* GEN_TOKEN: 0, 1, ...; GEN_PROMPT_TOKEN: position; GEN_CHOICE_END: number of tokens */
     int index;
     bool is_group_end;  /* script: end of a group */
     bool is_predicted;  /* GEN_TOKEN: equals the client's prediction, whether drafted or not */
@@ -88,8 +87,7 @@ struct gen_result { /* valid at GEN_END */
     int n_cached;   /* prompt tokens found in the prefix cache */
     uint64_t submitted_ns, started_ns, first_token_ns, ended_ns;
     int n_preempted;
-    int n_drafts;              /* steps with draft tokens */
-    int n_drafted, n_accepted; /* draft tokens; they depend on timing */
+    int n_drafts, n_drafted, n_accepted; /* steps with drafts, draft tokens; depend on timing */
 };
 
 /* Allocates the request with all its sequences and events; `reply` receives the events; `user`
@@ -165,6 +163,9 @@ void engine_close(struct engine *en);
 /* Any thread: estimated time until the waiting prompts are computed; 0 = none or unknown. */
 uint64_t engine_wait_ns(const struct engine *en);
 
+/* Any thread: whether an idle engine could queue all of this together. ERR_RANGE. */
+int engine_check_size(
+    const struct engine *en, int n_requests, int n_choices, int64_t n_prompt_tokens, struct err *e);
 /* Any thread. On error the caller keeps the gen and may submit it again. ERR_OVERLOADED (queue
  * full, or the deadline cannot be met), ERR_DRAINING, ERR_CONTEXT (the prompt does not fit),
  * ERR_INVALID (a token outside the vocabulary). */

@@ -34,6 +34,23 @@ void submit_queue_unref(struct submit_queue *p)
     mem_free(p);
 }
 
+int submit_queue_check_size(const struct submit_queue *p, int n_requests, int n_choices,
+    int64_t n_prompt_tokens, struct err *e)
+{
+    if (n_requests > p->max_requests)
+        return err_set(e, ERR_RANGE, "%d prompts in one request exceed the queue of %d prompts.",
+            n_requests, p->max_requests);
+    if (n_choices > p->max_seqs)
+        return err_set(e, ERR_RANGE, "%d choices in one request exceed the queue of %d choices.",
+            n_choices, p->max_seqs);
+    /* A prompt of any size may wait alone. */
+    if (n_requests > 1 && n_prompt_tokens > p->max_tokens)
+        return err_set(e, ERR_RANGE,
+            "%lld prompt tokens in one request exceed the queue of %lld prompt tokens.",
+            (long long)n_prompt_tokens, (long long)p->max_tokens);
+    return 0;
+}
+
 enum { DEADLINE_MARGIN = 10 }; /* a tenth more than the estimate must fit before the deadline */
 
 static int check_tokens(const struct submit_queue *p, const struct gen *g, struct err *e)

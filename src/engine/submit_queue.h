@@ -59,6 +59,9 @@ void submit_queue_unref(struct submit_queue *p);
 int submit_queue_submit(struct submit_queue *p, struct gen *g, uint64_t now_ns, struct err *e);
 /* Removes an ended request from the counters. */
 void submit_queue_uncount(struct submit_queue *p, const struct gen *g);
+/* See engine_check_size. */
+int submit_queue_check_size(const struct submit_queue *p, int n_requests, int n_choices,
+    int64_t n_prompt_tokens, struct err *e);
 /* Estimated time until the waiting prompts are computed; 0 = none or unknown. */
 uint64_t submit_queue_wait_ns(const struct submit_queue *p);
 /* Afterwards no request is admitted, and all admitted ones are in the inbox. */

@@ -32,6 +32,22 @@ static int prepare_inflight_prompts(struct inflight *r, const struct prompt_ctx 
     return 0;
 }
 
+static int max_tokens_of(const struct inflight *r, int i)
+{
+    return prompt_max_tokens(&r->request, r->model, &r->prompts[i],
+        r->request.kind == REQUEST_CHAT ? r->io->o->default_max_tokens : 0);
+}
+
+/* A request that sets no max_tokens may end early; its response is limited while it grows. */
+static int check_output_size(const struct inflight *r, struct err *e)
+{
+    int64_t n_tokens = 0;
+
+    for (int i = 0; r->request.max_tokens >= 0 && i < r->request.n_prompts; i++)
+        n_tokens += (int64_t)max_tokens_of(r, i) * r->request.best_of;
+    return response_check_size(&r->request, n_tokens, e);
+}
+
 /* Second part of PREPARING: the steps that need the loaded model. */
 static int prepare_prompts(struct inflight *r, struct err *e)
 {
@@ -51,6 +67,10 @@ static int prepare_prompts(struct inflight *r, struct err *e)
         return -1;
     for (int i = 0; i < request->n_prompts; i++)
         r->n_prompt += r->prompts[i].n;
+    if (engine_check_size(
+            m->engine, request->n_prompts, request_n_choices(request), r->n_prompt, e) ||
+        check_output_size(r, e))
+        return -1;
     if (r->io->o->response_cache)
         r->cache_key = response_cache_key_build(
             request, &r->prompts[0], r->caller.id, request->dialect->name, &ctx);
@@ -84,12 +104,6 @@ static int prepare(struct inflight *r, struct err *e)
 static int prepare_body(struct inflight *r, struct err *e)
 {
     return read_body(r, e) || prepare(r, e) ? -1 : 0;
-}
-
-static int max_tokens_of(const struct inflight *r, int i)
-{
-    return prompt_max_tokens(&r->request, r->model, &r->prompts[i],
-        r->request.kind == REQUEST_CHAT ? r->io->o->default_max_tokens : 0);
 }
 
 /* Looks up the response cache. The Cache-Control header of the client applies to it, too. */

@@ -142,9 +142,10 @@ static void check_response(struct inflight *r)
 
     if (!r->response || (response_ok(r->response) && background_has_room(r)))
         return;
-    err_set(&e, ERR_MEMORY,
-        response_ok(r->response) ? "The response store has no room for the complete response."
-                                 : "The response is too large.");
+    if (response_ok(r->response))
+        err_set(&e, ERR_MEMORY, "The response store has no room for the complete response.");
+    else
+        response_failure(r->response, &e);
     inflight_fail(r, &e);
 }
 

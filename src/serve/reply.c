@@ -80,8 +80,9 @@ int model_check_ready(const struct model *m, struct err *e)
     case MODEL_LOADING:
         return err_set(e, ERR_NOT_READY, "The model '%s' is still loading.", m->spec->id);
     case MODEL_FAILED:
-        return err_set(
-            e, ERR_NOT_READY, "The model '%s' could not be loaded: %s", m->spec->id, m->why.msg);
+        return err_set(e, ERR_NOT_READY,
+            "The model '%s' could not be loaded; the log of the server states the reason.",
+            m->spec->id);
     }
     return -1;
 }

@@ -426,6 +426,87 @@ def verify_audit(*paths):
     return subprocess.run([program("inferctl"), "audit", *paths], capture_output=True).returncode
 
 
+def command_line(process):
+    with open(f"/proc/{process.pid}/cmdline", "rb") as f:
+        return f.read()
+
+
+def test_key_of_the_command_line_is_not_in_the_process_list():
+    for flags in ["--api-key", "secret-key"], ["--api-key=secret-key"]:
+        with Server(*flags, "--log-level", "info", key="secret-key") as s:
+            equal(s.get("/v1/models")[0], 200)
+            assert b"secret-key" not in command_line(s.process)
+            assert b"--log-level\0info\0" in command_line(s.process)
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", 0))
+                listener.listen()
+                url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+                with subprocess.Popen([program("inferctl"), "--url", url, *flags, "models"],
+                                      stderr=subprocess.DEVNULL) as ctl:
+                    c, _ = listener.accept()
+                    head = read_until(c, lambda d: b"\r\n\r\n" in d)
+                    assert b"secret-key" not in command_line(ctl)
+                    c.close()
+                assert b"Bearer secret-key" in head
+
+
+def test_a_key_that_is_given_twice_is_an_error():
+    try:
+        with Server(env={"INFERFLUX_API_KEYS": "a,b,a:admin"}):
+            raise AssertionError("a key has two sets of scopes")
+    except RuntimeError as e:
+        assert "entry 3 has the key of entry 1" in str(e), e
+
+
+def test_trailers_that_are_too_large_are_431():
+    with Server() as s, s.connect() as c:
+        c.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: "
+                  % CHAT.encode() + b"x" * 100000 + b"\r\n\r\n")
+        assert read_all(c).startswith(b"HTTP/1.1 431"), "trailers"
+
+
+def test_requests_that_can_never_succeed_are_400():
+    with Server("--max-queue", "20", "--max-queue-tokens", "400") as s:
+        def post(**more):
+            status, _, body = s.request("POST", "/v1/completions", json.dumps(
+                {"model": "demo", "max_tokens": 1, **more}))
+            return status, json.loads(body).get("error", {}).get("code")
+
+        equal(post(prompt=["a"] * 1024), (400, "invalid_value"), "more prompts than the queue")
+        equal(post(prompt=["a"] * 20), (200, None))
+        equal(post(prompt=["a"] * 24, n=20), (400, "invalid_value"), "more choices than the queue")
+        equal(post(prompt=["a b c d " * 30] * 10), (400, "invalid_value"), "more tokens")
+        equal(metric(s, "scheduler_steps_total") < 100, True)
+
+
+def test_response_above_its_limit_is_400_before_it_is_computed():
+    with Server() as s:
+        steps = metric(s, "scheduler_steps_total")
+        large = {"model": "demo", "n": 128, "max_tokens": 900, "ignore_eos": True,
+            "logprobs": True, "top_logprobs": 20}
+        status, _, body = s.request("POST", CHAT, chat_body(**large))
+        equal((status, json.loads(body)["error"]["code"]), (400, "invalid_value"))
+        assert "64 MB" in body.decode(), body
+        equal(metric(s, "scheduler_steps_total"), steps)
+        # The context ends the output before max_tokens, so the response fits.
+        equal(s.request("POST", CHAT, chat_body(**{**large, "n": 1, "max_tokens": 10**7,
+            "ignore_eos": False}))[0], 200)
+
+
+def test_error_of_a_failed_model_has_no_path():
+    config = CONFIG + "  - id: broken\n    path: /srv/secret-project/x.gguf\n"
+    with Server(config=config, ready=False) as s:
+        until(lambda: b"could not be" in s.request("POST", CHAT, chat_body(model="broken"))[2],
+              "the model does not fail")
+        for path in CHAT, "/tokenize", "/v1/messages", "/api/chat", "/completion":
+            status, _, body = s.request("POST", path, chat_body(
+                model="broken", max_tokens=1, content="x", prompt="x", text="x"))
+            assert status in (503, 529) and b"secret-project" not in body, (path, status, body)
+        for path in "/v1/models", "/props?model=broken", "/api/tags", "/api/ps":
+            assert b"secret-project" not in s.get(path)[2], path
+        assert "secret-project" in s.errors()
+
+
 @contextlib.contextmanager
 def audit_path():
     with tempfile.TemporaryDirectory() as d:

@@ -90,6 +90,31 @@ bool response_ok(const struct response *a)
            buf_ok(&a->plain_tail);
 }
 
+static int set_too_large(struct err *e)
+{
+    return err_set(e, ERR_RANGE,
+        "The response exceeds the limit of %d MB. Request a stream, or less output.",
+        RESPONSE_BYTES_MAX / (int)MB);
+}
+
+int response_check_size(const struct request *request, int64_t n_tokens, struct err *e)
+{
+    int64_t entry_bytes = request->kind == REQUEST_CHAT ? 40 : 8;
+    int64_t per_token = (1 + request->sample.n_top) * entry_bytes;
+
+    if (request->stream || !request->want_logprobs || n_tokens <= RESPONSE_BYTES_MAX / per_token)
+        return 0;
+    return set_too_large(e);
+}
+
+int response_failure(const struct response *a, struct err *e)
+{
+    /* The body repeats what the choices hold, with its own framing. */
+    if (a->held_bytes > RESPONSE_BYTES_MAX / 2 || a->out.n > RESPONSE_BYTES_MAX / 2)
+        return set_too_large(e);
+    return err_set(e, ERR_MEMORY, "No memory for the response.");
+}
+
 bool response_has_begun(const struct response *a)
 {
     return a->has_begun;
@@ -447,7 +472,7 @@ const struct response_choice *response_choice_at_rank(
 
 void response_end(struct response *a)
 {
-    const struct err memory = { .code = ERR_MEMORY, .msg = "The response became too large." };
+    struct err e;
 
     if (a->has_ended)
         return;
@@ -459,7 +484,8 @@ void response_end(struct response *a)
     else if (response_ok(a))
         a->dialect->body(a);
     if (!response_ok(a)) {
-        response_error(a, &memory, NULL);
+        response_failure(a, &e);
+        response_error(a, &e, NULL);
         return;
     }
     if (a->setup.request->stream) {

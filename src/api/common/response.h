@@ -21,7 +21,8 @@
  * Choices are numbered over all prompts: prompt * best_of + choice. Text that arrives after
  * response_choice_end is ignored, so late events of a stopped choice do no harm. A stream and a
  * body are produced by the same calls. RESPONSE_BYTES_MAX bounds the memory; above it, and after a
- * failed allocation, response_ok() is false, and the caller cancels and reports ERR_MEMORY. */
+ * failed allocation, response_ok() is false, and the caller cancels and reports
+ * response_failure(). */
 #pragma once
 
 #include "generate/request.h"
@@ -53,6 +54,9 @@ struct response_setup { /* borrowed for the life of the response, unless noted *
     const void *vocab;
 };
 
+/* Checks before anything is computed whether n_tokens tokens of output, over all choices, fit into
+ * the response: each log-probability needs at least the bytes of its entry. ERR_RANGE. */
+int response_check_size(const struct request *request, int64_t n_tokens, struct err *e);
 /* Allocated on the heap, not in the arena, since the buffers of a stream grow and shrink.
  * ERR_MEMORY. */
 int response_new(struct response **out, const struct response_setup *s, struct err *e);
@@ -60,6 +64,9 @@ void response_free(struct response *a); /* accepts NULL; does not touch the sink
 
 const char *response_id(const struct response *a); /* "chatcmpl-..." */
 bool response_ok(const struct response *a);
+/* If response_ok is false: ERR_RANGE (above RESPONSE_BYTES_MAX; a retry would fail again) or
+ * ERR_MEMORY. Sets *e and returns -1. */
+int response_failure(const struct response *a, struct err *e);
 bool response_has_begun(const struct response *a); /* the headers are sent */
 
 void response_begin(struct response *a);
