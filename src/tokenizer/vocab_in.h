@@ -13,6 +13,7 @@ enum vocab_type { VOCAB_BPE, VOCAB_SPM };
 
 enum {
     VOCAB_MAX_TOKENS = 1 << 20, /* the largest known vocabularies have 2^18 */
+    VOCAB_TEXT_MAX = 64 * 1024, /* bytes of one token */
     VOCAB_MAX_BYTES = 1 << 28,  /* text of all tokens */
 };
 

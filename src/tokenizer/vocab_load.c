@@ -68,6 +68,19 @@ static const struct gguf_value *find_token_array(
 
 /* ---- types and texts */
 
+/* Before memory is allocated for the texts. */
+static int check_text_sizes(const struct gguf_value *a, size_t max, const char *what, struct err *e)
+{
+    struct str s;
+    uint64_t at = 0;
+
+    for (uint64_t i = 0; gguf_arr_next_str(a, &at, &s); i++)
+        if (s.n > max)
+            return err_set(e, ERR_TOO_LARGE, "%s %llu has %zu bytes, more than %zu", what,
+                (unsigned long long)i, s.n, max);
+    return 0;
+}
+
 static int load_texts(struct vocab *v, const struct gguf *g, struct err *e)
 {
     const struct gguf_value *a = find_array(g, "tokenizer.ggml.tokens", true, e);
@@ -81,6 +94,8 @@ static int load_texts(struct vocab *v, const struct gguf *g, struct err *e)
     if (a->arr.n > VOCAB_MAX_TOKENS || a->arr.bytes - 8 * a->arr.n > VOCAB_MAX_BYTES)
         return err_set(e, ERR_TOO_LARGE, "tokenizer.ggml.tokens: more than %d tokens or %d bytes",
             VOCAB_MAX_TOKENS, VOCAB_MAX_BYTES);
+    if (check_text_sizes(a, VOCAB_TEXT_MAX, "tokenizer.ggml.tokens: token", e))
+        return -1;
     v->n = (int32_t)a->arr.n;
     size_t bytes = (size_t)(a->arr.bytes - 8 * a->arr.n);
     v->attr = try_malloc((size_t)v->n);
@@ -384,6 +399,8 @@ int vocab_load_merges(struct vocab *v, const struct gguf *g, struct err *e)
     if (a->arr.n > VOCAB_MAX_TOKENS || a->arr.bytes - 8 * a->arr.n > VOCAB_MAX_BYTES)
         return err_set(e, ERR_TOO_LARGE, "tokenizer.ggml.merges: more than %d merges or %d bytes",
             VOCAB_MAX_TOKENS, VOCAB_MAX_BYTES);
+    if (check_text_sizes(a, 2 * VOCAB_TEXT_MAX + 1, "tokenizer.ggml.merges: merge", e))
+        return -1;
     v->merged = try_calloc((size_t)a->arr.n, sizeof(*v->merged));
     v->merges = u64_map_new((size_t)a->arr.n);
     l.others = str_map_new(16);

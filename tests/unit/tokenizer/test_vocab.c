@@ -654,6 +654,13 @@ static void damaged_vocabularies_are_named(void)
         kit_add_token(&bad, bytes[i], TOKEN_BYTE);
         expect_refused(&bad, "llama", gguf_writer_new(0), "byte token 1 is not written");
     }
+    w = gguf_writer_new(0);
+    char *text = xcalloc(1, 65537);
+    memset(text, 'a', 65537);
+    bad = k;
+    bad.tokens[3] = (struct str){ text, 65537 };
+    expect_refused(&bad, "gpt2", w, "token 3 has 65537 bytes, more than 65536");
+    mem_free(text);
     bad = k;
     bad.scores[3] = __builtin_nanf("");
     expect_refused(&bad, "llama", gguf_writer_new(0), "score of token 3 is not a number");
