@@ -173,6 +173,28 @@ static int scan_segments(struct disk *d, struct err *e)
     return failed;
 }
 
+/* The lock file contains the id of the process that holds the lock. */
+static int take_lock(struct disk *d, struct err *e)
+{
+    char text[24] = "";
+    int64_t pid = 0;
+
+    if (flock(d->lock_fd, LOCK_EX | LOCK_NB)) {
+        if (pread(d->lock_fd, text, sizeof(text) - 1, 0) > 0)
+            str_to_i64(str_of(text), &pid);
+        if (pid == getpid())
+            return err_set(e, ERR_IO,
+                "%s: another model of this server with the same file uses it; a model with several "
+                "names is one entry with aliases",
+                d->o.dir);
+        return err_set(e, ERR_IO, "%s: another process uses it", d->o.dir);
+    }
+    int n = snprintf(text, sizeof(text), "%d", (int)getpid());
+    if (ftruncate(d->lock_fd, 0) || pwrite(d->lock_fd, text, (size_t)n, 0) != n)
+        return err_set(e, ERR_IO, "%s/lock: %s", d->o.dir, strerror(errno));
+    return 0;
+}
+
 static int open_dir(struct disk *d, struct err *e)
 {
     if (mkdir(d->o.dir, 0700) && errno != EEXIST)
@@ -183,9 +205,7 @@ static int open_dir(struct disk *d, struct err *e)
     d->lock_fd = openat(d->dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (d->lock_fd < 0)
         return err_set(e, ERR_IO, "%s/lock: %s", d->o.dir, strerror(errno));
-    if (flock(d->lock_fd, LOCK_EX | LOCK_NB))
-        return err_set(e, ERR_IO, "%s: another process uses it", d->o.dir);
-    return 0;
+    return take_lock(d, e);
 }
 
 int disk_open(struct disk **out, const struct disk_options *o, struct err *e)

@@ -261,6 +261,25 @@ static void foreign_files_are_left_alone(void)
     end_test();
 }
 
+static void second_model_with_the_same_file_gets_a_clear_error(void)
+{
+    struct disk_options o = { .dir = dir,
+        .max_bytes = 16 * MB,
+        .kind = kind,
+        .aio = aio,
+        .max_tokens = MAX_TOKENS,
+        .found = note_record };
+    struct disk *d = open_disk(16 * MB), *second;
+    struct err e;
+
+    EXPECT_EQ(disk_open(&second, &o, &e), -1);
+    EXPECT(strstr(e.msg, dir) && strstr(e.msg, "another model of this server"));
+    disk_close(d);
+    d = open_disk(16 * MB);
+    disk_close(d);
+}
+
 TESTS(TEST(records_persist), TEST(oldest_records_are_removed_at_the_limit),
     TEST(a_full_disk_costs_one_record), TEST(records_outside_the_page_cache_are_read),
-    TEST(partial_record_ends_the_file), TEST(foreign_files_are_left_alone))
+    TEST(partial_record_ends_the_file), TEST(foreign_files_are_left_alone),
+    TEST(second_model_with_the_same_file_gets_a_clear_error))
