@@ -46,6 +46,11 @@ ISA_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf1
 # AMX instructions are written in assembly; the code around them uses AVX-512. The reference of the
 # AMX set (tests/kernel/x86_amx_definition.c) is plain C and runs on every CPU.
 ISA_amx    := $(ISA_avx512) -mavx512bf16
+# Kernels compute addresses from shapes that the callers have checked, and their large local arrays are
+# written before they are read.
+V_KERNEL_release := -fno-stack-protector \
+                    $(if $(findstring clang,$(CC)),,-ftrivial-auto-var-init=uninitialized)
+in_kernel = $(if $(filter src/kernel/%,$(1)),$(V_KERNEL_$(VARIANT)))
 isa = $(if $(filter %/x86_amx_definition.c,$(1)),,$(if $(findstring x86_amx,$(1)),$(ISA_amx),$(if $(findstring x86_avx512,$(1)),$(ISA_avx512),$(if $(findstring x86_avx2,$(1))$(findstring x86_avxvnni,$(1)),$(ISA_avx2)))))
 
 # src/testing is linked by inferctl, tests, benchmarks and tools, not by inferfluxd or the library.
@@ -62,9 +67,9 @@ PROGRAMS := $(B)/inferfluxd $(B)/inferctl
 .PHONY: all
 all: $(PROGRAMS)
 
-$(B)/%.o: %.c
+$(B)/%.o: %.c tools/variants.mk
 	@mkdir -p $(@D)
-	$(Q)$(CCACHE) $(CC) $(CPPFLAGS) $(PKG_CFLAGS) $(CFLAGS) $(call isa,$<) -MMD -MP -c $< -o $@
+	$(Q)$(CCACHE) $(CC) $(CPPFLAGS) $(PKG_CFLAGS) $(CFLAGS) $(call in_kernel,$<) $(call isa,$<) -MMD -MP -c $< -o $@
 
 $(LIB): $(LIB_OBJ)
 	@rm -f $@

@@ -37,5 +37,26 @@ def test_inferctl_contains_the_trace_replay_of_src_testing():
     assert external_symbols_of_testing() & defined_symbols("inferctl")
 
 
+def readelf(*flags, name="inferfluxd"):
+    path = os.path.join(ROOT, "build", name)
+    return subprocess.run(["readelf", "-W", *flags, path], capture_output=True, text=True,
+        check=True).stdout
+
+
+def test_release_server_is_hardened():
+    header, dynamic, segments = readelf("-h"), readelf("-d"), readelf("-l")
+    assert "DYN (Position-Independent Executable file)" in header
+    assert "BIND_NOW" in dynamic and "NOW PIE" in dynamic.replace("  ", " "), dynamic
+    assert "GNU_RELRO" in segments
+    stack = next(line for line in segments.splitlines() if "GNU_STACK" in line)
+    assert "RWE" not in stack and " RW " in stack, stack
+    symbols = readelf("--dyn-syms")
+    assert "__stack_chk_fail" in symbols
+    assert "__snprintf_chk" in symbols or "__vsnprintf_chk" in symbols
+    # The start files of the system's libc have no such note, so the linked program has none.
+    notes = readelf("-n", name="src/http/parse.o")
+    assert "IBT" in notes and "SHSTK" in notes, notes
+
+
 if __name__ == "__main__":
     run(globals())
