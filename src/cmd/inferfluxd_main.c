@@ -9,6 +9,7 @@
 #include "generate/probe.h"
 #include "os/files.h"
 #include "os/log_queue.h"
+#include "os/mapfile.h"
 #include "os/thread.h"
 #include "registry/pack.h"
 #include "serve/serve.h"
@@ -383,6 +384,7 @@ int main(int argc, char **argv)
     int status = 0;
 
     block_signals();
+    mapfile_catch_faults();
     raise_descriptor_limit();
     int failed = options_read(&o, argc, argv, environ, &e);
     options_hide_secrets(argc, argv);

@@ -79,7 +79,7 @@ struct gen_event {  /* fills whole cache lines, except for the alternatives */
     enum finish finish; /* GEN_CHOICE_END */
     int32_t stop_id;    /* GEN_CHOICE_END with FINISH_STOP: the stop token, which is not sent */
     struct sampled token;
-    char gap[40]; /* aligns consecutive events to cache lines */
+    char gap[36]; /* aligns consecutive events to cache lines */
 };
 
 struct gen_result { /* valid at GEN_END */

@@ -60,6 +60,27 @@ static void copy_sampled(struct sampled *to, const struct sampled *from)
     memcpy(to, from, offsetof(struct sampled, top) + (size_t)from->n_top * sizeof(from->top[0]));
 }
 
+static bool is_weights_file_lost(const struct core *c)
+{
+    return c->lm->weights_file && mapfile_is_lost(c->lm->weights_file);
+}
+
+/* Ends a choice whose model computed no distribution, for example because its weights are NaN. The
+ * log has one line for each model. */
+static void end_invalid(struct core *c, struct gen_choice *ch, uint64_t now)
+{
+    struct err *e = &ch->gen->result.err;
+
+    if (is_weights_file_lost(c))
+        err_set(e, ERR_CORRUPT, "The file of the model's weights was truncated or is unreadable.");
+    else
+        err_set(e, ERR_CORRUPT, "The model computed no valid logits; its weights may be damaged.");
+    if (!c->has_invalid_logits)
+        log_error("engine", "invalid_logits", "error=\"%s\"", e->msg);
+    c->has_invalid_logits = true;
+    core_end_choice(c, ch, FINISH_ERROR, -1, now);
+}
+
 /* Appends and sends the i-th token of the sampling job, or ends the choice. */
 static void emit_sampled(
     struct core *c, const struct sample_job *job, int i, struct seq *s, uint64_t now)
@@ -73,6 +94,10 @@ static void emit_sampled(
         return;
     }
     const struct sampled *token = sample_batch_token(&c->samples, job, i, &scratch);
+    if (token->is_invalid || is_weights_file_lost(c)) {
+        end_invalid(c, ch, now);
+        return;
+    }
     if (is_stop(g, token->id)) {
         core_end_choice(c, ch, FINISH_STOP, token->id, now);
         return;

@@ -655,6 +655,14 @@ const struct file_id *gguf_part_id(const struct gguf *g, size_t i)
     return g->parts[i].path ? &g->parts[i].map.id : NULL;
 }
 
+bool gguf_is_lost(const struct gguf *g)
+{
+    for (size_t i = 0; i < g->n_parts; i++)
+        if (mapfile_is_lost(&g->parts[i].map))
+            return true;
+    return false;
+}
+
 bool gguf_is_unchanged(const struct gguf *g)
 {
     for (size_t i = 0; i < g->n_parts; i++)

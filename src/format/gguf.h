@@ -83,6 +83,7 @@ size_t gguf_n_parts(const struct gguf *g);      /* 1 unless the model is split *
 int gguf_part_path(char out[GGUF_PATH_MAX], const char *first, size_t i, uint64_t n, struct err *e);
 /* NULL: not opened from a file */
 const struct file_id *gguf_part_id(const struct gguf *g, size_t i);
+bool gguf_is_lost(const struct gguf *g);         /* a file was truncated or could not be read */
 bool gguf_is_unchanged(const struct gguf *g);    /* the files on disk are those that were opened */
 const char *gguf_kind_name(enum gguf_kind kind); /* "u32", "str", "arr" ... */
 

@@ -397,6 +397,7 @@ int lm_open_llama(
     m->lm.page_bytes = m->kv.page_bytes;
     m->lm.kv_kind = kv_kind(m);
     m->lm.weight_bytes = m->w.bytes;
+    m->lm.weights_file = m->w.file.map.p ? &m->w.file.map : NULL;
     m->lm.n_params = m->w.n_params;
     count_costs(m);
     *out = &m->lm;

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "kernel/page.h"
+#include "os/mapfile.h"
 #include "os/thread.h"
 
 enum { LOGIT_GROUP = 256 }; /* logits that share one maximum in `peaks` */
@@ -92,7 +93,8 @@ struct lm {
     /* number format, layout and numerics id of the page content: only pages of one kind may be
      * mixed */
     uint32_t kv_kind;
-    size_t weight_bytes; /* weights in memory */
+    const struct mapfile *weights_file; /* weights that are mapped from a file; NULL: none */
+    size_t weight_bytes;                /* weights in memory */
     uint64_t n_params;
 
     /* Cost of a step, for benchmarks; 0 if the model computes nothing. */

@@ -16,8 +16,8 @@
  * CRC; a torn write makes it invalid. All numbers are little-endian.
  *
  * The mapping is in the page cache of the system and shared by all processes that serve the model.
- * If another process truncates the file in place, access to the mapping fails, as with every mapped
- * file.
+ * If another process truncates the file in place, the missing weights are zero and
+ * mapfile_is_lost returns true: the engine ends every request with an error.
  *
  * Owner: read-only after packfile_open; any thread. */
 #pragma once

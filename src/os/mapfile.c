@@ -4,9 +4,81 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { GUARDS_MAX = 4096 };
+
+/* State of one mapping for the signal handler. A guard is free if n is 0. */
+struct mapfile_guard {
+    _Atomic uintptr_t from;
+    _Atomic size_t n;
+    _Atomic bool is_taken, is_lost;
+};
+
+static struct mapfile_guard guards[GUARDS_MAX];
+static size_t page_bytes;
+
+static struct mapfile_guard *guard_take(const uint8_t *p, size_t n)
+{
+    for (size_t i = 0; i < GUARDS_MAX; i++) {
+        if (atomic_exchange(&guards[i].is_taken, true))
+            continue;
+        guards[i].is_lost = false;
+        guards[i].from = (uintptr_t)p;
+        guards[i].n = n;
+        return &guards[i];
+    }
+    return NULL;
+}
+
+static void guard_release(struct mapfile_guard *g)
+{
+    if (!g)
+        return;
+    g->n = 0;
+    g->is_taken = false;
+}
+
+/* Runs in the thread that has read the page. mmap is a plain system call on Linux. A fault outside
+ * of all mappings ends the process. */
+static void on_bus_error(int sig, siginfo_t *info, void *context)
+{
+    uintptr_t at = (uintptr_t)info->si_addr & ~(page_bytes - 1);
+    int saved = errno;
+
+    for (size_t i = 0; i < GUARDS_MAX; i++) {
+        struct mapfile_guard *g = &guards[i];
+        uintptr_t end = g->from + g->n;
+        if (!g->n || at < g->from || at >= end)
+            continue;
+        void *zeros = mmap((void *)at, end - at, PROT_READ,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+        if (zeros == MAP_FAILED)
+            break;
+        g->is_lost = true;
+        errno = saved;
+        return;
+    }
+    signal(sig, SIG_DFL); /* the access is repeated after the return */
+}
+
+void mapfile_catch_faults(void)
+{
+    struct sigaction act = { .sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO };
+
+    page_bytes = (size_t)sysconf(_SC_PAGESIZE);
+    sigfillset(&act.sa_mask);
+    sigaction(SIGBUS, &act, NULL);
+}
+
+bool mapfile_is_lost(const struct mapfile *m)
+{
+    return m->guard && m->guard->is_lost;
+}
 
 static int64_t timespec_ns(struct timespec t)
 {
@@ -47,6 +119,7 @@ int mapfile_open(struct mapfile *m, const char *path, struct err *e)
     m->p = p;
     m->n = (size_t)st.st_size;
     m->id = file_id_of(&st);
+    m->guard = guard_take(m->p, m->n);
     return 0;
 
 fail:
@@ -56,6 +129,7 @@ fail:
 
 void mapfile_close(struct mapfile *m)
 {
+    guard_release(m->guard);
     if (m->p)
         munmap((void *)(uintptr_t)m->p, m->n);
     *m = (struct mapfile){ 0 };

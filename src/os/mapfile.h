@@ -1,7 +1,8 @@
 /* mapfile.h: read-only memory mapping of a file.
  *
- * A file that is truncated while mapped raises SIGBUS on access; the loader therefore copies or
- * packs all data that is used after the load.
+ * A file that is truncated while mapped, or a disk that cannot be read, raises SIGBUS on access.
+ * After mapfile_catch_faults the pages from there on are replaced by zeros, and mapfile_is_lost
+ * returns true: the thread that has read the zeros ends its work with an error.
  *
  * Owner: the caller; any thread may read the mapping. */
 #pragma once
@@ -17,11 +18,20 @@ struct file_id {
 /* the file under this name is unchanged */
 bool file_id_is(const struct file_id *id, const char *path);
 
+struct mapfile_guard;
+
 struct mapfile {
     const uint8_t *p;
     size_t n;
     struct file_id id;
+    struct mapfile_guard *guard; /* NULL: none was free; a fault ends the process */
 };
+
+/* Main thread, before a file is mapped: handles SIGBUS of all mappings of the process. For
+ * programs; a library does not change signal handlers. */
+void mapfile_catch_faults(void);
+/* A part of the file could not be read: pages of the mapping are zero. Any thread. */
+bool mapfile_is_lost(const struct mapfile *m);
 
 /* Overwrites *m. ERR_NOT_FOUND; ERR_INVALID: a directory, FIFO or device; ERR_CORRUPT: an empty
  * file; ERR_IO. Does not wait for a writer of a FIFO. */

@@ -29,6 +29,7 @@ int thread_start(pthread_t *out, const char *name, void *(*fn)(void *arg), void 
 
     /* The main thread receives all signals and converts them to messages. */
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* the thread that reads a page receives it; see mapfile.h */
     pthread_sigmask(SIG_SETMASK, &all, &old);
     int failed = fault_hit(FAULT_THREAD) ? EAGAIN : create_with_stack(out, fn, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);

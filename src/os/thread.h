@@ -7,9 +7,9 @@
 
 #include <pthread.h>
 
-/* Starts a thread with a stack of 8 MB, independent of `ulimit -s`, and all signals blocked: the
- * main thread handles signals. The stack size of the main thread is set by the shell, so kernels
- * run on other threads. ERR_IO. */
+/* Starts a thread with a stack of 8 MB, independent of `ulimit -s`, and all signals but SIGBUS
+ * blocked: the main thread handles signals. The stack size of the main thread is set by the shell,
+ * so kernels run on other threads. ERR_IO. */
 int thread_start(
     pthread_t *out, const char *name, void *(*fn)(void *arg), void *arg, struct err *e);
 

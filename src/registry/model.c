@@ -271,6 +271,14 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
     return 0;
 }
 
+/* All bytes that were read came from the files. */
+static int check_files(const struct model *m, const struct gguf *g, struct err *e)
+{
+    if (gguf_is_lost(g) || (m->lm->weights_file && mapfile_is_lost(m->lm->weights_file)))
+        return err_set(e, ERR_CORRUPT, "the file was truncated while it was read");
+    return 0;
+}
+
 struct model_spec model_spec_of(const char *id, const char *path)
 {
     return (struct model_spec){ .id = id,
@@ -327,7 +335,8 @@ int model_load(struct model *m, struct err *e)
     const struct model_spec *spec = m->spec;
     uint64_t began = clock_ns();
 
-    if (open_engine(m, m->file, e) || model_capabilities_probe_unknown(m, e)) {
+    if (open_engine(m, m->file, e) || check_files(m, m->file, e) ||
+        model_capabilities_probe_unknown(m, e)) {
         err_wrap(e, "%s", spec->path);
         model_close(m);
         return -1;

@@ -96,6 +96,15 @@ def test_the_second_start_maps_the_packed_weights_of_the_first():
             equal(again.answer, want.answer)
             equal(os.stat(pack).st_ino, written.st_ino)
         equal(first.answer, want.answer)
+        with Server("--model", model, config=None) as s:
+            body = json.dumps({"prompt": "a", "max_tokens": 2, "ignore_eos": True})
+            equal(s.request("POST", "/v1/completions", body)[0], 200)
+            os.truncate(pack, 1 << 20)
+            for _ in range(2):
+                status, _, text = s.request("POST", "/v1/completions", body)
+                equal((status, json.loads(text)["error"]["code"]), (500, "model_corrupt"))
+            equal(s.get("/livez")[0], 200)
+        equal(Start(model, wait_for=pack).answer, want.answer)
 
 
 def test_the_same_bytes_in_another_file_are_recognised_by_digest():

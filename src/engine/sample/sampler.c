@@ -177,12 +177,13 @@ static int32_t fallback_token(struct sampler *s, const struct logits *raw, bool 
 }
 
 static int32_t choose_token(struct sampler *s, const struct sample_params *p,
-    const struct logits *raw, const struct sample_past *h, int choice)
+    const struct logits *raw, const struct sample_past *h, int choice, bool *is_invalid)
 {
     const struct filters f = { p->top_k, p->typical_p, p->top_p, p->min_p };
     bool is_restricted = fill_permitted(s, p, h->tokens + h->n_prompt, h->n - h->n_prompt, choice);
 
     candidates_set_row(&s->c, raw);
+    *is_invalid = s->c.max == -INFINITY;
     if (is_restricted || p->n_bias || is_end_banned(p, h) || wants_penalties(p)) {
         float *own = candidates_copy(&s->c);
         adjust_logits(s, own, p, h, is_restricted);
@@ -248,6 +249,7 @@ void sampler_score(
     n_top = MIN(MIN(MAX(n_top, 0), (int)TOP_LOGPROBS_MAX), s->n_vocab);
     candidates_set_row(&s->c, row);
     out->id = id;
+    out->is_invalid = false;
     out->n_top = 0;
     if (n_top > 0)
         fill_top(&s->c, n_top, out);
@@ -260,10 +262,12 @@ void sampler_score(
 void sampler_sample(struct sampler *s, const struct sample_params *p, const struct logits *row,
     const struct sample_past *past, int choice, struct sampled *out)
 {
-    int32_t id = choose_token(s, p, row, past, choice);
+    bool is_invalid;
+    int32_t id = choose_token(s, p, row, past, choice, &is_invalid);
 
     if (p->want_logprobs)
         sampler_score(s, row, id, p->n_top, out);
     else
         *out = (struct sampled){ .id = id };
+    out->is_invalid = is_invalid;
 }

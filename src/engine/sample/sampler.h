@@ -69,6 +69,7 @@ struct sampled {
     int32_t id;
     float logprob; /* finite, at least -9999; 0 if not requested */
     int n_top;
+    bool is_invalid; /* all logits are NaN or -inf: the model computes no distribution */
     struct token_logprob top[TOP_LOGPROBS_MAX]; /* most likely first; ties by id */
 };
 

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "testing/fake.h"
+#include "testing/hooked.h"
 #include "model/script.h"
 #include "os/clock.h"
 #include "os/thread.h"
@@ -509,7 +510,63 @@ static void slow_client_parks_only_its_own_sequence(void)
     close_engine_and_box(en, &slow);
 }
 
-TESTS(TEST(request_gets_its_tokens_and_one_end_event), TEST(begin_event_is_sent_on_request),
+/* ---- models without valid logits */
+
+enum { INVALID_ROW = 25 }; /* position whose logits and those after it are NaN */
+
+static void damage_logits(void *ctx, const struct lm *m, struct lm_run *runs, int n_runs)
+{
+    static float nan[64 * VOCAB];
+
+    for (int i = 0; i < n_runs; i++)
+        if (runs[i].pos + runs[i].n > INVALID_ROW) {
+            runs[i].logits = nan;
+            runs[i].peaks = NULL;
+        }
+    for (size_t i = 0; i < ARRAY_LEN(nan); i++)
+        nan[i] = __builtin_nanf("");
+}
+
+static void model_without_valid_logits_ends_with_an_error(void)
+{
+    struct fake_options f = {
+        .n_vocab = VOCAB, .n_ctx_train = 4000, .max_rows = 64, .n_pages = 32, .seed = 1
+    };
+    struct engine_options o = engine_options_default;
+    struct mailbox *m = box();
+    struct engine *en;
+    struct lm *lm;
+    struct err e;
+
+    o.spec.max = 0;
+    EXPECT_EQ(lm_open_fake(&lm, &f, &e), 0);
+    lm = lm_hooked(lm, damage_logits, NULL, NULL);
+    EXPECT_EQ(engine_open(&en, lm, kernels(), &o, &e), 0);
+    for (int want_logprobs = 0; want_logprobs < 2; want_logprobs++) {
+        struct gen_input in = input(PROMPT, 30);
+        struct reader r = { m, NULL };
+        int n_tokens = 0;
+        in.sample.want_logprobs = want_logprobs;
+        struct gen *g = submit_request(en, &in, m);
+        for (struct gen_event *ev = next_event(&r); ev->msg.kind != GEN_END; ev = next_event(&r)) {
+            if (ev->msg.kind == GEN_CHOICE_END)
+                EXPECT_EQ((int)ev->finish, (int)FINISH_ERROR);
+            if (ev->msg.kind != GEN_TOKEN)
+                continue;
+            EXPECT(ev->token.id >= 0 && ev->token.id < VOCAB);
+            n_tokens++;
+            gen_event_done(ev);
+        }
+        EXPECT_EQ(n_tokens, INVALID_ROW - PROMPT + 1);
+        EXPECT_EQ((int)gen_result(g)->err.code, (int)ERR_CORRUPT);
+        gen_free(g);
+    }
+    engine_close(en);
+    mailbox_close(m);
+}
+
+TESTS(TEST(model_without_valid_logits_ends_with_an_error),
+    TEST(request_gets_its_tokens_and_one_end_event), TEST(begin_event_is_sent_on_request),
     TEST(choices_share_one_prefill), TEST(full_context_ends_the_choice),
     TEST(request_that_cannot_fit_is_rejected_at_submission), TEST(invalid_requests_are_rejected),
     TEST(invalid_options_close_the_model_and_are_named), TEST(failed_open_leaks_nothing),
