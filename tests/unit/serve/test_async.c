@@ -174,9 +174,11 @@ static struct seen *new_seen(void)
 static void open_all(void)
 {
     static const struct sink_ops ops = { ex_begin, ex_write, ex_end, ex_abort, ex_queued };
+    static const struct serve_options options; /* no audit log */
     struct err e;
 
     memset(&io, 0, sizeof(io));
+    io.o = &options;
     EXPECT_EQ(loop_open(&io.loop, &e), 0);
     loop_on_message(io.loop, on_message, NULL);
     EXPECT_EQ(worker_open(&io.worker, loop_mailbox(io.loop), &e), 0);
@@ -184,6 +186,7 @@ static void open_all(void)
     fake_sink_init(&ex.f);
     ex.x.sink.ops = &ops;
     ex.x.req = &ex.req;
+    ex.call.io = &io;
     seen = new_seen();
 }
 

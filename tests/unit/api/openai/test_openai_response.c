@@ -515,7 +515,7 @@ static void response_above_the_size_limit_is_an_error(void)
         response_output_ops.content(response, n++ % 4, big); /* a NUL becomes six bytes, escaped */
     EXPECT(n >= 10 && n < 13);
     response_end(response);
-    EXPECT(sink.status == 503 && sink.n_ended == 1);
+    EXPECT(sink.status == 400 && sink.n_ended == 1);
     close_answer();
     mem_free((char *)(uintptr_t)big.p);
 }
