@@ -2,8 +2,6 @@
 #include "cmd/ctl.h"
 #include "store/audit_file.h"
 
-#include <stdio.h>
-
 int ctl_audit(struct ctl *c, int argc, char **argv)
 {
     struct ctl_args a = { .argc = argc, .argv = argv };
@@ -17,7 +15,7 @@ int ctl_audit(struct ctl *c, int argc, char **argv)
             return EXIT_USAGE;
         if (audit_file_verify(a.value, last, &n_lines, &e))
             return ctl_fail("%s", e.msg);
-        printf("%s: %lld lines, the chain is complete\n", a.value, (long long)n_lines);
+        ctl_printf("%s: %lld lines, the chain is complete\n", a.value, (long long)n_lines);
     }
     return n ? EXIT_OK : ctl_usage("audit needs the path of an audit log");
 }
