@@ -20,6 +20,8 @@ struct arena {
     struct arena_chunk *head;
     struct cleanup_entry *cleanups;
     size_t used, max;
+    size_t chunk_bytes;    /* allocated for chunks */
+    struct charge *charge; /* NULL: not counted */
 };
 
 struct arena *arena_new(size_t max_bytes)
@@ -37,6 +39,8 @@ void arena_free(struct arena *a)
         return;
     for (struct cleanup_entry *c = a->cleanups; c; c = c->next)
         c->fn(c->arg);
+    if (a->charge) /* before the chunk is freed that may contain it */
+        charge_sub(a->charge, a->chunk_bytes);
     for (struct arena_chunk *c = a->head, *next; c; c = next) {
         next = c->next;
         mem_free(c);
@@ -44,14 +48,30 @@ void arena_free(struct arena *a)
     mem_free(a);
 }
 
+bool arena_charge(struct arena *a, struct charge *c)
+{
+    CHECK(!a->charge);
+    if (!charge_add(c, a->chunk_bytes))
+        return false;
+    a->charge = c;
+    return true;
+}
+
 static struct arena_chunk *chunk_for(struct arena *a, size_t n)
 {
     size_t size = a->head ? MIN(a->head->size / 2 * 3, MB) : (size_t)ARENA_CHUNK;
 
     size = MAX(size, n);
-    struct arena_chunk *c = try_malloc(sizeof(*c) + size);
-    if (!c)
+    size_t bytes = sizeof(struct arena_chunk) + size;
+    if (a->charge && !charge_add(a->charge, bytes))
         return NULL;
+    struct arena_chunk *c = try_malloc(bytes);
+    if (!c) {
+        if (a->charge)
+            charge_sub(a->charge, bytes);
+        return NULL;
+    }
+    a->chunk_bytes += bytes;
     c->next = a->head;
     c->used = 0;
     c->size = size;

@@ -5,10 +5,36 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+/* Forgets the memory, which is counted no more. */
+static void detach(struct buf *b)
+{
+    if (b->charge)
+        charge_sub(b->charge, b->cap);
+    *b = (struct buf){ .max = b->max, .charge = b->charge };
+}
+
 void buf_clear(struct buf *b)
 {
     mem_free(b->p);
-    *b = (struct buf){ .max = b->max };
+    detach(b);
+}
+
+/* Sets the capacity, which is not below the current one. */
+static bool grow(struct buf *b, size_t cap)
+{
+    size_t more = cap - b->cap;
+
+    if (b->charge && !charge_add(b->charge, more))
+        return false;
+    char *p = try_realloc(b->p, cap);
+    if (!p) {
+        if (b->charge)
+            charge_sub(b->charge, more);
+        return false;
+    }
+    b->p = p;
+    b->cap = cap;
+    return true;
 }
 
 char *buf_reserve(struct buf *b, size_t n)
@@ -20,13 +46,10 @@ char *buf_reserve(struct buf *b, size_t n)
     if (n > b->cap - b->n || !b->p) {
         size_t cap = MAX(MAX(b->cap + b->cap / 2, b->n + n), (size_t)BUF_FIRST);
         cap = MIN(cap, b->max ? b->max : 1);
-        char *p = try_realloc(b->p, cap);
-        if (!p) {
+        if (!grow(b, cap)) {
             b->failed = true;
             return NULL;
         }
-        b->p = p;
-        b->cap = cap;
     }
     return b->p + b->n;
 }
@@ -87,6 +110,6 @@ struct str buf_steal(struct buf *b)
 {
     struct str s = { b->p, b->n };
 
-    *b = (struct buf){ .max = b->max };
+    detach(b);
     return s;
 }

@@ -1,16 +1,19 @@
 /* buf.h: growing byte buffer with a cap that is set at initialisation.
  *
  * Above the cap, or without memory, the buffer becomes `failed` and remains so: further puts have
- * no effect, and the user of the bytes checks buf_ok() once at the end.
+ * no effect, and the user of the bytes checks buf_ok() once at the end. The memory of a buffer may
+ * count against a budget, which can refuse more of it: the same as a failed allocation.
  *
  * Owner: one thread at a time. */
 #pragma once
 
+#include "base/budget.h"
 #include "base/str.h"
 
 struct buf {
     char *p; /* not NUL-terminated */
     size_t n, cap, max;
+    struct charge *charge; /* counts `cap` bytes; set while the buffer is empty. NULL: none */
     bool failed;
 };
 
@@ -18,7 +21,7 @@ static inline void buf_init(struct buf *b, size_t max)
 {
     *b = (struct buf){ .max = max };
 }
-/* frees the memory; the buffer can be used again with the same cap */
+/* frees the memory; the buffer can be used again with the same cap and charge */
 void buf_clear(struct buf *b);
 static inline void buf_reset(struct buf *b)
 {
@@ -65,5 +68,6 @@ char *buf_reserve(struct buf *b, size_t n) MUST_CHECK;
 
 /* removes the first n bytes and moves the rest to the front */
 void buf_drop(struct buf *b, size_t n);
-/* moves the contents out; the caller frees them with mem_free; b is empty */
+/* moves the contents out, which are not counted from here on; the caller frees them with mem_free;
+ * b is empty */
 struct str buf_steal(struct buf *b);
