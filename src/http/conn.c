@@ -127,7 +127,7 @@ static uint64_t after_ms(uint64_t from, uint64_t ms)
 static void set_deadline(struct conn *c)
 {
     const struct http_options *o = &c->s->o;
-    uint64_t ms = 0;
+    uint64_t ms = 0, due = UINT64_MAX;
 
     switch ((enum conn_state)c->state) {
     case HANDSHAKE:
@@ -138,9 +138,7 @@ static void set_deadline(struct conn *c)
         ms = c->is_fresh ? o->head_ms : o->idle_ms;
         break;
     case BODY:
-        ms = o->body_ms;
-        if (ms && o->body_min_rate)
-            ms += c->parser.body_n * 1000 / o->body_min_rate;
+        due = c->body_due_ns;
         break;
     case LINGER:
         ms = c->s->is_draining ? LINGER_DRAIN_MS : LINGER_MS;
@@ -150,7 +148,8 @@ static void set_deadline(struct conn *c)
     case DEAD:
         break;
     }
-    uint64_t due = ms ? after_ms(c->since_ns, ms) : UINT64_MAX;
+    if (ms)
+        due = after_ms(c->since_ns, ms);
     if (c->blocked_ns && o->write_ms)
         due = MIN(due, after_ms(c->blocked_ns, o->write_ms));
     if (due == UINT64_MAX)
@@ -205,7 +204,7 @@ static void exchange_free(struct conn *c)
     if (!x)
         return;
     c->x = NULL;
-    c->s->bodies_n -= x->body.n;
+    charge_clear(&x->charge);
     buf_clear(&x->body);
     arena_free(x->x.arena); /* the arena also contains x itself */
 }
@@ -214,14 +213,14 @@ void http_body_take(struct http_exchange *x, struct http_body *out)
 {
     struct exchange *ex = container_of(x, struct exchange, x);
 
-    *out = (struct http_body){ ex->c->s, ex->body };
+    *out = (struct http_body){ ex->body, ex->charge };
     buf_init(&ex->body, 0);
+    ex->charge = (struct charge){ 0 };
 }
 
 void http_body_free(struct http_body *b)
 {
-    if (b->server)
-        b->server->bodies_n -= b->bytes.n;
+    charge_clear(&b->charge);
     buf_clear(&b->bytes);
     *b = (struct http_body){ 0 };
 }
@@ -356,7 +355,9 @@ static void on_head_complete(struct conn *c)
         return;
     }
     p->body_max = (uint64_t)max;
+    c->x->charge = (struct charge){ .budget = s->o.bodies, .owner = c->x->x.owner };
     c->since_ns = loop_now(s->loop);
+    c->body_due_ns = s->o.body_ms ? after_ms(c->since_ns, s->o.body_ms) : UINT64_MAX;
     set_state(c, BODY);
     buf_init(&c->x->body, (size_t)max);
     if (p->length > p->body_max)
@@ -370,19 +371,46 @@ static void on_head_complete(struct conn *c)
         buf_putz(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
 }
 
+/* Each byte moves the deadline by the time that it takes at the minimum rate, but never beyond
+ * body_ms from now: neither silence nor single bytes keep a body open, however much came before. */
+static void extend_body_deadline(struct conn *c, size_t n)
+{
+    const struct http_options *o = &c->s->o;
+
+    if (!o->body_ms || !o->body_min_rate)
+        return;
+    uint64_t latest = after_ms(loop_now(c->s->loop), o->body_ms);
+    c->body_due_ns = MIN(c->body_due_ns + n * NS_PER_S / o->body_min_rate, latest);
+}
+
+static void reject_for_budget(struct conn *c)
+{
+    switch (c->x->charge.refusal) {
+    case BUDGET_NEVER:
+        reject(c, 413, "the body is larger than the memory for bodies");
+        return;
+    case BUDGET_SHARE:
+        reject(c, 429, "too many large requests of this client at once");
+        return;
+    default:
+        reject(c, 503, "too many large requests at once");
+    }
+}
+
 static void append_body(struct conn *c, struct str piece)
 {
-    struct http_server *s = c->s;
-    size_t n_before = c->x->body.n;
+    struct exchange *x = c->x;
 
-    if (piece.n > s->o.max_bodies - MIN(s->bodies_n, s->o.max_bodies)) {
-        reject(c, 503, "too many large requests at once");
+    if (!charge_add(&x->charge, piece.n)) {
+        reject_for_budget(c);
         return;
     }
-    buf_puts(&c->x->body, piece);
-    s->bodies_n += c->x->body.n - n_before;
-    if (!buf_ok(&c->x->body))
+    buf_puts(&x->body, piece);
+    if (!buf_ok(&x->body)) {
         reject(c, 503, "out of memory");
+        return;
+    }
+    extend_body_deadline(c, piece.n);
 }
 
 static void on_body_complete(struct conn *c)

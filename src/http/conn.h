@@ -29,6 +29,7 @@ struct exchange {
     struct http_request req;
     struct conn *c;
     struct buf body;
+    struct charge charge; /* of the body's bytes */
     int64_t left; /* declared bytes of the response body not yet written; -1 = no declared length */
     /* on_request was called: on_disconnect must be called if the client leaves before the end */
     bool is_delivered;
@@ -54,6 +55,7 @@ struct conn {
     size_t pending_at;
     uint64_t since_ns;      /* start of the current state's deadline */
     uint64_t first_byte_ns; /* first byte of the current request */
+    uint64_t body_due_ns;   /* BODY: deadline for further bytes, which each byte extends */
     uint64_t blocked_ns;    /* the peer has not read since this time; 0 = not blocked */
     uint64_t lingered;      /* bytes discarded in LINGER */
     uint8_t state;
@@ -88,7 +90,6 @@ struct http_server {
     uint16_t port;
     struct list idle, busy; /* idle: longest idle first */
     int n_conns;
-    size_t bodies_n;               /* bytes of bodies held by all exchanges */
     struct loop_timer pause_timer; /* resumes accepting after the system ran out of memory */
     struct loop_timer drain_timer;
     struct loop_task drain_task;

@@ -35,7 +35,6 @@ const struct http_options http_options_default = {
     .idle_ms = 75 * 1000,
     .write_ms = 30 * 1000,
     .max_queued = 64 * MB,
-    .max_bodies = GB,
     .max_arena = 512 * MB,
 };
 

@@ -52,14 +52,14 @@ struct http_exchange {
     struct arena *arena; /* has the lifetime of the exchange; for data of the application */
     void *user;          /* data of the application */
     uint64_t started_ns; /* time of the first byte of the request */
+    int owner;           /* owner of the body in options.bodies; on_head may set it */
 };
 
 /* Transfers ownership of the body to the caller, which may read it after the end of the exchange;
- * req->body remains valid until http_body_free. The body counts against max_bodies until then. It
- * must be freed before http_server_close, on the thread of the server. */
+ * req->body remains valid until http_body_free. The body counts against the budget until then. */
 struct http_body {
-    struct http_server *server;
     struct buf bytes;
+    struct charge charge;
 };
 void http_body_take(struct http_exchange *x, struct http_body *out);
 void http_body_free(struct http_body *b); /* accepts zeroed and freed ones */
@@ -75,9 +75,9 @@ struct http_app {
      * read). If the client disconnects before on_request, there is no callback: resources taken in
      * on_head are released by arena_cleanup. NULL = bodies of up to 16 MB. */
     int64_t (*on_head)(void *ctx, struct http_exchange *x);
-    /* The body is rejected (400, 408, 413, 503) and the connection will be closed: the application
-     * may respond through the sink in the format of its dialect. If it does not, or if NULL, the
-     * server sends a generic error body. */
+    /* The body is rejected (400, 408, 413, 429, 503) and the connection will be closed: the
+     * application may respond through the sink in the format of its dialect. If it does not, or if
+     * NULL, the server sends a generic error body. */
     void (*on_reject)(void *ctx, struct http_exchange *x, int status, const char *why);
     void (*on_request)(void *ctx, struct http_exchange *x);
     void (*on_disconnect)(void *ctx, struct http_exchange *x); /* may be NULL */
@@ -97,14 +97,18 @@ struct http_options {
     int max_connections;
     size_t max_head_bytes; /* request line and fields; above: 431 */
     int max_fields;
-    uint32_t head_ms;       /* total time of a head, not inactivity */
-    uint32_t body_ms;       /* total time of a body, extended by body_min_rate */
-    uint32_t body_min_rate; /* bytes per second; a slower body is rejected with 408 */
+    uint32_t head_ms; /* total time of a head, not inactivity */
+    /* Longest time without a byte of a body, and longest delay of the body compared with one that
+     * arrives at body_min_rate; then 408. */
+    uint32_t body_ms;
+    uint32_t body_min_rate; /* bytes per second; 0 = the whole body arrives within body_ms */
     uint32_t idle_ms;       /* keep-alive timeout */
     uint32_t write_ms;      /* a client that reads nothing for this time is disconnected */
     size_t max_queued;      /* queued bytes of one connection; above: disconnected */
-    size_t max_bodies;      /* bytes of all bodies together; above: 503 */
-    size_t max_arena;       /* limit of the arena of one exchange, in bytes */
+    /* Limits the bytes of all bodies; several servers may share it. Above: 429 for an owner's
+     * share, 413 for a body that can never fit, else 503. NULL = no limit. */
+    struct budget *bodies;
+    size_t max_arena; /* limit of the arena of one exchange, in bytes */
     bool allow_half_close;
     const char *tls_cert, *tls_key; /* PEM files; NULL = no TLS */
 };

@@ -176,7 +176,7 @@ static void on_job_returned(struct worker_job *j)
 
 void async_keep_body(struct async *a)
 {
-    if (a->body.n && !a->kept_body.server)
+    if (a->body.n && !a->kept_body.bytes.p)
         http_body_take(a->x, &a->kept_body);
 }
 

@@ -144,7 +144,9 @@ static void open_server(void)
     o.port = 0;
     o.max_head_bytes = limits.max_head_bytes;
     o.max_fields = limits.max_fields;
-    o.max_bodies = 80; /* one body: a longer one exceeds the limit */
+    /* one body: a longer one exceeds the limit */
+    o.bodies =
+        budget_new(&(struct budget_options){ .max = 107, .share_percent = 100, .n_owners = 1 });
     log_set_level(LOG_ERROR);
     CHECK(!loop_open(&loop, &e));
     CHECK(!http_server_open(&server, loop, &o, &app, &e));

@@ -5,7 +5,8 @@
  *   /empty    204                                     /abort   a stream that is cut
  *   /stream   a stream of "one", "two", "three"       /hold    waits in kit.held
  *   /field    echoes the field X-Echo as a field
- * Other paths return 404. Bodies are limited to kit.max_body. */
+ * Other paths return 404. Bodies are limited to kit.max_body; they belong to owner 1 with the query
+ * "1", else to owner 0. */
 #pragma once
 
 #include "base/arena.h"
@@ -59,6 +60,7 @@ static inline int64_t http_kit_on_head(void *ctx, struct http_exchange *x)
     struct http_kit *k = ctx;
 
     k->n_heads++;
+    x->owner = str_is(x->req->query, "1");
     if (str_is(x->req->path, "/refuse")) {
         sink_respond(&x->sink, 401, "text/plain", STR("who?\n"), NULL, 0);
         return -1;

@@ -268,37 +268,49 @@ static void idle_connection_is_cut_in_every_state(void)
 static void a_slow_body_is_cut_and_a_steady_one_is_not(void)
 {
     static const char head[] = "POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 400\r\n\r\n";
+    static const struct {
+        size_t first, each; /* bytes at once, then bytes per 60 ms */
+        uint32_t min_rate;
+        const char *want;
+    } cases[] = {
+        { 1, 0, 10, " 408 " }, { 50, 50, 10, " 200 " }, /* takes longer than body_ms */
+        { 300, 0, 10, " 408 " },                        /* the first bytes do not pay for silence */
+        { 300, 1, 1000, " 408 " },                      /* nor for single bytes */
+        { 50, 50, 0, " 408 " }, /* without a rate, body_ms is the time for the whole body */
+    };
     struct http_kit k;
     struct buf b, first;
-    char piece[50];
+    char piece[400], peeked;
 
     memset(piece, 'x', sizeof(piece));
     buf_init(&b, MB);
     buf_init(&first, MB);
-    http_kit_init(&k);
-    k.o.body_ms = 300;
-    k.o.body_min_rate = 10; /* each byte extends the deadline by a tenth of a second */
-    http_kit_open(&k);
-    for (int steady = 0; steady < 2; steady++) {
-        int fd = http_kit_connect(&k);
-        size_t n = steady ? 50 : 1, sent = steady ? 50 : 0;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        http_kit_init(&k);
+        k.o.body_ms = 300;
+        k.o.body_min_rate = cases[i].min_rate;
+        http_kit_open(&k);
+        int fd = http_kit_connect(&k), n_pieces = 0;
         buf_reset(&first);
         buf_putz(&first, head);
-        buf_put(&first, piece, sent);
+        buf_put(&first, piece, cases[i].first);
         EXPECT(http_kit_send(&k, fd, buf_str(&first)));
-        buf_reset(&b);
-        for (; sent < (steady ? 400u : 2u); sent += n) { /* takes longer than body_ms */
+        while (recv(fd, &peeked, 1, MSG_PEEK | MSG_DONTWAIT) < 0 && n_pieces++ < 60) {
             http_kit_run_loop_ms(&k, 60);
-            (void)!send(fd, piece, n, MSG_NOSIGNAL);
+            if (cases[i].each)
+                (void)!send(fd, piece, cases[i].each, MSG_NOSIGNAL);
         }
+        EXPECT(n_pieces < 60); /* answered before the client stopped sending */
+        buf_reset(&b);
         EXPECT(http_kit_read(&k, fd, &b, 12) != KIT_RESET);
-        EXPECT(contains(buf_str(&b), steady ? " 200 " : " 408 "));
+        if (!contains(buf_str(&b), cases[i].want))
+            fail_msg("case %zu: %.*s", i, (int)b.n, b.p);
         close(fd);
         expect_no_connections(&k);
+        http_kit_close(&k);
     }
     buf_clear(&b);
     buf_clear(&first);
-    http_kit_close(&k);
 }
 
 /* ---- slow clients */
@@ -489,10 +501,12 @@ static void all_bodies_together_are_bounded(void)
                                "012345678901234567890123456789012345678901234567890123456789";
     struct http_kit k;
     struct buf b;
+    struct budget *bodies =
+        budget_new(&(struct budget_options){ .max = 133, .share_percent = 100, .n_owners = 2 });
 
     buf_init(&b, MB);
     http_kit_init(&k);
-    k.o.max_bodies = 100;
+    k.o.bodies = bodies; /* 100 bytes, since no body is small */
     http_kit_open(&k);
     for (int i = 1; i <= 2; i++) { /* closed connections free their slots */
         int holder = http_kit_connect(&k), other = http_kit_connect(&k);
@@ -507,6 +521,54 @@ static void all_bodies_together_are_bounded(void)
     EXPECT_EQ(k.n_gone, 2);
     buf_clear(&b);
     http_kit_close(&k);
+    budget_free(bodies);
+}
+
+#define POST(path, n) "POST " path " HTTP/1.1\r\nHost: a\r\nContent-Length: " #n "\r\n\r\n"
+#define TEN           "0123456789"
+#define SIXTY         TEN TEN TEN TEN TEN TEN
+
+/* Uploads that stop fill the share of their owner; the other owner and small bodies find room. */
+static void bodies_of_one_owner_leave_room_for_others(void)
+{
+    static const struct {
+        const char *sent, *want;
+    } cases[] = {
+        { POST("/echo", 25) TEN TEN "01234", " 429 " },   /* above the share of its owner */
+        { POST("/echo", 10) TEN, " 200 " },               /* small */
+        { POST("/echo?1", 25) TEN TEN "01234", " 200 " }, /* the other owner has its share */
+        { POST("/echo?1", 71) SIXTY TEN "0", " 413 " },   /* above what one body may have */
+    };
+    struct budget *bodies = budget_new(
+        &(struct budget_options){ .max = 160, .small = 10, .share_percent = 50, .n_owners = 2 });
+    struct budget_stats stats = { 0 };
+    struct http_kit k;
+    struct buf b;
+
+    buf_init(&b, MB);
+    http_kit_init(&k);
+    k.o.bodies = bodies;
+    http_kit_open(&k);
+    int silent = http_kit_connect(&k);
+    EXPECT(http_kit_send(&k, silent, STR(POST("/echo", 70) SIXTY)));
+    while (stats.bytes < 60) { /* 10 of the reserve, 50 of the main pool; the share is 20 and 60 */
+        http_kit_run_loop(&k, 1);
+        budget_stats(bodies, &stats);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        int fd = http_kit_connect(&k);
+        EXPECT(http_kit_send(&k, fd, str_of(cases[i].sent)));
+        if (!contains(read_head(&k, fd, &b), cases[i].want))
+            fail_msg("case %zu: %.*s", i, (int)b.n, b.p);
+        close(fd);
+    }
+    close(silent);
+    expect_no_connections(&k);
+    budget_stats(bodies, &stats);
+    EXPECT_EQ(stats.bytes, 0u);
+    buf_clear(&b);
+    http_kit_close(&k);
+    budget_free(bodies);
 }
 
 /* ---- limits on connections */
@@ -875,7 +937,8 @@ TESTS(TEST(disconnect_before_the_response_is_detected), TEST(reset_is_reported_o
     TEST(a_flood_of_pipelined_requests_without_reading_is_bounded),
     TEST(million_one_byte_chunks_are_cheap),
     TEST(rejection_reaches_a_client_that_continues_sending), TEST(all_bodies_together_are_bounded),
-    TEST(the_longest_idle_connection_makes_room), TEST(connection_is_rejected_if_all_are_busy),
+    TEST(bodies_of_one_owner_leave_room_for_others), TEST(the_longest_idle_connection_makes_room),
+    TEST(connection_is_rejected_if_all_are_busy),
     TEST(without_descriptors_clients_are_dropped_and_service_continues),
     TEST(draining_waits_for_responses_and_closes_idle_connections),
     TEST(a_drain_ends_at_its_deadline),
