@@ -389,6 +389,61 @@ int json_parse(
     return 0;
 }
 
+/* ---- copies */
+
+struct copier {
+    struct arena *arena;
+    struct str from, to; /* source text of the root, and its copy */
+};
+
+static bool is_inside(struct str s, struct str text)
+{
+    uintptr_t at = (uintptr_t)s.p, begin = (uintptr_t)text.p;
+
+    return text.p && at >= begin && at - begin <= text.n && s.n <= text.n - (at - begin);
+}
+
+static struct str move_text(const struct copier *c, struct str s)
+{
+    return (struct str){ c->to.p + (s.p - c->from.p), s.n };
+}
+
+static int copy_text(struct copier *c, struct str *s)
+{
+    if (!s->p)
+        return 0;
+    *s = is_inside(*s, c->from) ? move_text(c, *s) : arena_str(c->arena, *s);
+    return s->p ? 0 : -1;
+}
+
+/* Recursion depth is that of the tree, which the parser has bounded. */
+static struct json *copy_tree(struct copier *c, const struct json *j)
+{
+    struct json *copy = arena_alloc(c->arena, sizeof(*copy));
+
+    if (!copy)
+        return NULL;
+    *copy = *j;
+    copy->raw = is_inside(j->raw, c->from) ? move_text(c, j->raw) : STR_NONE;
+    copy->next = NULL;
+    if (copy_text(c, &copy->s) || copy_text(c, &copy->key))
+        return NULL;
+    struct json **tail = &copy->child;
+    for (const struct json *m = j->child; m; m = m->next, tail = &(*tail)->next)
+        if (!(*tail = copy_tree(c, m)))
+            return NULL;
+    return copy;
+}
+
+struct json *json_copy(const struct json *j, struct arena *a)
+{
+    struct copier c = { a, j->raw, STR_NONE };
+
+    if (j->raw.p)
+        c.to = arena_str(a, j->raw);
+    return j->raw.p && !c.to.p ? NULL : copy_tree(&c, j);
+}
+
 /* ---- access to a tree */
 
 const struct json *json_get(const struct json *object, const char *key)

@@ -38,6 +38,10 @@ extern const struct json_limits json_limits_default; /* depth 128, 4 million nod
 int json_parse(struct json **out, struct str text, struct arena *a, const struct json_limits *l,
     struct err *e);
 
+/* Deep copy in `a` that does not point into the tree, its arena or its text. The source text of the
+ * root is copied with it; `raw` of a value from another text becomes STR_NONE. NULL: no memory. */
+struct json *json_copy(const struct json *j, struct arena *a) MUST_CHECK;
+
 /* NULL: absent, or not an object */
 const struct json *json_get(const struct json *object, const char *key);
 /* Appends `take`, which is in no tree, to an object or array. *tail points to the link that ends

@@ -98,6 +98,17 @@ static inline struct str kit_token_bytes(const void *vocab, int32_t id)
     return str_of(kit_token_texts[id]);
 }
 
+/* Leaves only what the server keeps of a request while it runs; the body and its tree are freed. */
+static inline void kit_keep_request(const struct dialect *w)
+{
+    struct arena *kept = arena_new(64 * MB);
+    struct prompt *none = NULL;
+
+    EXPECT_EQ(request_keep(&kit.request, &none, &w->needs, kept, &kit.e), 0);
+    arena_free(kit.arena);
+    kit.arena = kept;
+}
+
 static inline void kit_open_response(const struct dialect *w, const char *body)
 {
     struct response_setup s = { .request = &kit.request,
@@ -115,6 +126,7 @@ static inline void kit_open_response(const struct dialect *w, const char *body)
     if (kit_parse_request(w, body))
         fprintf(stderr, "%s\n", kit.e.msg);
     EXPECT(!kit.e.code);
+    kit_keep_request(w);
     EXPECT_EQ(response_new(&kit.response, &s, &kit.e), 0);
 }
 

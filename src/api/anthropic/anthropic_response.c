@@ -168,8 +168,11 @@ static void put_error_frame(struct buf *out, const struct err *e, const struct e
 
 /* ---- dialects */
 
+static const char *const kept_fields[] = { "tools", NULL }; /* anthropic_is_eager */
+
 const struct dialect dialect_anthropic = {
     .name = "anthropic",
+    .needs = { .fields = kept_fields },
     .id_prefix = "msg_",
     .stream_type = "text/event-stream",
     .keepalive = { PING, sizeof(PING) - 1 },

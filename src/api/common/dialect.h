@@ -6,6 +6,7 @@
 #pragma once
 
 #include "api/common/response.h"
+#include "generate/keep.h"
 
 struct response_choice;
 struct response_call;
@@ -22,6 +23,8 @@ struct dialect {
     /* The stream callbacks are also called for a body; they write no frames then. */
     bool is_incremental;
     bool keeps_reasoning; /* a stream also accumulates reasoning in choice.reasoning */
+    /* What the callbacks below read of the request that request_keep does not keep otherwise. */
+    struct request_needs needs;
 
     /* `body` is an object. On error e->param names the field. */
     int (*parse)(struct request *request, const struct json *body, struct arena *a, struct err *e);

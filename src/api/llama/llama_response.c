@@ -253,6 +253,7 @@ static const struct output_ops output_ops = {
 
 const struct dialect dialect_llama = {
     .name = "llama",
+    .needs = { .prompt_text = true },
     .id_prefix = "cmpl-",
     .stream_type = "text/event-stream",
     .keepalive = { ": keep-alive\n\n", 14 },
@@ -269,6 +270,7 @@ const struct dialect dialect_llama = {
 
 const struct dialect dialect_llama_infill = {
     .name = "llama.infill",
+    .needs = { .prompt_text = true },
     .id_prefix = "cmpl-",
     .stream_type = "text/event-stream",
     .keepalive = { ": keep-alive\n\n", 14 },

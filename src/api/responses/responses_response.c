@@ -624,8 +624,15 @@ static const struct output_ops output_ops = {
     .call_broken = withdraw_call,
 };
 
+/* Parameters that the response object repeats (responses_object.c), and those read above. */
+static const char *const kept_fields[] = { "include", "instructions", "max_output_tokens",
+    "max_tool_calls", "metadata", "parallel_tool_calls", "previous_response_id", "prompt_cache_key",
+    "reasoning", "safety_identifier", "temperature", "text", "tool_choice", "tools", "top_p",
+    "truncation", "user", NULL };
+
 const struct dialect dialect_responses = {
     .name = "openai.responses",
+    .needs = { .fields = kept_fields },
     .id_prefix = "resp_",
     .stream_type = "text/event-stream",
     .keepalive = { ": keep-alive\n\n", 14 },

@@ -540,9 +540,55 @@ static void the_json_test_suite_behaves(void)
     EXPECT(n > 250);
 }
 
-TESTS(TEST(values_have_their_kind), TEST(members_keep_order_and_duplicates),
-    TEST(escapes_are_decoded), TEST(errors_contain_the_position), TEST(limits_hold),
-    TEST(million_brackets_are_safe), TEST(integers_are_exact), TEST(doubles_equal_strtod),
+/* A copy remains equal after the tree, its arena and its text are gone. */
+static void a_copy_owns_its_memory(void)
+{
+    static const char source[] =
+        " {\"a\" : [1.50, \"plain\", \"\\u0041\", {\"k\":null,\"k\":true}, [], \"\"]} ";
+    struct arena *a = arena_new(MB), *to = arena_new(MB);
+    struct json *tree, *extra, *copy;
+    struct buf before, after;
+    struct jw w;
+    struct err e;
+
+    buf_init(&before, MB);
+    buf_init(&after, MB);
+    struct str text = arena_str(a, str_of(source));
+    EXPECT_EQ(json_parse(&tree, text, a, NULL, &e), 0);
+    /* a member of another text, as in a tree that the program has changed */
+    EXPECT_EQ(json_parse(&extra, arena_str(a, STR("{\"x\":\"other\"}")), a, NULL, &e), 0);
+    extra->key = STR("added");
+    struct json **tail = &tree->child->next;
+    json_append(tree, &tail, extra);
+    jw_init(&w, &before);
+    jw_json(&w, tree);
+    copy = json_copy(tree, to);
+    EXPECT(copy && json_equal(copy, tree));
+    size_t n_raw = tree->raw.n;
+    memset((char *)(uintptr_t)text.p, '#', text.n);
+    arena_free(a);
+    jw_init(&w, &after);
+    jw_json(&w, copy);
+    EXPECT(str_eq(buf_str(&before), buf_str(&after)));
+    EXPECT_EQ(copy->raw.n, n_raw);
+    EXPECT(str_starts(copy->raw, STR("{\"a\" : [1.50")));
+    EXPECT(str_is(copy->child->child->raw, "1.50") && !copy->child->next->raw.p && !copy->next);
+    arena_free(to);
+    buf_clear(&before);
+    buf_clear(&after);
+
+    to = arena_new(300); /* no room for all */
+    a = arena_new(MB);
+    EXPECT_EQ(json_parse(&tree, str_of(source), a, NULL, &e), 0);
+    EXPECT(!json_copy(tree, to));
+    arena_free(to);
+    arena_free(a);
+}
+
+TESTS(TEST(a_copy_owns_its_memory), TEST(values_have_their_kind),
+    TEST(members_keep_order_and_duplicates), TEST(escapes_are_decoded),
+    TEST(errors_contain_the_position), TEST(limits_hold), TEST(million_brackets_are_safe),
+    TEST(integers_are_exact), TEST(doubles_equal_strtod),
     TEST(numbers_are_written_in_common_notation), TEST(numbers_are_shortest_and_read_back),
     TEST(the_writer_puts_commas), TEST(invalid_utf8_is_replaced), TEST(written_text_is_parsed_back),
     TEST(a_tree_is_written_compact), TEST(equality_is_of_values),
