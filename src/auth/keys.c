@@ -137,15 +137,18 @@ bool keys_find(const struct keys *k, struct str key, struct caller *out)
     for (int i = 0; i < k->n; i++)
         if (!CRYPTO_memcmp(k->keys[i].hash, hash, sizeof(hash)))
             found = &k->keys[i];
-    if (found)
-        describe(found, out);
-    return found;
+    if (!found)
+        return false;
+    describe(found, out);
+    out->number = (int)(found - k->keys) + 1;
+    return true;
 }
 
 void keys_at(const struct keys *k, int i, struct caller *out)
 {
     CHECK(i >= 0 && i < k->n);
     describe(&k->keys[i], out);
+    out->number = i + 1;
 }
 
 int keys_index(const struct keys *k, struct str id)

@@ -29,6 +29,7 @@ struct caller { /* identity of the caller of a request */
     char id[2 * KEY_ID_BYTES + 1];
     char group[KEY_GROUP_MAX + 1]; /* cache group; "" = none */
     float weight;                  /* 0 = anonymous, which counts as 1 */
+    int number;                    /* 1 .. keys_count(): position in the list; 0 = anonymous */
 };
 
 /* Tenant number for quota and fairness, derived from the key. 0 = anonymous. */

@@ -16,6 +16,7 @@
 #include "serve/slots.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -149,6 +150,36 @@ static void http_settings(const struct options *o, struct http_options *h)
     h->write_ms = (uint32_t)o->write_timeout_ms;
     h->tls_cert = *o->tls_cert ? o->tls_cert : NULL;
     h->tls_key = *o->tls_key ? o->tls_key : NULL;
+}
+
+/* Only several keys need shares. The part of a holder that is small decreases with the limit, so
+ * that a share of the reserve has room for it. */
+static struct budget *new_budget(
+    const struct options *o, const struct serve_options *so, struct budget_options limits)
+{
+    bool has_shares = so->needs_key && keys_count(so->keys) > 1;
+
+    limits.small = MIN(limits.small, limits.max / 512);
+    limits.share_percent = has_shares ? (int)o->request_share : 100;
+    limits.n_owners = keys_count(so->keys) + 1;
+    return budget_new(&limits);
+}
+
+static void open_budgets(const struct options *o, struct serve_options *so)
+{
+    so->http.bodies = new_budget(
+        o, so, (struct budget_options){ .max = (size_t)o->max_bodies, .small = 64 * KB });
+    so->request_memory = new_budget(o, so,
+        (struct budget_options){
+            .max = (size_t)o->request_memory, .small = 256 * KB, .charge_max = REQUEST_BYTES_MAX });
+}
+
+/* Blocks of this size and more are mapped, and unmapped when they are freed. By default glibc
+ * raises the threshold with the largest block that was freed, and keeps the memory of large
+ * requests. */
+static void return_freed_memory(void)
+{
+    mallopt(M_MMAP_THRESHOLD, 256 * 1024);
 }
 
 static void print_banner(const struct options *o, const struct service *s)
@@ -340,6 +371,7 @@ static int run_server(const struct options *o, struct err *e)
         goto out;
     if (*o->slot_save_path)
         slots_remove_stale_files(o->slot_save_path);
+    open_budgets(o, &so);
     so.registry = registry;
     so.slots = slots_new(registry, *o->slot_save_path);
     if (open_response_cache(&so.response_cache, o, e) ||
@@ -360,6 +392,8 @@ out:
     response_store_close(so.response_store);
     response_cache_close(so.response_cache);
     audit_close(so.audit, AUDIT_FLUSH_MS);
+    budget_free(so.request_memory);
+    budget_free(so.http.bodies);
     keys_close(keys);
     return rc;
 }
@@ -386,6 +420,7 @@ int main(int argc, char **argv)
     block_signals();
     mapfile_catch_faults();
     raise_descriptor_limit();
+    return_freed_memory();
     int failed = options_read(&o, argc, argv, environ, &e);
     options_hide_secrets(argc, argv);
     if (failed) {

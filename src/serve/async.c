@@ -1,7 +1,5 @@
 #include "serve/async.h"
 
-static const size_t ARENA_MAX = 512 * 1024 * 1024;
-
 /* ---- end */
 
 static void free_memory(struct worker_job *j)
@@ -9,7 +7,14 @@ static void free_memory(struct worker_job *j)
     struct async *a = container_of(j, struct async, job);
 
     buf_clear(&a->out);
+    arena_free(a->scratch);
     arena_free(a->arena);
+}
+
+void async_free_scratch(struct async *a)
+{
+    arena_free(a->scratch);
+    a->scratch = NULL;
 }
 
 /* The worker thread frees what it has allocated: freeing hundreds of megabytes takes time. The last
@@ -102,8 +107,10 @@ void async_reply(struct async *a)
 {
     const struct route_call *c = a->call;
 
-    if (!a->err.code && !buf_ok(&a->out))
+    if (!a->err.code && !buf_ok(&a->out)) {
         err_set(&a->err, ERR_MEMORY, "no memory for the response");
+        async_explain_refusal(a, &a->err);
+    }
     if (a->err.code) {
         async_reply_error(a, &a->err, NULL);
         return;
@@ -147,6 +154,29 @@ void async_set_deadline(struct async *a, uint64_t when_ns)
     loop_timer_set(a->io->loop, &a->deadline, when_ns);
 }
 
+/* ---- memory */
+
+void async_explain_refusal(const struct async *a, struct err *e)
+{
+    if (e->code != ERR_MEMORY)
+        return;
+    switch (a->charge.refusal) {
+    case BUDGET_NEVER:
+        err_set(e, ERR_TOO_LARGE, "The request needs more than the %zu MB that one may use.",
+            budget_charge_max(a->charge.budget) / MB);
+        break;
+    case BUDGET_SHARE:
+        err_set(e, ERR_RATE, "Other requests of this API key hold the memory that a key may use.");
+        break;
+    case BUDGET_FULL:
+        err_set(e, ERR_OVERLOADED, "Other requests hold the memory for requests.");
+        break;
+    case BUDGET_NONE:
+    case N_BUDGET_REFUSALS:
+        break;
+    }
+}
+
 /* ---- job */
 
 static void run_job(struct worker_job *j)
@@ -155,6 +185,8 @@ static void run_job(struct worker_job *j)
 
     if (a->ops->run(a) == 0)
         a->err.code = ERR_NONE;
+    else
+        async_explain_refusal(a, &a->err);
 }
 
 static void finish_job(struct async *a)
@@ -178,6 +210,13 @@ void async_keep_body(struct async *a)
 {
     if (a->body.n && !a->kept_body.bytes.p)
         http_body_take(a->x, &a->kept_body);
+}
+
+void async_drop_body(struct async *a)
+{
+    async_keep_body(a);
+    http_body_free(&a->kept_body);
+    a->body = STR_NONE;
 }
 
 void async_start(struct async *a, bool is_slow)
@@ -208,24 +247,33 @@ void async_init(struct async *a, const struct async_ops *ops, struct io *io,
     a->deadline_ns = UINT64_MAX;
     a->n_refs = 1;
     a->is_open = true;
-    buf_init(&a->out, ARENA_MAX);
+    a->charge = (struct charge){ .budget = io->o->request_memory, .owner = c->caller.number };
+    buf_init(&a->out, REQUEST_BYTES_MAX);
+    a->out.charge = &a->charge;
     x->user = a;
 }
 
 void *async_new(size_t size, const struct async_ops *ops, struct io *io, struct http_exchange *x,
     struct route_call *c)
 {
-    struct arena *arena = arena_new(ARENA_MAX);
+    struct arena *arena = arena_new(REQUEST_BYTES_MAX);
     struct async *a = arena ? arena_zalloc(arena, 1, size) : NULL;
     struct err e;
 
-    if (!a) {
-        arena_free(arena);
-        err_set(&e, ERR_MEMORY, "no memory for the request");
-        reply_error(x, c, &e, NULL);
-        return NULL;
-    }
+    err_set(&e, ERR_MEMORY, "no memory for the request");
+    if (!a)
+        goto fail;
     async_init(a, ops, io, x, c);
     a->arena = arena;
-    return a;
+    a->scratch = arena_new(REQUEST_BYTES_MAX);
+    if (a->scratch && arena_charge(arena, &a->charge) && arena_charge(a->scratch, &a->charge))
+        return a;
+    async_explain_refusal(a, &e);
+    arena_free(a->scratch);
+    x->user = NULL;
+
+fail:
+    arena_free(arena);
+    reply_error(x, c, &e, NULL);
+    return NULL;
 }

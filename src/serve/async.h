@@ -20,8 +20,13 @@
  * set; the result is not used. The io thread does not end before the job has returned
  * (async_hold).
  *
+ * The arenas and `out` count against the budget for the memory of requests (serve_options) as they
+ * grow. If the budget refuses memory, the request fails with 413 (it can never fit), 429 (its API
+ * key holds its share) or 503.
+ *
  * Owner: the io thread; references are counted on it only. While is_at_worker, the worker thread
- * owns `arena`, `out`, `err` and the fields of the route that ops->run uses. */
+ * owns `arena`, `scratch`, `charge`, `out`, `err` and the fields of the route that ops->run
+ * uses. */
 #pragma once
 
 #include "serve/io.h"
@@ -48,7 +53,9 @@ struct async { /* x->user points to it */
     struct http_exchange *x;  /* NULL after async_detach and in CLOSED */
     struct route_call *call;  /* in the arena of x; NULL if x is */
     struct arena *arena;      /* contains the route's struct; NULL: x->arena contains it */
-    struct str body;          /* valid as long as x, and after async_keep_body until freed */
+    struct arena *scratch;    /* memory that ends before the request; freed with it at the latest */
+    struct charge charge;     /* of both arenas and of `out` */
+    struct str body; /* valid as long as x, and after async_keep_body until freed or dropped */
     struct http_body kept_body;
     struct loop_timer deadline;
     uint64_t deadline_ns; /* UINT64_MAX: none */
@@ -72,6 +79,12 @@ void async_init(struct async *a, const struct async_ops *ops, struct io *io,
 void async_set_deadline(struct async *a, uint64_t when_ns);
 /* The body is valid until the struct is freed, also after the end of the exchange. */
 void async_keep_body(struct async *a);
+/* Frees the body, which the request does not need any more. Io thread. */
+void async_drop_body(struct async *a);
+/* Frees `scratch`. The thread that owns it. */
+void async_free_scratch(struct async *a);
+/* If the budget has refused memory, replaces ERR_MEMORY by the error that states the reason. */
+void async_explain_refusal(const struct async *a, struct err *e);
 /* Calls run and done: at once, or by the worker thread if the body is large or the job is slow.
  * Afterwards the struct may be freed. */
 void async_start(struct async *a, bool is_slow);

@@ -16,6 +16,8 @@ static int prepare_inflight_prompts(struct inflight *r, const struct prompt_ctx 
 {
     const struct request *request = &r->request;
 
+    struct prompt_ctx kept = *ctx;
+    kept.arena = r->async.arena;
     r->inflight_prompts =
         arena_zalloc(r->async.arena, (size_t)request->n_prompts, sizeof(*r->inflight_prompts));
     r->last_token_ns =
@@ -26,7 +28,7 @@ static int prepare_inflight_prompts(struct inflight *r, const struct prompt_ctx 
         r->inflight_prompts[i].inflight = r;
         r->inflight_prompts[i].index = i;
         if (r->model->spec->backend == BACKEND_SCRIPT &&
-            script_build(&r->inflight_prompts[i].script, request, i, ctx, e))
+            script_build(&r->inflight_prompts[i].script, request, i, &kept, e))
             return -1;
     }
     return 0;
@@ -48,17 +50,12 @@ static int check_output_size(const struct inflight *r, struct err *e)
     return response_check_size(&r->request, n_tokens, e);
 }
 
-/* Second part of PREPARING: the steps that need the loaded model. */
-static int prepare_prompts(struct inflight *r, struct err *e)
+static int build_prompts(struct inflight *r, struct err *e)
 {
     struct request *request = &r->request;
     struct model *m = r->model;
+    struct prompt_ctx ctx = { m, r->async.scratch, &r->async.job.is_stopped };
 
-    if (model_check_ready(m, e))
-        return -1;
-    if (request->load_only)
-        return 0;
-    struct prompt_ctx ctx = { m, r->async.arena, &r->async.job.is_stopped };
     if (tool_choice_check_constraint(request, e) ||
         request_check_vocab(request, vocab_n_tokens(m->vocab), e) || bias_build(request, &ctx, e) ||
         prompts_build_truncated(&r->prompts, request, &ctx, e) ||
@@ -71,22 +68,52 @@ static int prepare_prompts(struct inflight *r, struct err *e)
             m->engine, request->n_prompts, request_n_choices(request), r->n_prompt, e) ||
         check_output_size(r, e))
         return -1;
+    r->n_earlier_calls = tool_choice_n_earlier_calls(request);
+    ctx.arena = r->async.arena;
     if (r->io->o->response_cache)
         r->cache_key = response_cache_key_build(
             request, &r->prompts[0], r->caller.id, request->dialect->name, &ctx);
     return 0;
 }
 
+/* Copies what generation needs to the arena of the struct and frees the rest. On error the prompts
+ * remain, which the error may describe. */
+static int finish_preparing(struct inflight *r, struct err *e)
+{
+    struct arena *to = r->async.arena;
+    int32_t *predicted = NULL;
+
+    if (r->n_predicted) {
+        predicted = arena_alloc(to, (size_t)r->n_predicted * sizeof(*predicted));
+        if (!predicted)
+            return err_set(e, ERR_MEMORY, "no memory for the request");
+        memcpy(predicted, r->predicted, (size_t)r->n_predicted * sizeof(*predicted));
+    }
+    if (request_keep(&r->request, &r->prompts, &r->request.dialect->needs, to, e))
+        return -1;
+    r->predicted = predicted;
+    async_free_scratch(&r->async);
+    return 0;
+}
+
+/* Second part of PREPARING: the steps that need the loaded model. */
+static int prepare_prompts(struct inflight *r, struct err *e)
+{
+    if (model_check_ready(r->model, e) || (!r->request.load_only && build_prompts(r, e)))
+        return -1;
+    return finish_preparing(r, e);
+}
+
 static int read_body(struct inflight *r, struct err *e)
 {
-    return request_parse(&r->request, r->route->dialect, r->async.body, r->async.arena, e);
+    return request_parse(&r->request, r->route->dialect, r->async.body, r->async.scratch, e);
 }
 
 static int prepare(struct inflight *r, struct err *e)
 {
     struct request *request = &r->request;
     struct stored_response_ctx ctx = { r->io->o->response_store, caller_tenant(&r->caller),
-        r->async.arena };
+        r->async.scratch };
     if (stored_response_recall(&r->previous, request, &ctx, e))
         return -1;
     if (r->io->o->strip_billing)
@@ -137,7 +164,7 @@ static int open_response(struct inflight *r, struct err *e)
         .created = clock_wall_s(),
         .reasoning_names = r->io->o->reasoning_names,
         .call_ids = parser_format_ids(adapter_format(r->model->adapter)),
-        .n_earlier_calls = tool_choice_n_earlier_calls(&r->request),
+        .n_earlier_calls = r->n_earlier_calls,
         .fields = r->async.call->fields, /* valid as long as x */
         .n_fields = r->background ? 0 : r->async.call->n_fields,
         .token_bytes = bytes_of_token,
@@ -280,8 +307,12 @@ void generate_step_done(struct async *a)
     } else if (a->is_open && r->awaited_model) {
         model_wait_start(r, continue_loaded);
         return;
-    } else if (a->is_open && start_sessions(r, &e)) {
-        inflight_fail(r, &e);
+    } else if (a->is_open) {
+        async_drop_body(a);
+        if (start_sessions(r, &e)) {
+            async_explain_refusal(a, &e);
+            inflight_fail(r, &e);
+        }
     }
     inflight_release(r);
 }
@@ -301,6 +332,7 @@ void generate_response(struct io *io, struct http_exchange *x, struct route_call
     struct async *a = &r->async;
     bool is_large = a->body.n >= WORKER_MIN_BODY_BYTES;
     if (!is_large && read_body(r, &a->err)) {
+        async_explain_refusal(a, &a->err);
         generate_step_done(a);
         return;
     }

@@ -87,6 +87,25 @@ static void copy_audit(struct audit *a, struct metrics *m)
     metric_set(m, METRIC_audit_failures_total, s.n_failures);
 }
 
+struct budget_metrics {
+    enum metric bytes, refusals;
+};
+
+static void copy_budget(const struct budget *b, struct budget_metrics to, struct metrics *m)
+{
+    static const char *const labels[N_BUDGET_REFUSALS] = { [BUDGET_NEVER] = "reason=\"never\"",
+        [BUDGET_SHARE] = "reason=\"share\"",
+        [BUDGET_FULL] = "reason=\"full\"" };
+    struct budget_stats s;
+
+    if (!b)
+        return;
+    budget_stats(b, &s);
+    metric_set(m, to.bytes, s.bytes);
+    for (int i = BUDGET_NONE + 1; i < N_BUDGET_REFUSALS; i++)
+        metric_add_series(m, to.refusals, labels[i], s.refused[i]);
+}
+
 void health_metrics(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct metrics *shards[SHARDS_MAX];
@@ -101,6 +120,13 @@ void health_metrics(struct io *io, struct http_exchange *x, struct route_call *c
         copy_response_store(io->o->response_store, &copied);
     if (io->o->audit)
         copy_audit(io->o->audit, &copied);
+    copy_budget(io->o->http.bodies,
+        (struct budget_metrics){ METRIC_request_body_bytes, METRIC_request_body_refusals_total },
+        &copied);
+    copy_budget(io->o->request_memory,
+        (struct budget_metrics){
+            METRIC_request_memory_bytes, METRIC_request_memory_refusals_total },
+        &copied);
     metric_set(&copied, METRIC_log_lines_dropped_total, log_queue_dropped());
     shards[n++] = &copied;
     buf_init(&b, MB);

@@ -13,7 +13,10 @@
  *
  * Owner: its io thread. While async.is_at_worker the worker thread owns the arena and the fields
  * that PREPARING sets: the parsed request, `previous`, `model`, `awaited_model`, `prompts`,
- * `predicted`, `inflight_prompts`, `cache_key`. */
+ * `predicted`, `n_earlier_calls`, `inflight_prompts`, `cache_key`.
+ *
+ * PREPARING works in async.scratch. At its end, what generation needs is copied to async.arena
+ * (request_keep); scratch and body are freed, so that a running request holds little memory. */
 #pragma once
 
 #include "api/common/response.h"
@@ -39,7 +42,8 @@ struct inflight_prompt { /* one prompt of a request and its session */
 
 struct inflight {
     /* Exchange, arena, deadline and job; OPEN: the response has not ended. The arena contains this
-     * struct, and `async.body` the parsed strings. One reference is held while n_refs > 0. */
+     * struct. Until the end of PREPARING, `async.body` contains the parsed strings. One reference
+     * is held while n_refs > 0. */
     struct async async;
     struct io *io; /* equals async.io */
     const struct route *route;
@@ -59,6 +63,7 @@ struct inflight {
     struct prompt *prompts;
     const int32_t *predicted; /* tokens of the client's predicted output */
     int n_predicted;
+    int n_earlier_calls; /* tool calls in the conversation */
     struct inflight_prompt *inflight_prompts;
     struct str cache_key; /* .n 0: the response is not cached */
     /* cached response that is replayed; a reference; NULL: the response is generated */

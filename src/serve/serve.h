@@ -19,10 +19,15 @@ enum auth_mode { AUTH_AUTO, AUTH_ALWAYS, AUTH_NEVER };
 
 enum serve_limit { LIMIT_NONE, LIMIT_CHAT, LIMIT_COMPLETION, LIMIT_TOKENIZE, N_SERVE_LIMITS };
 
+enum { REQUEST_BYTES_MAX = 512 * 1024 * 1024 }; /* memory of one request, without its body */
+
 struct serve_options { /* borrowed for the life of the service */
     struct http_options http;
     int n_threads;
     int64_t max_body;
+    /* Limits the memory of the requests in flight; http.bodies limits that of their bodies. The
+     * owner is caller.number. NULL = no limit. */
+    struct budget *request_memory;
     uint32_t ping_ms, drain_ms;
     uint32_t load_wait_ms; /* longest wait for a model that is loading; 0 = reject at once */
     uint32_t limit_ms[N_SERVE_LIMITS]; /* longest duration of a response, else 504; 0 = no limit */

@@ -139,6 +139,17 @@ static int find_route(struct io *io, struct http_exchange *x, struct route_call 
         q->path.p, STR_ARG(q->method), STR_ARG(c->fields[c->n_fields - 1].value));
 }
 
+/* Only routes with a time limit accept large bodies. A body that can never get the memory is
+ * rejected by its length. */
+static int64_t max_body_of(const struct io *io, const struct route *r)
+{
+    int64_t max = r->limit ? io->o->max_body : MIN(io->o->max_body, (int64_t)SMALL_BODY);
+
+    if (!r->has_body)
+        return 0;
+    return io->o->http.bodies ? MIN(max, (int64_t)budget_charge_max(io->o->http.bodies)) : max;
+}
+
 static int64_t on_head(void *ctx, struct http_exchange *x)
 {
     struct io *io = ctx;
@@ -160,10 +171,8 @@ static int64_t on_head(void *ctx, struct http_exchange *x)
         return -1;
     }
     x->user = c; /* until on_request */
-    if (!c->route->has_body)
-        return 0;
-    /* Only routes with a time limit accept large bodies. */
-    return c->route->limit ? io->o->max_body : MIN(io->o->max_body, (int64_t)SMALL_BODY);
+    x->owner = c->caller.number;
+    return max_body_of(io, c->route);
 }
 
 static enum errcode code_of_refusal(int status)
@@ -173,6 +182,8 @@ static enum errcode code_of_refusal(int status)
         return ERR_LATE;
     case 413:
         return ERR_TOO_LARGE;
+    case 429:
+        return ERR_RATE;
     case 503:
         return ERR_OVERLOADED;
     default:

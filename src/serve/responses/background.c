@@ -148,7 +148,6 @@ int background_detach(struct inflight *r, struct err *e)
     if (b->is_full)
         return err_param(
             e, ERR_OVERLOADED, "background", "The response store has no room for this response.");
-    async_keep_body(&r->async); /* the input items are stored from it later */
     async_detach(&r->async);
     metric_add(&r->io->metrics, METRIC_responses_background_total, 1);
     metric_add(&r->io->metrics, METRIC_responses_background_running, 1);

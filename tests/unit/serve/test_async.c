@@ -36,6 +36,7 @@ struct exchange { /* an HTTP exchange whose sink checks its use */
 };
 
 static struct io io;
+static struct serve_options options;
 /* Allocated per test, because a job of a failed test may still wait for its `go`. */
 static struct seen *seen;
 static struct exchange ex;
@@ -178,6 +179,7 @@ static void open_all(void)
     struct err e;
 
     memset(&io, 0, sizeof(io));
+    memset(&options, 0, sizeof(options));
     io.o = &options;
     EXPECT_EQ(loop_open(&io.loop, &e), 0);
     loop_on_message(io.loop, on_message, NULL);
@@ -308,6 +310,73 @@ static int run_overcomes_an_error(struct async *a)
     err_set(&a->err, ERR_IO, "the first attempt failed");
     buf_puts(&a->out, STR("ok"));
     return 0;
+}
+
+/* The status shows whether a retry helps; the memory is given back on each path. */
+static void refused_memory_is_an_error_with_its_reason(void)
+{
+    static const struct {
+        size_t n_own, n_others; /* bytes held by other requests: of this key, of other keys */
+        size_t n_bytes;         /* of the response */
+        int status;
+        bool at_worker;
+    } cases[] = {
+        { 0, 0, 10000, 200, false },
+        { 0, 0, 10000, 200, true },
+        { 0, 0, 300000, 413, false }, /* more than the share of 150,000 bytes */
+        { 0, 0, 300000, 413, true },
+        { 140000, 0, 80000, 429, false },
+        { 140000, 0, 80000, 429, true },
+        { 0, 280000, 80000, 503, false },
+    };
+    struct budget_stats stats;
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct budget *b = budget_new(
+            &(struct budget_options){ .max = 400000, .share_percent = 50, .n_owners = 4 });
+        struct charge own = { b, 1 }, others[2] = { { b, 2 }, { b, 3 } };
+        open_all();
+        options.request_memory = b;
+        ex.call.caller.number = 1;
+        EXPECT(charge_add(&own, cases[i].n_own));
+        for (int k = 0; k < 2; k++)
+            EXPECT(charge_add(&others[k], cases[i].n_others / 2));
+        struct job *j = new_job(&job_ops);
+        j->n_bytes = cases[i].n_bytes;
+        j->waits = cases[i].at_worker;
+        sem_post(&seen->go);
+        async_start(&j->async, cases[i].at_worker);
+        receive_jobs();
+        expect_response(cases[i].status, NULL);
+        expect_freed();
+        close_all();
+        charge_clear(&own);
+        for (int k = 0; k < 2; k++)
+            charge_clear(&others[k]);
+        budget_stats(b, &stats);
+        EXPECT_EQ(stats.bytes, 0u);
+        budget_free(b);
+    }
+}
+
+/* The first allocation of a request can be refused, too. */
+static void a_request_without_any_memory_is_refused(void)
+{
+    static const struct async_ops ops = { 0 };
+    struct budget *b =
+        budget_new(&(struct budget_options){ .max = 40000, .share_percent = 100, .n_owners = 2 });
+    struct charge other = { b };
+
+    open_all();
+    options.request_memory = b;
+    ex.call.caller.number = 1;
+    EXPECT(charge_add(&other, 30000));
+    EXPECT(!async_new(sizeof(struct job), &ops, &io, &ex.x, &ex.call));
+    EXPECT(!ex.x.user);
+    expect_response(503, NULL);
+    charge_clear(&other);
+    budget_free(b);
+    close_all();
 }
 
 static void error_of_the_job_is_the_response(void)
@@ -613,12 +682,14 @@ static void list_contains_open_requests(void)
     close_all();
 }
 
-TESTS(TEST(list_contains_open_requests), TEST(small_job_runs_at_once),
-    TEST(slow_job_runs_and_is_freed_at_the_worker), TEST(error_of_the_job_is_the_response),
-    TEST(large_body_is_sent_at_the_pace_of_the_client), TEST(client_leaves_before_the_job_starts),
-    TEST(client_leaves_while_the_job_runs), TEST(client_leaves_after_the_job_has_returned),
-    TEST(client_leaves_while_the_body_is_sent), TEST(job_that_must_run_runs_without_its_client),
-    TEST(deadline_while_the_job_runs), TEST(deadline_after_the_job_has_returned),
-    TEST(deadline_while_the_body_is_sent), TEST(earlier_deadline_counts_and_none_after_the_end),
+TESTS(TEST(refused_memory_is_an_error_with_its_reason),
+    TEST(a_request_without_any_memory_is_refused), TEST(list_contains_open_requests),
+    TEST(small_job_runs_at_once), TEST(slow_job_runs_and_is_freed_at_the_worker),
+    TEST(error_of_the_job_is_the_response), TEST(large_body_is_sent_at_the_pace_of_the_client),
+    TEST(client_leaves_before_the_job_starts), TEST(client_leaves_while_the_job_runs),
+    TEST(client_leaves_after_the_job_has_returned), TEST(client_leaves_while_the_body_is_sent),
+    TEST(job_that_must_run_runs_without_its_client), TEST(deadline_while_the_job_runs),
+    TEST(deadline_after_the_job_has_returned), TEST(deadline_while_the_body_is_sent),
+    TEST(earlier_deadline_counts_and_none_after_the_end),
     TEST(server_stops_while_jobs_wait_and_run), TEST(reference_of_a_message_outlives_the_response),
     TEST(detached_request_continues_until_its_deadline), TEST(struct_in_the_arena_of_the_exchange))
