@@ -3,7 +3,7 @@
  *
  * Megabytes of text take tenths of a second, and tokenising one long word cannot be split into
  * slices. Jobs run one after the other, oldest first. They wait in a mailbox; their number is
- * bounded by the limit of the bodies that they hold (http_options.max_bodies).
+ * bounded by the limit of the bodies that they hold (http_options.bodies).
  *
  *     io thread: worker_post ----> worker thread: run, unless is_stopped
  *     io thread: done        <---- mailbox of the loop, WORKER_DONE -> worker_done
