@@ -174,12 +174,13 @@ static void open_budgets(const struct options *o, struct serve_options *so)
             .max = (size_t)o->request_memory, .small = 256 * KB, .charge_max = REQUEST_BYTES_MAX });
 }
 
-/* Blocks of this size and more are mapped, and unmapped when they are freed. By default glibc
- * raises the threshold with the largest block that was freed, and keeps the memory of large
- * requests. */
+/* Blocks of 1 MB and more, the chunks of large arenas among them, are mapped, and unmapped when
+ * they are freed. By default glibc raises this threshold with the largest block that was freed, and
+ * keeps the memory of large requests. Up to 8 MB per heap remain for the next request. */
 static void return_freed_memory(void)
 {
-    mallopt(M_MMAP_THRESHOLD, 256 * 1024);
+    mallopt(M_MMAP_THRESHOLD, 1024 * 1024);
+    mallopt(M_TRIM_THRESHOLD, 8 * 1024 * 1024);
 }
 
 static void print_banner(const struct options *o, const struct service *s)
