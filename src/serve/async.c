@@ -29,9 +29,8 @@ void async_unref(struct async *a)
         a->ops->free(a);
     http_body_free(&a->kept_body);
     a->job.run = free_memory;
-    a->job.done = NULL;
     if (a->was_at_worker)
-        worker_post(a->io->worker, &a->job);
+        worker_post_free(a->io->worker, &a->job);
     else
         free_memory(&a->job);
 }
@@ -231,7 +230,10 @@ void async_start(struct async *a, bool is_slow)
     a->is_at_worker = a->was_at_worker = true;
     a->job.run = run_job;
     a->job.done = on_job_returned;
-    worker_post(a->io->worker, &a->job);
+    a->job.cost =
+        (uint64_t)((double)MAX(a->body.n, (size_t)WORKER_MIN_BODY_BYTES) / a->tenant_weight);
+    if (worker_post(a->io->worker, &a->job, &a->err))
+        on_job_returned(&a->job);
 }
 
 /* ---- start */
@@ -244,6 +246,8 @@ void async_init(struct async *a, const struct async_ops *ops, struct io *io,
     a->x = x;
     a->call = c;
     a->body = x->req->body;
+    a->job.tenant = caller_tenant(&c->caller);
+    a->tenant_weight = c->caller.weight > 0 ? c->caller.weight : 1;
     a->deadline_ns = UINT64_MAX;
     a->n_refs = 1;
     a->is_open = true;

@@ -14,7 +14,8 @@
  *     client left   CLOSED at once, then ops->gone. A server that stops aborts its exchanges at the
  *                   end of the drain time, which is the same event.
  *     deadline      ops->expired; if NULL: 504, or an abort if a part of `out` was sent; CLOSED
- *     job returned  ops->done; if NULL: the response is `err` or `out`, unless CLOSED
+ *     job returned  ops->done; if NULL: the response is `err` or `out`, unless CLOSED. The same if
+ *                   the worker thread accepts no more jobs of the tenant, with `err` set
  *
  * CLOSED stops the job: its run is not called or, if it runs, may end early since job.is_stopped is
  * set; the result is not used. The io thread does not end before the job has returned
@@ -38,7 +39,8 @@ struct async_ops { /* functions may be NULL; all but run are called on the io th
     /* Any thread, without x and call: writes the response body to `out`. Returns -1 with `err` set
      * on failure. */
     int (*run)(struct async *a);
-    void (*done)(struct async *a); /* run has returned, or was not called because of CLOSED */
+    /* run has returned, or was not called because of CLOSED or ERR_OVERLOADED */
+    void (*done)(struct async *a);
     void (*gone)(struct async *a); /* the client has left; the state is CLOSED */
     void (*expired)(struct async *a, const struct err *e); /* the deadline has passed; OPEN */
     void (*drained)(struct async *a); /* the sink has room; if NULL: `out` is sent */
@@ -60,6 +62,7 @@ struct async { /* x->user points to it */
     struct loop_timer deadline;
     uint64_t deadline_ns; /* UINT64_MAX: none */
     struct worker_job job;
+    float tenant_weight; /* of the caller's key */
     int n_refs;
     bool is_open, is_at_worker, was_at_worker;
     struct err err; /* result of run; code ERR_NONE: success */

@@ -289,7 +289,7 @@ static void on_message(void *ctx, struct msg *m)
         background_message(io);
         return;
     case WORKER_DONE:
-        worker_done(m);
+        worker_done(io->worker, m);
         break;
     default:
         session_event(container_of(m, struct gen_event, msg));

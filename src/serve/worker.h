@@ -2,41 +2,36 @@
  * event loop does not block.
  *
  * Megabytes of text take tenths of a second, and tokenising one long word cannot be split into
- * slices. Jobs run one after the other, oldest first. They wait in a mailbox; their number is
- * bounded by the limit of the bodies that they hold (http_options.bodies).
+ * slices. Jobs run one after the other; the tenants take turns (job_queue.h). A tenant has at most
+ * WORKER_JOBS_MAX jobs at the thread; the limit of the bodies (http_options.bodies) usually
+ * applies first. Jobs that free memory run before all others.
  *
  *     io thread: worker_post ----> worker thread: run, unless is_stopped
  *     io thread: done        <---- mailbox of the loop, WORKER_DONE -> worker_done
  *
  * Owner: a job belongs to the thread that holds it. Between worker_post and done its io thread may
- * only set is_stopped. */
+ * only set is_stopped. The functions below are called by the io thread. */
 #pragma once
 
 #include "base/err.h"
-#include "os/mailbox.h"
-
-#include <stdatomic.h>
+#include "serve/job_queue.h"
 
 struct worker;
 
 enum { WORKER_DONE = 210 }; /* msg.kind of a job that returns to the io thread */
 
-struct worker_job {                    /* embedded; the caller sets the first two fields */
-    void (*run)(struct worker_job *j); /* on the worker thread */
-    /* On the io thread, exactly once. NULL: the job does not return and run frees it; freeing
-     * hundreds of megabytes takes time, too. */
-    void (*done)(struct worker_job *j);
-    _Atomic bool is_stopped; /* the result is not needed; run may end early */
-    struct msg msg;
-};
-
-/* A body of at least this many bytes is handled by the worker thread. */
-enum { WORKER_MIN_BODY_BYTES = 32 * 1024 };
+enum { WORKER_JOBS_MAX = 4096 };
 
 /* `home`: mailbox of the io thread, which receives finished jobs. */
 int worker_open(struct worker **out, struct mailbox *home, struct err *e);
-/* Runs the queued jobs that are not stopped, returns all, and joins the thread. Accepts NULL. */
+/* All posted jobs have returned. Runs the jobs that free memory and joins the thread. Accepts
+ * NULL. */
 void worker_close(struct worker *c);
 
-void worker_post(struct worker *c, struct worker_job *take);
-void worker_done(struct msg *m); /* handles a message of kind WORKER_DONE: calls the job's done */
+/* ERR_OVERLOADED: the tenant has WORKER_JOBS_MAX jobs at the worker thread; the caller keeps the
+ * job. */
+int worker_post(struct worker *c, struct worker_job *j, struct err *e);
+/* For a job without `done`. */
+void worker_post_free(struct worker *c, struct worker_job *take);
+/* Handles a message of kind WORKER_DONE: calls the job's done. */
+void worker_done(struct worker *c, struct msg *m);

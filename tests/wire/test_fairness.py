@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import select
 import sys
 import threading
 import time
@@ -217,6 +218,28 @@ def test_a_key_of_higher_weight_is_served_more():
                 {id_of("light"): 2, id_of("heavy"): 1e9}):
             equal(put(wrong)[0], 400, wrong)
         equal(json.loads(s.get(FAIRNESS)[2])["weights"][id_of("light")], 8)
+
+
+def test_large_bodies_of_one_key_delay_another_by_one_body():
+    digits = json.dumps({"model": "demo", "content": "1" * 3_000_000})
+    small = '{"model":"demo","prompt":"hi","max_tokens":1' + " " * 40_000 + "}"
+    with Server("--api-key", "a,b", key="b") as s:
+        n_before = metrics(s)["http_requests_total"]
+        conns = []
+        for _ in range(10):
+            c = s.connect()
+            c.sendall(f"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer a\r\n"
+                f"Content-Length: {len(digits)}\r\n\r\n{digits}".encode())
+            conns.append(c)
+        n_polls = 1
+        while metrics(s)["http_requests_total"] < n_before + len(conns) + n_polls:
+            n_polls += 1  # until the server has all requests
+        equal(s.request("POST", "/v1/completions", small)[0], 200)
+        served = [c for c in conns if select.select([c], [], [], 0)[0]]
+        assert len(served) <= 4, f"{len(served)} of 10 bodies were served first"
+        for c in conns:
+            assert c.recv(12) == b"HTTP/1.1 200"
+            c.close()
 
 
 def until_seen(server, bodies, condition):

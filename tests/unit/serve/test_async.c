@@ -37,6 +37,7 @@ struct exchange { /* an HTTP exchange whose sink checks its use */
 
 static struct io io;
 static struct serve_options options;
+static int n_blockers, n_returned; /* jobs without an exchange: posted, returned */
 /* Allocated per test, because a job of a failed test may still wait for its `go`. */
 static struct seen *seen;
 static struct exchange ex;
@@ -159,7 +160,7 @@ static const struct async_ops callback_ops = {
 static void on_message(void *ctx, struct msg *m)
 {
     EXPECT_EQ(m->kind, (int)WORKER_DONE);
-    worker_done(m);
+    worker_done(io.worker, m);
 }
 
 static struct seen *new_seen(void)
@@ -181,6 +182,7 @@ static void open_all(void)
     memset(&io, 0, sizeof(io));
     memset(&options, 0, sizeof(options));
     io.o = &options;
+    n_blockers = n_returned = 0;
     EXPECT_EQ(loop_open(&io.loop, &e), 0);
     loop_on_message(io.loop, on_message, NULL);
     EXPECT_EQ(worker_open(&io.worker, loop_mailbox(io.loop), &e), 0);
@@ -235,23 +237,26 @@ static void block(struct worker_job *j)
     sem_wait(&b->go);
 }
 
-static void unblocked(struct worker_job *j)
+static void count_returned(struct worker_job *j)
 {
+    n_returned++;
 }
 
 /* Returns when the worker thread runs the blocker: all earlier jobs have been returned. */
 static void start_blocker(struct blocker *b)
 {
-    *b = (struct blocker){ .job = { .run = block, .done = unblocked } };
+    *b = (struct blocker){ .job = { .run = block, .done = count_returned } };
     sem_init(&b->running, 0, 0);
     sem_init(&b->go, 0, 0);
-    worker_post(io.worker, &b->job);
+    n_blockers++;
+    struct err e;
+    EXPECT_EQ(worker_post(io.worker, &b->job, &e), 0);
     sem_wait(&b->running);
 }
 
 static void receive_jobs(void)
 {
-    while (io.n_held)
+    while (io.n_held || n_returned < n_blockers)
         loop_once(io.loop, -1);
 }
 
@@ -442,6 +447,29 @@ static void client_leaves_before_the_job_starts(void)
     receive_jobs();
     EXPECT(seen->n_run == 0 && seen->n_done == 1 && !seen->was_open_when_done);
     EXPECT_EQ(ex.f.n_begun, 0);
+    expect_freed();
+    close_all();
+}
+
+/* The response is 503, and the rest of the life is that of a job that has returned. */
+static void job_that_the_worker_thread_does_not_accept(void)
+{
+    static struct worker_job jobs[WORKER_JOBS_MAX];
+    struct blocker b;
+    struct err e;
+
+    open_all();
+    start_blocker(&b);
+    for (int i = 1; i < WORKER_JOBS_MAX; i++) {
+        jobs[i] = (struct worker_job){ .done = count_returned, .is_stopped = true };
+        EXPECT_EQ(worker_post(io.worker, &jobs[i], &e), 0);
+    }
+    async_start(&new_job(&done_ops)->async, true);
+    expect_response(503, NULL);
+    EXPECT(seen->n_run == 0 && seen->n_done == 1 && seen->was_open_when_done && !io.n_held);
+    sem_post(&b.go);
+    n_blockers += WORKER_JOBS_MAX - 1;
+    receive_jobs();
     expect_freed();
     close_all();
 }
@@ -685,6 +713,7 @@ static void list_contains_open_requests(void)
 TESTS(TEST(refused_memory_is_an_error_with_its_reason),
     TEST(a_request_without_any_memory_is_refused), TEST(list_contains_open_requests),
     TEST(small_job_runs_at_once), TEST(slow_job_runs_and_is_freed_at_the_worker),
+    TEST(job_that_the_worker_thread_does_not_accept),
     TEST(error_of_the_job_is_the_response), TEST(large_body_is_sent_at_the_pace_of_the_client),
     TEST(client_leaves_before_the_job_starts), TEST(client_leaves_while_the_job_runs),
     TEST(client_leaves_after_the_job_has_returned), TEST(client_leaves_while_the_body_is_sent),
