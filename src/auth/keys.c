@@ -10,6 +10,7 @@ struct key {
     unsigned scopes;
     char group[KEY_GROUP_MAX + 1];
     _Atomic float weight;
+    int max_priority;
 };
 
 struct keys {
@@ -41,22 +42,41 @@ static int read_weight(struct key *key, struct str text, int position, struct er
     return 0;
 }
 
+static int read_priority(struct key *key, struct str text, int position, struct err *e)
+{
+    uint64_t v;
+
+    if (!str_to_u64(text, &v) || v > KEY_PRIORITY_MAX)
+        return err_set(e, ERR_INVALID, "api keys: entry %d has a bad priority", position);
+    key->max_priority = (int)v;
+    return 0;
+}
+
 /* Parses the suffixes of an entry, from its end; afterwards *item is the key alone. */
 static int read_suffixes(struct key *key, struct str *item, int position, struct err *e)
 {
-    const struct str admin = STR(":admin"), group = STR(":group="), weight = STR(":weight=");
+    static const struct {
+        const char *name;
+        int (*read)(struct key *key, struct str text, int position, struct err *e);
+    } suffixes[] = {
+        { ":group=", read_group },
+        { ":weight=", read_weight },
+        { ":priority=", read_priority },
+    };
+    const struct str admin = STR(":admin");
 
     for (;;) {
         const char *colon = item->n ? memrchr(item->p, ':', item->n) : NULL;
         size_t n = colon ? (size_t)(colon - item->p) : item->n;
         struct str suffix = str_skip(*item, n);
+        size_t i = 0;
+        while (i < ARRAY_LEN(suffixes) && !str_starts(suffix, str_of(suffixes[i].name)))
+            i++;
         if (str_eq(suffix, admin))
             key->scopes |= SCOPE_ADMIN;
-        else if (!str_starts(suffix, group) && !str_starts(suffix, weight))
+        else if (i == ARRAY_LEN(suffixes))
             return 0;
-        else if (str_starts(suffix, group)
-                     ? read_group(key, str_skip(suffix, group.n), position, e)
-                     : read_weight(key, str_skip(suffix, weight.n), position, e))
+        else if (suffixes[i].read(key, str_skip(suffix, strlen(suffixes[i].name)), position, e))
             return -1;
         item->n = n;
     }
@@ -120,6 +140,7 @@ static void describe(const struct key *key, struct caller *out)
 {
     out->scopes = key->scopes;
     out->weight = key->weight;
+    out->max_priority = key->max_priority;
     memcpy(out->group, key->group, sizeof(out->group));
     for (int i = 0; i < KEY_ID_BYTES; i++)
         snprintf(out->id + 2 * i, 3, "%02x", key->hash[i]);

@@ -1,5 +1,6 @@
 /* keys.h: API keys of the callers, stored as SHA-256 hashes and compared in constant time. A key
- * yields the scopes, the tenant, the cache group and the fairness weight of a request.
+ * yields the scopes, the tenant, the cache group, the fairness weight and the maximum priority of a
+ * request.
  *
  * The list is created once at start from the configuration and is read-only afterwards, except the
  * weights, which any thread may change. Any thread. The keys themselves are not stored. */
@@ -14,11 +15,13 @@ struct keys;
 
 enum { KEYS_MAX = 1024, KEY_ID_BYTES = 8, KEY_GROUP_MAX = 32 };
 
-/* "KEY,KEY:admin,KEY:group=NAME,KEY:weight=2.5,KEY:admin:group=NAME,...". Blanks around commas are
- * ignored. A key has the scopes read and generate; `:admin` adds admin. Under contention a key with
- * twice the weight (default 1) receives twice the service. Keys of one cache group (letters,
- * digits, . _ -) share prefix-cache entries. A NULL or empty list contains no keys. A key may occur
- * once. ERR_INVALID names the position of the entry, never the key. */
+/* "KEY,KEY:admin,KEY:group=NAME,KEY:weight=2.5,KEY:priority=10,KEY:admin:group=NAME,...". Blanks
+ * around commas are ignored. A key has the scopes read and generate; `:admin` adds admin. Under
+ * contention a key with twice the weight (default 1) receives twice the service. Compared with
+ * requests of other keys, a request has at most the priority of its key (default 0); a higher one
+ * only precedes requests of the same key. Keys of one cache group (letters, digits, . _ -) share
+ * prefix-cache entries. A NULL or empty list contains no keys. A key may occur once. ERR_INVALID
+ * names the position of the entry, never the key. */
 int keys_open(struct keys **out, const char *list, struct err *e);
 void keys_close(struct keys *k);
 int keys_count(const struct keys *k);
@@ -30,6 +33,8 @@ struct caller { /* identity of the caller of a request */
     char group[KEY_GROUP_MAX + 1]; /* cache group; "" = none */
     float weight;                  /* 0 = anonymous, which counts as 1 */
     int number;                    /* 1 .. keys_count(): position in the list; 0 = anonymous */
+    /* A request with a higher priority has this one compared with other tenants. */
+    int max_priority;
 };
 
 /* Tenant number for quota and fairness, derived from the key. 0 = anonymous. */
@@ -44,6 +49,7 @@ bool keys_find(const struct keys *k, struct str key, struct caller *out);
 
 #define KEY_WEIGHT_MIN 0.001f
 #define KEY_WEIGHT_MAX 1000.0f
+enum { KEY_PRIORITY_MAX = 1000000 };
 
 /* Properties of key i < keys_count(), with its current weight. */
 void keys_at(const struct keys *k, int i, struct caller *out);

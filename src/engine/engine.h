@@ -1,5 +1,4 @@
-/* engine.h: public interface of the engine: batched generation, tokens in, tokens out; no text, no
- * sockets.
+/* engine.h: public interface of the engine: batched generation of tokens; no text, no sockets.
  *
  * One engine thread per loaded model owns sequences, KV pages and the sampler. Other threads
  * communicate with it by messages:
@@ -53,7 +52,8 @@ struct gen_input {
     struct sample_params sample;
     bool want_begin;           /* send GEN_BEGUN in the first step, before all other events */
     bool want_prompt_logprobs; /* GEN_PROMPT_TOKEN for positions 1 .. n_prompt - 1 */
-    int priority;              /* higher first */
+    int priority;              /* higher first; at most the maximum of the tenant */
+    int extra_priority;        /* excess over that maximum; counts among requests of the tenant */
     uint64_t tenant;           /* charged for the service; 0 = anonymous */
     struct cache_scope scope;  /* isolation scope in the prefix cache */
     bool cache_prompt;         /* reads and fills the prefix cache */

@@ -71,6 +71,7 @@ struct seq {
     uint64_t writer;  /* tenant of the KV */
 
     int priority, choice;
+    int tenant_priority; /* order among the waiting sequences of the tenant; >= priority */
     /* number of the arrival, equal for the choices of a request, or of the last yield */
     uint64_t order;
     uint64_t waited_ns;                   /* total waiting time before since_ns */

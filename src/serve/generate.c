@@ -12,6 +12,8 @@
 #include "generate/tool_choice.h"
 #include "generate/response_cache_key.h"
 
+#include <stdio.h>
+
 static int prepare_inflight_prompts(struct inflight *r, const struct prompt_ctx *ctx, struct err *e)
 {
     const struct request *request = &r->request;
@@ -149,6 +151,19 @@ static void look_up_cache(struct inflight *r)
         c->fields[c->n_fields++] = (struct http_field){ STR("x-inferflux-cache"), STR("exact") };
 }
 
+/* Reports the limit of the key to the client: its request is served with this priority compared
+ * with those of other keys. */
+static void report_priority(struct inflight *r)
+{
+    struct route_call *c = r->async.call;
+
+    if (r->request.priority <= r->caller.max_priority)
+        return;
+    snprintf(c->priority, sizeof(c->priority), "%d", r->caller.max_priority);
+    c->fields[c->n_fields++] =
+        (struct http_field){ STR("x-inferflux-priority"), str_of(c->priority) };
+}
+
 static struct str bytes_of_token(const void *vocab, int32_t id)
 {
     return vocab_bytes(vocab, id);
@@ -198,6 +213,7 @@ static int take_slot(struct inflight *r, int i, struct err *e)
 static int open_session(struct inflight *r, int i, struct err *e)
 {
     const struct request *request = &r->request;
+    int priority = MIN(request->priority, r->caller.max_priority);
     struct session_params p = {
         .gen = { .prompt = r->prompts[i].ids,
             .n_prompt = r->prompts[i].n,
@@ -208,7 +224,8 @@ static int open_session(struct inflight *r, int i, struct err *e)
             .n_stop_ids = request->n_stop_ids,
             .want_prompt_logprobs = request->echo && request->want_logprobs,
             .want_begin = r->background != NULL,
-            .priority = request->priority,
+            .priority = priority,
+            .extra_priority = request->priority - priority,
             .predicted = r->predicted,
             .n_predicted = r->n_predicted,
             .tenant = caller_tenant(&r->caller),
@@ -261,6 +278,7 @@ static int start_sessions(struct inflight *r, struct err *e)
         async_set_deadline(&r->async, r->began_ns + (uint64_t)(r->request.timeout_s * 1e9));
     if (!r->request.load_only)
         look_up_cache(r);
+    report_priority(r);
     if ((r->request.background && background_new(r, e)) || open_response(r, e) ||
         (r->background && background_store(r, e)) ||
         (!r->request.load_only && open_session(r, 0, e)))

@@ -52,7 +52,7 @@ enum {
     MSG_RESPONSE_CANCELLED
 };
 
-enum { ROUTE_CALL_FIELDS_MAX = 6, REQUEST_ID_MAX = 64 };
+enum { ROUTE_CALL_FIELDS_MAX = 8, REQUEST_ID_MAX = 64 };
 
 struct route_call { /* one HTTP request on a known route; allocated in the exchange's arena */
     struct io *io;
@@ -62,10 +62,10 @@ struct route_call { /* one HTTP request on a known route; allocated in the excha
     struct caller caller;
     /* deadline of the response as far as the header fields set it; UINT64_MAX = none */
     uint64_t deadline_ns;
-    struct http_field fields[ROUTE_CALL_FIELDS_MAX]; /* added to every response: request id, CORS */
+    struct http_field fields[ROUTE_CALL_FIELDS_MAX]; /* added to every response */
     int n_fields;
     bool has_audit_line; /* the handler writes a line to the audit log, also for an error */
-    char request_id[REQUEST_ID_MAX + 1], allow[64];
+    char request_id[REQUEST_ID_MAX + 1], allow[64], priority[12];
 };
 
 typedef void (*handler_fn)(struct io *io, struct http_exchange *x, struct route_call *c);

@@ -91,6 +91,7 @@ static int check_caller(struct io *io, struct http_exchange *x, struct route_cal
         http_field_get(x->req, "authorization"), http_field_get(x->req, "x-api-key"));
 
     c->caller.scopes = SCOPE_READ | SCOPE_GENERATE | SCOPE_ADMIN;
+    c->caller.max_priority = INT32_MAX; /* without keys there is one tenant */
     if (!io->o->needs_key || c->route->scope == SCOPE_NONE)
         return 0;
     if (!keys_find(io->o->keys, key, &c->caller))

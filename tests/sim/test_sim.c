@@ -153,6 +153,16 @@ static void apply_shape(struct tracked_request *f, const struct shape *shape, bo
     f->request.in.max_tokens = MIN(f->request.in.max_tokens, shape->out);
 }
 
+/* Some clients want the highest priority; each tenant has its own limit. */
+static void limit_priority(struct gen_input *in)
+{
+    int wanted = in->priority == 3 ? 1000000 : in->priority;
+    int most = in->tenant == 0 ? 3 : (int)in->tenant % 2;
+
+    in->priority = MIN(wanted, most);
+    in->extra_priority = wanted - in->priority;
+}
+
 static void make_requests(struct sim *s)
 {
     struct sim_request_limits l = { .n_vocab = N_VOCAB,
@@ -169,6 +179,7 @@ static void make_requests(struct sim *s)
         sim_request_random(&f->request, &s->r, &l);
         f->request.in.tenant = rng_below(&s->r, (uint64_t)n_tenants);
         f->request.in.tenant_weight = f->request.in.tenant == 1 ? 2 : 1;
+        limit_priority(&f->request.in);
         f->arrives = rng_between(&s->r, 0, spread);
         f->cancels = rng_chance(&s->r, 15) ? f->arrives + rng_between(&s->r, 0, 60) : -1;
         f->stops_choice = rng_chance(&s->r, 10) ? f->arrives + rng_between(&s->r, 0, 40) : -1;
@@ -446,7 +457,8 @@ static void check_prefill_budget(struct sim *s, const struct step_start *step_st
 
 static int64_t rank_of_new(const struct sim *s, const struct tracked_request *f)
 {
-    return f->request.in.priority + (int64_t)((s->now - f->came_ns) / s->o.age_ns);
+    return f->request.in.priority + f->request.in.extra_priority +
+           (int64_t)((s->now - f->came_ns) / s->o.age_ns);
 }
 
 /* The request was admitted, or has ended. */

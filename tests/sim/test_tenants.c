@@ -1,5 +1,6 @@
 /* Fairness of two tenants with backlogs: the difference of their service stays below twice the
- * larger of the largest request and a full batch. Random traces, scheduler only, tokens counted.
+ * larger of the largest request and a full batch, also if those of one request the highest
+ * priority, which their key does not have. Random traces, scheduler only, tokens counted.
  * TENANT_TRACES sets the number of traces; `test_tenants SEED` runs one. */
 #include "base/mem.h"
 #include "base/rng.h"
@@ -26,7 +27,8 @@ struct trace {
     int longest_prompt, longest_out;
     int backlog[N_TENANTS]; /* waiting requests of each tenant in its busy periods */
     bool is_busy[N_TENANTS];
-    double served[N_TENANTS]; /* counted here, from the computed rows */
+    int extra_priority[N_TENANTS]; /* requested priority, less that of the key */
+    double served[N_TENANTS];      /* counted here, from the computed rows */
     /* range of the difference of the first two tenants since both have a backlog */
     double low, high;
     bool has_both;
@@ -60,9 +62,10 @@ static void add_job(struct trace *t, int tenant)
         *j = (struct job){ .tenant = tenant,
             .n_prompt = between(&t->r, 1, MAX(t->longest_prompt / scale, 1)),
             .n_out = between(&t->r, 1, MAX(t->longest_out / scale, 1)) };
-        const struct gen_input in = {
-            .cache_prompt = true, .tenant = (uint64_t)tenant + 1, .n_prompt = j->n_prompt
-        };
+        const struct gen_input in = { .cache_prompt = true,
+            .tenant = (uint64_t)tenant + 1,
+            .n_prompt = j->n_prompt,
+            .extra_priority = t->extra_priority[tenant] };
         struct seq_spec spec = {
             .in = &in, .score_from = j->n_prompt - 1, .credits = 100000, .pages = j->pages
         };
@@ -148,6 +151,7 @@ static void run_trace(uint64_t seed)
     for (int i = 0; i < N_TENANTS; i++) {
         t.backlog[i] = between(&t.r, 1, 20);
         t.is_busy[i] = rng_below(&t.r, 2);
+        t.extra_priority[i] = rng_below(&t.r, 2) ? 1000000 : 0;
     }
     struct sched_limits l = { .max_batch = between(&t.r, 1, 8),
         .max_rows = 600,

@@ -220,6 +220,33 @@ def test_a_key_of_higher_weight_is_served_more():
         equal(json.loads(s.get(FAIRNESS)[2])["weights"][id_of("light")], 8)
 
 
+def test_priority_of_one_key_does_not_delay_another():
+    flood = body(1, max_tokens=200, priority=1000000)
+    with Server("--parallel", "1", "--api-key", "a,b,c:priority=7", key="b") as s:
+        done = []
+
+        def one():
+            status, fields, _ = s.request("POST", CHAT, flood, Authorization="Bearer a")
+            done.append((status, fields.get("x-inferflux-priority")))
+
+        threads = [threading.Thread(target=one) for _ in range(12)]
+        for t in threads:
+            t.start()
+        while metrics(s)["requests_total"] < len(threads):
+            pass
+        status, fields, _ = s.request("POST", CHAT, body(2, max_tokens=2))
+        n_before = len(done)
+        equal((status, "x-inferflux-priority" in fields), (200, False))
+        for t in threads:
+            t.join()
+        equal(done, [(200, "0")] * len(threads))
+        assert n_before < 9, f"{n_before} of 12 requests of the other key were served first"
+        for priority, shown in ((7, None), (8, "7"), (-5, None)):
+            _, fields, _ = s.request("POST", CHAT, body(3, max_tokens=2, priority=priority),
+                Authorization="Bearer c")
+            equal(fields.get("x-inferflux-priority"), shown)
+
+
 def test_large_bodies_of_one_key_delay_another_by_one_body():
     digits = json.dumps({"model": "demo", "content": "1" * 3_000_000})
     small = '{"model":"demo","prompt":"hi","max_tokens":1' + " " * 40_000 + "}"

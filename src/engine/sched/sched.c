@@ -192,6 +192,7 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
         .is_fresh = !spec->is_held,
         .timer_at = NO_SEQ,
         .priority = in->priority,
+        .tenant_priority = in->priority + in->extra_priority,
         .choice = spec->choice,
         .tenant = tenants_enter(&sc->tenants, in->tenant, in->tenant_weight),
         .order = spec->choice && sc->n_orders ? sc->n_orders - 1 : sc->n_orders++,

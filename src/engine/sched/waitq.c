@@ -133,10 +133,13 @@ static void line_unref(struct waitq *q, uint32_t line)
 
 /* ---- push and remove */
 
-static void insert_seq(struct sorted *by, uint32_t *set, uint32_t id, int64_t v, uint64_t place)
+static void insert_seq(
+    struct waitq *q, struct sorted *by, uint32_t *set, const struct seq *s, int64_t priority)
 {
-    by->n[id].key = v;
-    by->n[id].tag = place;
+    uint32_t id = (uint32_t)(s - q->seqs);
+
+    by->n[id].key = (int64_t)(s->since_ns - s->waited_ns) - priority * (int64_t)q->age_ns;
+    by->n[id].tag = seq_arrival(s);
     sorted_insert(by, set, id);
 }
 
@@ -144,15 +147,14 @@ void waitq_push(struct waitq *q, uint32_t id)
 {
     struct seq *s = &q->seqs[id];
     uint32_t lane = s->is_fresh ? LANE_NEW : LANE_STARTED;
-    int64_t v = (int64_t)(s->since_ns - s->waited_ns) - s->priority * (int64_t)q->age_ns;
 
     q->n++;
     q->n_started += lane == LANE_STARTED;
     tenants_wait(q->tenants, s->tenant, s->is_fresh);
     s->line = line_of(q, s->tenant, s->priority, lane);
     q->lines[s->line].n++;
-    insert_seq(&q->by_rank, &q->all[lane], id, v, seq_arrival(s));
-    insert_seq(&q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], id, v, seq_arrival(s));
+    insert_seq(q, &q->by_rank, &q->all[lane], s, s->priority);
+    insert_seq(q, &q->of_tenant, &q->tenants->t[s->tenant].waiting[lane], s, s->tenant_priority);
 }
 
 void waitq_remove(struct waitq *q, uint32_t id)
@@ -240,10 +242,11 @@ uint32_t waitq_first(struct waitq *q, uint64_t now, bool with_fresh)
     int n_lanes = with_fresh ? LANES : LANE_STARTED + 1;
     uint32_t id = first_in(q, &q->by_rank, q->all, now, n_lanes);
 
-    if (id == NO_SEQ || q->tenants->n_waiting == 1)
+    if (id == NO_SEQ)
         return id;
     const struct waitq_class *c = &q->classes[q->lines[q->seqs[id].line].class_of];
-    uint32_t tenant = least_served_tenant(q, c, n_lanes);
+    uint32_t tenant =
+        q->tenants->n_waiting == 1 ? q->seqs[id].tenant : least_served_tenant(q, c, n_lanes);
     return first_in(q, &q->of_tenant, q->tenants->t[tenant].waiting, now, n_lanes);
 }
 

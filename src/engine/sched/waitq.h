@@ -3,9 +3,12 @@
  * The first sequence is selected in two steps. The sequence of highest rank (priority + age, ties
  * by arrival) determines the priority to serve, so an old low priority precedes a high one. Of the
  * tenants with waiting sequences of that priority, the one with the least service is chosen, in
- * rotation among equals, and of all its sequences the one of highest rank, ties by arrival. With
- * one tenant this is the order by rank and arrival. Age decides between priorities, not between
- * tenants: otherwise a tenant with a backlog would always be first.
+ * rotation among equals, and of all its sequences the one of highest rank by its priority within
+ * the tenant, ties by arrival. With one tenant this is the order by rank and arrival. Age decides
+ * between priorities, not between tenants: otherwise a tenant with a backlog would always be first.
+ *
+ * The priority of a sequence is limited by the key of its tenant; the priority within the tenant is
+ * that of the request, so a high number gives no advantage over other tenants.
  *
  * Ranks change with the clock and service changes with each step, but the order hardly does:
  *

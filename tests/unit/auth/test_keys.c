@@ -37,6 +37,24 @@ static void key_is_one_tenant_and_anonymous_is_tenant_zero(void)
     keys_close(k);
 }
 
+static void keys_have_a_maximum_priority(void)
+{
+    static const char *bad[] = { "a:priority=", "a:priority=-1", "a:priority=1000001",
+        "a:priority=x", "a:priority=1.5", "a:priority=99999999999999999999" };
+    struct caller a = { 0 }, b = { 0 };
+    struct keys *k;
+    struct err e;
+
+    EXPECT_EQ(keys_open(&k, "a,b:priority=7:admin:weight=2", &e), 0);
+    EXPECT(keys_find(k, STR("a"), &a) && keys_find(k, STR("b"), &b));
+    EXPECT(a.max_priority == 0 && b.max_priority == 7 && b.weight == 2 && b.scopes == 7);
+    keys_close(k);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        EXPECT_EQ(keys_open(&k, bad[i], &e), -1);
+        EXPECT_STR(e.msg, "api keys: entry 1 has a bad priority");
+    }
+}
+
 static void keys_have_weights_that_change(void)
 {
     struct caller a, b, c;
@@ -111,6 +129,7 @@ static void key_is_read_from_either_header_field(void)
 }
 
 TESTS(TEST(keys_are_found_with_their_scopes), TEST(key_is_one_tenant_and_anonymous_is_tenant_zero),
-    TEST(keys_have_weights_that_change), TEST(keys_of_a_group_share_a_cache_group_but_not_a_tenant),
+    TEST(keys_have_weights_that_change), TEST(keys_have_a_maximum_priority),
+    TEST(keys_of_a_group_share_a_cache_group_but_not_a_tenant),
     TEST(invalid_list_error_names_the_entry_and_not_the_key),
     TEST(key_is_read_from_either_header_field))

@@ -13,6 +13,17 @@ static bool counts(const struct seq *s, bool with_fresh)
     return s->state == SEQ_WAITING && (with_fresh || !s->is_fresh);
 }
 
+static bool is_before(const struct seq *a, const struct seq *b, uint64_t now, bool is_in_tenant)
+{
+    struct seq x = *a, y = *b;
+
+    if (is_in_tenant) {
+        x.priority = x.tenant_priority;
+        y.priority = y.tenant_priority;
+    }
+    return seq_is_before(&x, &y, now, AGE);
+}
+
 /* Reference: the first sequence by rank and arrival, of all tenants or of one. */
 static uint32_t first_of(
     const struct seq *seqs, uint32_t n, uint64_t now, bool with_fresh, int64_t tenant)
@@ -21,7 +32,7 @@ static uint32_t first_of(
 
     for (uint32_t i = 0; i < n; i++)
         if (counts(&seqs[i], with_fresh) && (tenant < 0 || seqs[i].tenant == tenant) &&
-            (best == NO_SEQ || seq_is_before(&seqs[i], &seqs[best], now, AGE)))
+            (best == NO_SEQ || is_before(&seqs[i], &seqs[best], now, tenant >= 0)))
             best = i;
     return best;
 }
@@ -79,6 +90,7 @@ static void add_or_requeue(
             tenants_leave(ts, s->tenant);
         s->tenant = tenants_enter(ts, rng_below(r, n_tenants), 1);
         s->priority = rng_below(r, 10) ? (int)rng_below(r, 5) - 2 : (int)(uint32_t)rng_next(r);
+        s->tenant_priority = rng_below(r, 3) ? s->priority : MAX(s->priority, 1000000);
         s->order = n_orders++;
         s->waited_ns = 0;
     }
