@@ -90,7 +90,7 @@ class Server:
 
     def is_ready(self):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port)) as s:
-            s.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
             return s.recv(64).split(b" ")[1:2] == [b"200"]
         return False
 
@@ -142,7 +142,7 @@ def send_request(server, seed, n_output=N_OUTPUT):
     with socket.create_connection(("127.0.0.1", server.port)) as s:
         s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         start = time.perf_counter()
-        s.sendall(b"POST /completion HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        s.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                   b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         while more := s.recv(65536):
             now = time.perf_counter() - start

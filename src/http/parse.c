@@ -306,6 +306,8 @@ static enum http_event record_field(struct http_parser *p, struct str name, stru
         return set_once(p, &p->has_type, "more than one Content-Type");
     if (str_eq_nocase(name, STR("authorization")))
         return set_once(p, &p->has_authorization, "more than one Authorization");
+    if (str_eq_nocase(name, STR("origin")))
+        return set_once(p, &p->has_origin, "more than one Origin");
     if (str_eq_nocase(name, STR("connection"))) {
         while (list_next(&value, &item))
             p->want_close |= str_eq_nocase(item, STR("close"));
@@ -435,6 +437,10 @@ int http_parser_request(const struct http_parser *p, struct arena *a, struct htt
     r->method = (struct str){ head.p, p->method_n };
     r->target = (struct str){ head.p + p->target_at, p->target_n };
     struct str origin = origin_form(r->target, &authority);
+    if (authority.p)
+        r->host = authority;
+    else if (p->has_host)
+        r->host = (struct str){ head.p + p->host_at, p->host_n };
     const char *mark = origin.n ? memchr(origin.p, '?', origin.n) : NULL;
     struct str raw = { origin.p, mark ? (size_t)(mark - origin.p) : origin.n };
     r->query = mark ? str_skip(origin, raw.n + 1) : (struct str){ "", 0 };

@@ -40,7 +40,7 @@ struct http_parser {
     const char *why; /* reason of HTTP_BAD; a string constant */
     uint8_t state, n_digits, n_blank_lines;
     bool is_http10, want_close, want_continue;
-    bool has_host, has_length, has_type, has_authorization;
+    bool has_host, has_length, has_type, has_authorization, has_origin;
     bool has_coding, has_chunked, has_unknown_coding, is_chunked_last;
 };
 

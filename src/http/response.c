@@ -36,6 +36,7 @@ static const char *reason_phrase(int status)
         { 413, "Content Too Large" },
         { 415, "Unsupported Media Type" },
         { 417, "Expectation Failed" },
+        { 421, "Misdirected Request" },
         { 422, "Unprocessable Content" },
         { 429, "Too Many Requests" },
         { 431, "Request Header Fields Too Large" },

@@ -22,6 +22,7 @@ struct wakeup { /* coalesced wake-up message to an io thread; any thread may pos
 struct io {
     struct service *service;
     const struct serve_options *o;
+    const struct origin_policy *origins;
     struct loop *loop;
     struct http_server *http;
     struct metrics metrics;

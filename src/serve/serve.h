@@ -12,6 +12,7 @@
 #include "generate/response_cache.h"
 #include "registry/registry.h"
 #include "serve/metrics.h"
+#include "serve/origin_policy.h"
 #include "store/audit.h"
 #include "serve/responses/response_store.h"
 
@@ -31,7 +32,8 @@ struct serve_options { /* borrowed for the life of the service */
     uint32_t ping_ms, drain_ms;
     uint32_t load_wait_ms; /* longest wait for a model that is loading; 0 = reject at once */
     uint32_t limit_ms[N_SERVE_LIMITS]; /* longest duration of a response, else 504; 0 = no limit */
-    const char *cors_origin;           /* "" = no CORS header fields */
+    const char *cors_origin;           /* origins that may use inference routes; may be NULL */
+    const char *hosts;                 /* names of the server; may be NULL */
     const char *role;                  /* "unified", "prefill", "decode" */
     bool strip_billing;                /* see convo_drop_billing */
     unsigned reasoning_names;          /* see response_setup */
@@ -65,6 +67,3 @@ uint16_t service_port(const struct service *s);
  * threads. Main thread. */
 void service_drain(struct service *s);
 void service_close(struct service *s);
-
-/* True if `host` is a loopback address. AUTH_AUTO requires an API key on all other addresses. */
-bool host_is_loopback(const char *host);

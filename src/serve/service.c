@@ -1,4 +1,5 @@
-/* service.c: io threads, and the checks before every handler: CORS, route, API key, deadline. Owner
+/* service.c: io threads, and the checks before every handler: Host and Origin, route, API key,
+ * deadline. Owner
  * of struct service: the main thread. */
 #include "serve/responses/background.h"
 #include "serve/model_wait.h"
@@ -12,7 +13,6 @@
 #include "os/thread.h"
 #include "generate/session.h"
 
-#include <arpa/inet.h>
 #include <stdatomic.h>
 #include <stdio.h>
 
@@ -25,6 +25,7 @@ enum {
 
 struct service {
     struct serve_options o;
+    struct origin_policy origins;
     struct io *ios[THREADS_MAX];
     int n;
     struct msg drain[THREADS_MAX];
@@ -57,12 +58,14 @@ static void init_call(struct io *io, const struct http_exchange *x, struct route
     else
         rng_hex((char *)memcpy(c->request_id, "req_", 4) + 4);
     c->fields[c->n_fields++] = (struct http_field){ STR("x-request-id"), str_of(c->request_id) };
-    if (*io->o->cors_origin) {
-        c->fields[c->n_fields++] =
-            (struct http_field){ STR("Access-Control-Allow-Origin"), str_of(io->o->cors_origin) };
-        c->fields[c->n_fields++] =
-            (struct http_field){ STR("Access-Control-Expose-Headers"), STR("*") };
-    }
+}
+
+static void add_cors_fields(struct route_call *c, struct str origin)
+{
+    c->fields[c->n_fields++] = (struct http_field){ STR("Access-Control-Allow-Origin"), origin };
+    c->fields[c->n_fields++] =
+        (struct http_field){ STR("Access-Control-Expose-Headers"), STR("*") };
+    c->fields[c->n_fields++] = (struct http_field){ STR("Vary"), STR("Origin") };
 }
 
 void route_call_add_request_id(struct route_call *c)
@@ -71,8 +74,13 @@ void route_call_add_request_id(struct route_call *c)
     c->fields[c->n_fields++] = (struct http_field){ STR("request-id"), str_of(c->request_id) };
 }
 
-/* Preflight requests are handled before the key is checked, because browsers send them without a
- * key. */
+static bool is_preflight(const struct http_request *q)
+{
+    return str_is(q->method, "OPTIONS") && http_field_get(q, "access-control-request-method").p;
+}
+
+/* Preflight requests of allowed origins are handled before the key is checked, because browsers
+ * send them without a key. */
 static void reply_preflight(struct http_exchange *x, struct route_call *c)
 {
     struct str wanted = http_field_get(x->req, "access-control-request-headers");
@@ -85,12 +93,14 @@ static void reply_preflight(struct http_exchange *x, struct route_call *c)
     sink_respond(&x->sink, 204, "text/plain", STR(""), c->fields, c->n_fields);
 }
 
-static int check_caller(struct io *io, struct http_exchange *x, struct route_call *c, struct err *e)
+/* is_local: administration is allowed without a key. */
+static int check_caller(
+    struct io *io, struct http_exchange *x, struct route_call *c, bool is_local, struct err *e)
 {
     struct str key = keys_from_fields(
         http_field_get(x->req, "authorization"), http_field_get(x->req, "x-api-key"));
 
-    c->caller.scopes = SCOPE_READ | SCOPE_GENERATE | SCOPE_ADMIN;
+    c->caller.scopes = SCOPE_READ | SCOPE_GENERATE | (is_local ? SCOPE_ADMIN : 0);
     c->caller.max_priority = INT32_MAX; /* without keys there is one tenant */
     if (!io->o->needs_key || c->route->scope == SCOPE_NONE)
         return 0;
@@ -121,15 +131,21 @@ static int read_deadline(
     return 0;
 }
 
-static int find_route(struct io *io, struct http_exchange *x, struct route_call *c, struct err *e)
+static void find_route(struct http_exchange *x, struct route_call *c)
 {
     const struct http_request *q = x->req;
-    int n = (int)MIN(q->path.n, (size_t)120);
 
     c->route = route_find(q->method, q->path, &c->route_near);
     const struct route *nearest = c->route ? c->route : c->route_near;
     if (route_errors(nearest, q->path) == ERROR_ANTHROPIC)
         route_call_add_request_id(c);
+}
+
+static int check_route(struct http_exchange *x, struct route_call *c, struct err *e)
+{
+    const struct http_request *q = x->req;
+    int n = (int)MIN(q->path.n, (size_t)120);
+
     if (c->route)
         return 0;
     if (!c->route_near)
@@ -151,10 +167,23 @@ static int64_t max_body_of(const struct io *io, const struct route *r)
     return io->o->http.bodies ? MIN(max, (int64_t)budget_charge_max(io->o->http.bodies)) : max;
 }
 
+static int check_origin(struct io *io, struct http_exchange *x, struct route_call *c,
+    struct origin_verdict *out, struct err *e)
+{
+    const struct route *nearest = c->route ? c->route : c->route_near;
+
+    if (origin_check(io->origins, x->req, nearest && nearest->scope == SCOPE_ADMIN, out, e))
+        return -1;
+    if (out->allow_origin.p)
+        add_cors_fields(c, out->allow_origin);
+    return 0;
+}
+
 static int64_t on_head(void *ctx, struct http_exchange *x)
 {
     struct io *io = ctx;
     struct route_call *c = arena_zalloc(x->arena, 1, sizeof(*c));
+    struct origin_verdict verdict;
     struct err e;
 
     if (!c) {
@@ -163,11 +192,17 @@ static int64_t on_head(void *ctx, struct http_exchange *x)
         return -1;
     }
     init_call(io, x, c);
-    if (str_is(x->req->method, "OPTIONS") && *io->o->cors_origin) {
+    find_route(x, c);
+    if (check_origin(io, x, c, &verdict, &e)) {
+        reply_error(x, c, &e, NULL);
+        return -1;
+    }
+    if (verdict.allow_origin.p && is_preflight(x->req)) {
         reply_preflight(x, c);
         return -1;
     }
-    if (find_route(io, x, c, &e) || check_caller(io, x, c, &e) || read_deadline(io, x, c, &e)) {
+    if (check_route(x, c, &e) || check_caller(io, x, c, verdict.is_local, &e) ||
+        read_deadline(io, x, c, &e)) {
         reply_error(x, c, &e, NULL);
         return -1;
     }
@@ -332,6 +367,7 @@ static int io_open(struct io **out, struct service *s, int port, struct err *e)
     io->service = s;
     io->index = s->n - 1;
     io->o = &s->o;
+    io->origins = &s->origins;
     *out = io;
     if (port >= 0)
         http.port = (uint16_t)port;
@@ -357,6 +393,9 @@ int service_open(struct service **out, const struct serve_options *o, struct err
     struct service *s = xcalloc(1, sizeof(*s));
 
     s->o = *o;
+    struct origin_settings settings = { o->http.host, o->hosts, o->cors_origin, o->needs_key };
+    if (origin_policy_init(&s->origins, &settings, e))
+        goto fail;
     for (int i = 0; i < MIN(o->n_threads, THREADS_MAX); i++) {
         /* The first thread may listen on a port that the system chose; the others use the same
          * port. */
@@ -432,16 +471,4 @@ int service_shards(struct service *s, struct metrics **out, int max)
         out[i] = &io->metrics;
     }
     return n;
-}
-
-bool host_is_loopback(const char *host)
-{
-    struct in_addr v4;
-    struct in6_addr v6;
-
-    if (!strcmp(host, "localhost"))
-        return true;
-    if (inet_pton(AF_INET, host, &v4) == 1)
-        return ntohl(v4.s_addr) >> 24 == 127;
-    return inet_pton(AF_INET6, host, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }

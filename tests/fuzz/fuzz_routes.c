@@ -116,7 +116,7 @@ static void put_request(struct buf *b, const struct route *r, uint8_t how, struc
                 buf_putc(b, *in.p);
     if (in.n && *in.p == '\n')
         in = str_skip(in, 1);
-    buf_putz(b, " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n");
+    buf_putz(b, " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
     /* Usually a key with the required scope. */
     buf_putz(b, keys[how % 8 < 6 ? 2 : how % 8 == 6 ? 1 : how / 8 % 4]);
     if (how & 128)

@@ -57,7 +57,6 @@ static inline int test_server_listen(
         .max_body = 1 << 20,
         .ping_ms = 20,
         .drain_ms = 2000,
-        .cors_origin = "*",
         .role = "unified",
         .registry = w->registry,
         .response_store = w->response_store,
@@ -109,8 +108,8 @@ static inline void test_server_send_with(
     char head[512];
 
     int n = snprintf(head, sizeof(head),
-        "%s HTTP/1.1\r\nHost: x\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n", start,
-        fields, strlen(body));
+        "%s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n%sContent-Length: %zu\r\n\r\n",
+        start, fields, strlen(body));
     if (send(fd, head, (size_t)n, MSG_NOSIGNAL) < 0 ||
         send(fd, body, strlen(body), MSG_NOSIGNAL) < 0)
         return; /* the connection was closed: reading reports it */

@@ -462,7 +462,7 @@ def test_an_oversized_body_is_rejected_in_its_dialect():
 
     def refused(s, path, head, body):
         with socket.create_connection(("127.0.0.1", s.port), 10) as c:
-            c.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n{head}\r\n\r\n".encode() + body)
+            c.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n\r\n".encode() + body)
             whole = read_all(c)
         fields, _, text = whole.partition(b"\r\n\r\n")
         assert b"Connection: close" in fields and b"x-request-id: req_" in fields, whole
@@ -505,7 +505,7 @@ def test_a_late_body_is_rejected_in_its_dialect():
         for kind, (want, *routes) in kinds.items():
             for route in routes:
                 c = s.connect()
-                c.sendall(f"{route} HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{".encode())
+                c.sendall(f"{route} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{{".encode())
                 asked.append((c, route, kind, want))
         for c, route, kind, want in asked:
             head, _, text = read_all(c).partition(b"\r\n\r\n")

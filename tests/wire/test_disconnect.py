@@ -33,7 +33,7 @@ class Line:
         self.buffer = bytearray()
 
     def ask(self, path, method="GET", body=b"", fields=""):
-        self.s.sendall(f"{method} {path} HTTP/1.1\r\nHost: x\r\n{fields}"
+        self.s.sendall(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{fields}"
             f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
         return self.answer()
 
@@ -71,7 +71,7 @@ class Line:
 def send(server, path, body):
     c = server.connect()
     data = json.dumps(body).encode()
-    c.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+    c.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n".encode()
         + data)
     return c
 
@@ -291,7 +291,7 @@ def test_a_long_stored_history_delays_no_other_request():
 
 def test_a_disconnect_during_tokenization_ends_the_request():
     data = json.dumps({"model": "demo", "prompt": big_prompt(15 << 20)}, ensure_ascii=False).encode()
-    head = (f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n").encode()
+    head = (f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(data)}\r\n\r\n").encode()
     with Server() as s:
         line = Line(s)
 

@@ -20,7 +20,7 @@ SEED = int(os.environ.get("SEED", "1"))
 
 def ask(line, path, body, fields=""):
     """Returns (was it cached, the response without the parts that may differ, its usage)."""
-    line.s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
+    line.s.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{fields}Content-Length: {len(body)}\r\n\r\n"
         .encode() + body)
     if b'"stream": true' not in body:
         status, head, answer = line.answer()
@@ -176,7 +176,7 @@ def test_a_slow_reader_gets_a_complete_cached_stream():
         c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         c.connect(("127.0.0.1", s.port))
         c.settimeout(60)
-        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+        c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
             + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
         data = read_all(c, 1500)
         frames = b"".join(re.findall(rb"data: [^\n]*\n\n", data)).decode()
@@ -187,7 +187,7 @@ def test_a_slow_reader_gets_a_complete_cached_stream():
         # A client that disconnects releases the cached response.
         for _ in range(20):
             c = socket.create_connection(("127.0.0.1", s.port))
-            c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+            c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\n"
                 + f"Content-Length: {len(body)}\r\n\r\n".encode() + body)
             c.recv(100)
             c.close()

@@ -119,7 +119,7 @@ def test_a_disconnected_response_is_not_stored():
     with Server() as s:
         c = s.connect()
         body = json.dumps(script_body({"text": "word " * 1000, "delay_ms": 20}, stream=True))
-        c.sendall(f"POST /v1/responses HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        c.sendall(f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
             f"{body}".encode())
         got = read_until(c, lambda data: b"output_text.delta" in data)
         c.close()
@@ -236,7 +236,7 @@ def test_long_input_is_listed_by_a_worker_thread():
             [str(n - 1 - i) for i in range(100)])
         for _ in range(20):
             with socket.create_connection(("127.0.0.1", s.port)) as c:
-                c.sendall(f"GET {path}?limit=100 HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+                c.sendall(f"GET {path}?limit=100 HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         equal(s.get(path + "?limit=1")[0], 200)
         equal(code(s, "GET", path + "?limit=0")[0], 400)
 

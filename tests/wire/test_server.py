@@ -100,10 +100,10 @@ def test_keys_are_required_except_for_probes():
         equal(s.get("/v1/models", x_api_key="alpha")[0], 200)
         equal(s.get("/debug/invariants", Authorization="Bearer alpha")[0], 403)
         equal(s.get("/debug/invariants", Authorization="Bearer beta")[0], 200)
-        equal(s.request("OPTIONS", CHAT, None, Origin="http://x")[0], 204)
+        equal(s.request("OPTIONS", CHAT, None, Origin="http://x")[0], 403)
         # A large body without a key is rejected before it is read.
         with s.connect() as c:
-            c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: 9000000\r\n\r\n".encode())
+            c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9000000\r\n\r\n".encode())
             assert b" 401 " in c.recv(4096)
         assert "alpha" not in s.errors() and "wrong" not in s.errors()
 
@@ -117,13 +117,83 @@ def test_listening_beyond_loopback_needs_a_key():
             assert not starts and "INFERFLUX_API_KEYS" in str(e), e
 
 
-def test_preflight_is_answered_before_all_checks():
-    with Server(env={"INFERFLUX_API_KEYS": "k"}, ready=False) as s:
-        status, fields, _ = s.request("OPTIONS", CHAT, None, Origin="http://a",
-            Access_Control_Request_Method="POST", Access_Control_Request_Headers="authorization,x-y")
-        equal(status, 204)
-        equal(fields["access-control-allow-origin"], "*")
-        equal(fields["access-control-allow-headers"], "authorization,x-y")
+def test_preflight_is_answered_before_the_key_is_checked():
+    preflight = {"Access_Control_Request_Method": "POST",
+        "Access_Control_Request_Headers": "authorization,x-y"}
+    admin = "/v1/admin/cache"
+    with Server("--api-key", "k:admin", "--cors-origin", "https://ui.example", ready=False) as s:
+        for origin in ("https://ui.example", "http://localhost:3000", "app://obsidian.md"):
+            status, fields, _ = s.request("OPTIONS", CHAT, None, Origin=origin, **preflight)
+            equal((status, fields["access-control-allow-origin"], fields["vary"]),
+                (204, origin, "Origin"))
+            equal(fields["access-control-allow-headers"], "authorization,x-y")
+            status, fields, _ = s.request("OPTIONS", admin, None, Origin=origin, **preflight)
+            equal((status, "access-control-allow-origin" in fields), (403, False))
+            # An error is readable for the page, too.
+            status, fields, _ = s.request("POST", CHAT, "{}", Origin=origin)
+            equal((status, fields["access-control-allow-origin"]), (401, origin))
+        status, fields, _ = s.request("OPTIONS", CHAT, None, Origin="http://a", **preflight)
+        equal((status, "access-control-allow-origin" in fields), (403, False))
+    with Server("--api-key", "k", "--cors-origin", "*", ready=False) as s:
+        status, fields, _ = s.request("OPTIONS", CHAT, None, Origin="http://a", **preflight)
+        equal((status, fields["access-control-allow-origin"]), (204, "*"))
+        assert "access-control-allow-credentials" not in fields
+        equal(s.request("OPTIONS", admin, None, Origin="http://a", **preflight)[0], 403)
+    for flags in (("--cors-origin", "*"), ("--cors-origin", "x"), ("--hosts", "a:1")):
+        try:
+            with Server(*flags, ready=False):
+                raise AssertionError(f"the server started with {flags}")
+        except RuntimeError as e:
+            assert "server." in str(e), e
+
+
+def test_foreign_web_pages_are_refused():
+    evil = {"Origin": "https://evil.example"}
+    prompt = '{"model":"demo","prompt":"hi","max_tokens":2}'
+    with Server("--hosts", "llm.example") as s:
+        for path, body in (("/v1/completions", prompt), (CHAT, "{}"), ("/nothing", "{}"),
+                ("/v1/messages", "{}"), ("/api/chat", "{}"), ("/completion", "{}")):
+            status, fields, text = s.request("POST", path, body, Content_Type="text/plain", **evil)
+            equal((status, "access-control-allow-origin" in fields), (403, False), path)
+            assert b"origin" in text, text
+        equal(s.request("PUT", "/v1/admin/fairness", '{"max_timeslice_tokens":1}', **evil)[0], 403)
+        host = {"Host": f"evil.example:{s.port}"}
+        status, fields, text = s.request("GET", "/v1/admin/cache", None, **host)
+        equal((status, fields["content-type"]), (421, "application/problem+json"))
+        equal(json.loads(text)["code"], "misdirected_request")
+        status, _, text = s.request("POST", "/v1/messages", "{}", **host)
+        equal((status, json.loads(text)["type"]), (421, "error"))
+        for good in ("llm.example", "LLM.example.:9", "localhost:1", "[::1]", "a.localhost"):
+            equal(s.request("POST", "/v1/completions", prompt, Host=good)[0], 200, good)
+            equal(s.request("GET", "/v1/admin/cache", None, Host=good)[0], 200, good)
+        heads = (("GET / HTTP/1.0", 200), ("GET http://evil.example/ HTTP/1.0", 421),
+            ("GET http://localhost/ HTTP/1.0", 200),
+            ("GET http://evil.example/ HTTP/1.1\r\nHost: evil.example", 421),
+            ("GET http://evil.example/ HTTP/1.1\r\nHost: localhost", 400),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost", 400),
+            ("GET / HTTP/1.1\r\nHost: localhost\r\nOrigin: a\r\nOrigin: b", 400),
+            ("GET / HTTP/1.1\r\nHost:", 200), ("GET / HTTP/1.1", 400))
+        for head, want in heads:
+            with s.connect() as c:
+                c.sendall(f"{head}\r\nConnection: close\r\n\r\n".encode())
+                equal(int(read_all(c)[9:12]), want, head)
+        # The body of a refused request is not read.
+        with s.connect() as c:
+            c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n".encode())
+            assert b" 421 " in c.recv(4096)
+
+
+def test_pages_of_this_machine_may_generate_and_not_administrate():
+    page = {"Origin": "http://localhost:3000", "Sec_Fetch_Site": "same-site"}
+    with Server() as s:
+        status, fields, _ = s.request("POST", "/v1/completions",
+            '{"model":"demo","prompt":"hi","max_tokens":2}', **page)
+        equal((status, fields["access-control-allow-origin"]), (200, "http://localhost:3000"))
+        equal(s.request("GET", "/v1/admin/cache", None, **page)[0], 403)
+        equal(s.request("GET", "/v1/admin/cache", None, Origin=s.url)[0], 200)
+        template = '{"model":"demo","messages":[{"role":"user","content":"x"}],"chat_template":"x"}'
+        equal(s.request("POST", "/apply-template", template)[0], 200)
+        equal(s.request("POST", "/apply-template", template, **page)[0], 403)
 
 
 def test_unknown_paths_are_problems_and_models_are_not():
@@ -187,7 +257,7 @@ def test_a_body_over_the_cap_is_refused():
     with Server("--max-body", "64K") as s:
         equal(s.request("POST", CHAT, b" " * 70000)[0], 413)
         with s.connect() as c:
-            c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+            c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
             answer = b""
             try:
                 for _ in range(10):
@@ -204,7 +274,7 @@ def test_a_body_over_the_cap_is_refused():
 def post(s, body, close=False):
     c = s.connect()
     data = body.encode()
-    c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
     return c
 
@@ -295,7 +365,7 @@ def test_a_slow_reader_is_bounded_and_blocks_no_other():
         c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         c.connect(("127.0.0.1", s.port))
         body = chat_body(model="echo", script=text, stream=True, max_tokens=100000).encode()
-        c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
             + body)
         until(lambda: metric(s, "requests_running") == 1, "it runs")
         began = time.monotonic()

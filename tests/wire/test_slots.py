@@ -69,7 +69,7 @@ def test_all_slots_are_busy():
             "script": {"text": "a b c d e f g h", "delay_ms": 60000}}
         line = s.connect()
         data = json.dumps(body).encode()
-        line.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
+        line.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json"
             b"\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
         line.recv(10)  # the response has begun: the slot is assigned
         status, all_slots = slots(s, "?model=echo")
@@ -274,7 +274,7 @@ def test_slot_files_do_not_block_other_requests():
         # A client that disconnects may or may not get its file written: nothing leaks.
         for i in range(20):
             line = s.connect()
-            line.sendall(b"POST /slots/0?action=save HTTP/1.1\r\nHost: x\r\nContent-Length: 20\r\n\r\n"
+            line.sendall(b"POST /slots/0?action=save HTTP/1.1\r\nHost: localhost\r\nContent-Length: 20\r\n\r\n"
                 b'{"filename": "gone"}')
             line.close()
         deadline = time.monotonic() + 60

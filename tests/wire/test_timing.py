@@ -28,7 +28,7 @@ def ask(line, key, tokens):
     """Returns the seconds to a response of one token, and the number of cached prompt tokens."""
     body = json.dumps({"prompt": tokens, "n_predict": 1, "temperature": 0}).encode()
     began = time.perf_counter()
-    line.s.sendall(b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    line.s.sendall(b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n" % (key.encode(), len(body)) + body)
     status, _, answer = line.answer()
     took = time.perf_counter() - began
