@@ -176,7 +176,6 @@ static struct seen *new_seen(void)
 static void open_all(void)
 {
     static const struct sink_ops ops = { ex_begin, ex_write, ex_end, ex_abort, ex_queued };
-    static const struct serve_options options; /* no audit log */
     struct err e;
 
     memset(&io, 0, sizeof(io));
