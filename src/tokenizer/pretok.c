@@ -19,10 +19,10 @@ struct pretok {
 
 /* ---- building blocks */
 
-static uint8_t class_at(const char *p, const char *end, int *n)
+static uint16_t class_at(const char *p, const char *end, int *n)
 {
     uint32_t cp;
-    uint8_t class;
+    uint16_t class;
 
     if (p == end) {
         *n = 0;
@@ -33,10 +33,10 @@ static uint8_t class_at(const char *p, const char *end, int *n)
 }
 
 /* The end of the run of characters that have one of these classes. */
-static const char *skip_class(const char *p, const char *end, uint8_t classes)
+static const char *skip_class(const char *p, const char *end, uint16_t classes)
 {
     uint32_t cp;
-    uint8_t class;
+    uint16_t class;
 
     while (p < end) {
         int n = unicode_next(p, end, &cp, &class);
@@ -70,7 +70,7 @@ static size_t contraction(const char *p, const char *end, bool any_case)
 static size_t whitespace_run(const char *p, const char *end)
 {
     const char *last = p, *at = p;
-    uint8_t class;
+    uint16_t class;
     int n;
 
     while ((class = class_at(at, end, &n)) & U_SPACE) {
@@ -92,61 +92,237 @@ static size_t gpt2(const char *p, const char *end, bool *is_match)
     if (n)
         return n;
     const char *at = *p == ' ' ? p + 1 : p;
-    uint8_t class = class_at(at, end, &len);
+    uint16_t class = class_at(at, end, &len);
     if (!class || (class & U_SPACE))
         return whitespace_run(p, end);
     class &= U_LETTER | U_NUMBER | U_OTHER;
     return (size_t)(skip_class(at + len, end, class) - p);
 }
 
-/* ` ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+` if letters and numbers are excluded */
-static size_t others_or_blanks(const char *p, const char *end)
+/* `\s*[\r\n]+|\s+(?!\S)|\s+` */
+static size_t blanks(const char *p, const char *end)
 {
-    const char *at = *p == ' ' ? p + 1 : p, *newline = NULL;
-    uint8_t class;
+    const char *newline = NULL, *at;
+    uint16_t class;
     int len;
 
-    if (class_at(at, end, &len) & U_OTHER)
-        return (size_t)(skip_class(skip_class(at, end, U_OTHER), end, U_NEWLINE) - p);
     for (at = p; (class = class_at(at, end, &len)) & U_SPACE; at += len)
         if (class & U_NEWLINE)
             newline = at + len;
     return newline ? (size_t)(newline - p) : whitespace_run(p, end);
 }
 
-/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|
- * \s*[\r\n]+|\s+(?!\S)|\s+ */
-static size_t match_cl100k(const char *p, const char *end, int digits)
+/* ` ?[others]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+` if no other alternative matches */
+static size_t others_or_blanks(const char *p, const char *end, uint16_t others)
+{
+    const char *at = *p == ' ' ? p + 1 : p;
+    int len;
+
+    if (class_at(at, end, &len) & others)
+        return (size_t)(skip_class(skip_class(at, end, others), end, U_NEWLINE) - p);
+    return blanks(p, end);
+}
+
+/* \p{N}{1,digits} from a number on */
+static size_t digits_run(const char *p, const char *end, int digits)
+{
+    const char *at = p;
+    int len;
+
+    for (; digits && (class_at(at, end, &len) & U_NUMBER); digits--)
+        at += len;
+    return (size_t)(at - p);
+}
+
+/* (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[letters]+|\p{N}{1,digits}|
+ *  ?[others]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ */
+struct cl100k {
+    uint16_t letters, others;
+    int digits;
+};
+
+static size_t match_cl100k(const char *p, const char *end, struct cl100k x)
 {
     size_t n = contraction(p, end, true);
     int len, next_len;
 
     if (n)
         return n;
-    uint8_t class = class_at(p, end, &len);
-    if (class & U_LETTER)
-        return (size_t)(skip_class(p + len, end, U_LETTER) - p);
-    if (class & U_NUMBER) {
-        const char *at = p + len;
-        while (--digits && (class_at(at, end, &len) & U_NUMBER))
-            at += len;
-        return (size_t)(at - p);
-    }
-    if (!(class & U_NEWLINE) && (class_at(p + len, end, &next_len) & U_LETTER))
-        return (size_t)(skip_class(p + len + next_len, end, U_LETTER) - p);
-    return others_or_blanks(p, end);
+    uint16_t class = class_at(p, end, &len);
+    if (class & x.letters)
+        return (size_t)(skip_class(p + len, end, x.letters) - p);
+    if (class & U_NUMBER)
+        return digits_run(p, end, x.digits);
+    if (!(class & U_NEWLINE) && (class_at(p + len, end, &next_len) & x.letters))
+        return (size_t)(skip_class(p + len + next_len, end, x.letters) - p);
+    return others_or_blanks(p, end, x.others);
 }
 
 static size_t llama3(const char *p, const char *end, bool *is_match)
 {
     *is_match = true;
-    return match_cl100k(p, end, 3);
+    return match_cl100k(p, end, (struct cl100k){ U_LETTER, U_OTHER, 3 });
 }
 
 static size_t qwen2(const char *p, const char *end, bool *is_match)
 {
     *is_match = true;
-    return match_cl100k(p, end, 1);
+    return match_cl100k(p, end, (struct cl100k){ U_LETTER, U_OTHER, 1 });
+}
+
+static size_t qwen35(const char *p, const char *end, bool *is_match)
+{
+    *is_match = true;
+    return match_cl100k(p, end, (struct cl100k){ U_LETTER | U_MARK, U_UNMARKED, 1 });
+}
+
+/* ---- words by case: [^\r\n\p{L}\p{N}]?[A]*[B]+ or, if that fails, [^\r\n\p{L}\p{N}]?[A]+[B]*,
+ * with A = Lu, Lt, Lm, Lo, M and B = Ll, Lm, Lo, M */
+
+enum { U_ANY_LETTER = U_LETTER | U_MARK };
+
+static bool is_of_word(uint16_t class, uint16_t excluded)
+{
+    return (class & U_ANY_LETTER) && !(class & excluded);
+}
+
+/* Returns the end of [A]*[B]+ at p, or p if it does not match there; *upper is the end of [A]+. */
+static const char *cased_run(const char *p, const char *end, uint16_t excluded, const char **upper)
+{
+    const char *at = p, *last_both = p;
+    uint16_t class = 0;
+    int len = 0;
+
+    while (is_of_word(class = class_at(at, end, &len), excluded) && !(class & U_LOWER)) {
+        last_both = class & U_UPPER ? last_both : at + len;
+        at += len;
+    }
+    *upper = at;
+    if (!is_of_word(class, excluded))
+        return last_both; /* the last character of [A]* that is also in [B] */
+    while (is_of_word(class = class_at(at, end, &len), excluded) && !(class & U_UPPER))
+        at += len;
+    return at;
+}
+
+/* The alternatives in the order of the expression: the first one with and without the character
+ * before the word, then the second one. */
+static size_t cased_words(const char *p, const char *end, uint16_t excluded)
+{
+    const char *upper, *upper_after, *word = cased_run(p, end, excluded, &upper);
+    int len;
+    uint16_t class = class_at(p, end, &len);
+
+    if (class & (U_LETTER | U_NUMBER | U_NEWLINE))
+        return (size_t)((word > p ? word : upper) - p);
+    const char *after = p + len, *word_after = cased_run(after, end, excluded, &upper_after);
+    if (word_after > after)
+        return (size_t)(word_after - p);
+    if (word > p)
+        return (size_t)(word - p);
+    return (size_t)((upper_after > after ? upper_after : upper) - p);
+}
+
+/* ` ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+` */
+static size_t others_with_slashes(const char *p, const char *end)
+{
+    const char *at = *p == ' ' ? p + 1 : p;
+    int len;
+
+    if (!(class_at(at, end, &len) & U_OTHER))
+        return blanks(p, end);
+    at = skip_class(at, end, U_OTHER);
+    while (at < end && (*at == '\r' || *at == '\n' || *at == '/'))
+        at++;
+    return (size_t)(at - p);
+}
+
+/* cased words|\p{N}|others with slashes */
+static size_t tekken(const char *p, const char *end, bool *is_match)
+{
+    size_t n = cased_words(p, end, 0);
+
+    *is_match = true;
+    if (!n)
+        n = digits_run(p, end, 1);
+    return n ? n : others_with_slashes(p, end);
+}
+
+/* cased words with a contraction|\p{N}{1,3}|others with slashes */
+static size_t o200k(const char *p, const char *end, bool *is_match)
+{
+    size_t n = cased_words(p, end, 0);
+
+    *is_match = true;
+    if (n)
+        return n + contraction(p + n, end, true);
+    n = digits_run(p, end, 3);
+    return n ? n : others_with_slashes(p, end);
+}
+
+/* [\p{Han}]+|cased words without Han, with a contraction|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|
+ * \s*[\r\n]+|\s+(?!\S)|\s+ */
+static size_t kimi_k2(const char *p, const char *end, bool *is_match)
+{
+    size_t n = (size_t)(skip_class(p, end, U_HAN) - p);
+
+    *is_match = true;
+    if (n)
+        return n;
+    n = cased_words(p, end, U_HAN);
+    if (n)
+        return n + contraction(p + n, end, true);
+    n = digits_run(p, end, 3);
+    return n ? n : others_or_blanks(p, end, U_OTHER);
+}
+
+/* ---- DeepSeek V3 */
+
+/* \p{N}{1,3} */
+static size_t three_numbers(const char *p, const char *end, bool *is_match)
+{
+    size_t n = digits_run(p, end, 3);
+    int len;
+
+    *is_match = n > 0;
+    (void)class_at(p, end, &len);
+    return n ? n : (size_t)len;
+}
+
+static bool is_ascii_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+static bool is_ascii_punctuation(char c)
+{
+    return c > ' ' && c < 0x7F && !is_ascii_letter(c) && !(c >= '0' && c <= '9');
+}
+
+/* [ASCII punctuation][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|
+ * \s*[\r\n]+|\s+(?!\S)|\s+ */
+static size_t deepseek_v3_words(const char *p, const char *end, bool *is_match)
+{
+    enum { SIGNS = U_PUNCT | U_SYMBOL };
+    const char *at = p + 1;
+    int len, next_len;
+    uint16_t class = class_at(p, end, &len);
+
+    *is_match = true;
+    if (is_ascii_punctuation(*p) && at < end && is_ascii_letter(*at)) {
+        while (at < end && is_ascii_letter(*at))
+            at++;
+        return (size_t)(at - p);
+    }
+    if (class & U_ANY_LETTER)
+        return (size_t)(skip_class(p + len, end, U_ANY_LETTER) - p);
+    if (!(class & (U_NEWLINE | SIGNS)) && (class_at(p + len, end, &next_len) & U_ANY_LETTER))
+        return (size_t)(skip_class(p + len, end, U_ANY_LETTER) - p);
+    at = *p == ' ' ? p + 1 : p;
+    if (class_at(at, end, &next_len) & SIGNS)
+        return (size_t)(skip_class(skip_class(at, end, SIGNS), end, U_NEWLINE) - p);
+    *is_match = class & U_SPACE;
+    return *is_match ? blanks(p, end) : (size_t)len;
 }
 
 /* \p{N}+ */
@@ -192,7 +368,7 @@ static size_t three_digits(const char *p, const char *end, bool *is_match)
 static size_t punctuation_run(const char *p, const char *end, bool *is_match)
 {
     const char *at = p;
-    uint8_t class;
+    uint16_t class;
     int len = 1;
 
     while (((class = class_at(at, end, &len)) & U_PUNCT) ||
@@ -248,7 +424,7 @@ static size_t ranged(
 {
     const char *at = p;
     uint32_t cp;
-    uint8_t class;
+    uint16_t class;
     int first = unicode_next(p, end, &cp, &class), len;
 
     if (blank && (class & U_SPACE) && p + first < end) {
@@ -377,6 +553,15 @@ static size_t cased_punctuation(const char *p, const char *end, bool *is_match)
     return ranged(p, end, &s, true, is_match);
 }
 
+/* [\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+ */
+static size_t cjk_kana(const char *p, const char *end, bool *is_match)
+{
+    static const struct code_range r[] = { { 0x3040, 0x30FF }, { 0x4E00, 0x9FA5 }, SENTINEL };
+    static const struct ranges s = { r, ARRAY_LEN(r) - 1, { 0, 0 } };
+
+    return ranged(p, end, &s, false, is_match);
+}
+
 static size_t cjk(const char *p, const char *end, bool *is_match)
 {
     static const struct code_range r[] = { { 0x800, 0x9FA5 }, { 0xAC00, 0xD7FF }, SENTINEL };
@@ -386,10 +571,10 @@ static size_t cjk(const char *p, const char *end, bool *is_match)
 }
 
 /* \s?\p{L}+ and \s?\p{P}+ */
-static size_t after_blank(const char *p, const char *end, uint8_t wanted, bool *is_match)
+static size_t after_blank(const char *p, const char *end, uint16_t wanted, bool *is_match)
 {
     int first, len;
-    uint8_t class = class_at(p, end, &first);
+    uint16_t class = class_at(p, end, &first);
     const char *at = (class & U_SPACE) ? p + first : p;
 
     *is_match = class_at(at, end, &len) & wanted;
@@ -417,11 +602,36 @@ static const struct {
     { "llama-bpe", { { llama3 }, true, true } },
     { "llama3", { { llama3 }, true, true } },
     { "llama-v3", { { llama3 }, true, true } },
+    { "falcon3", { { llama3 }, true, true } },
+    { "falcon-h1", { { llama3 }, true, true } },
+    { "pixtral", { { llama3 }, true, true } },
+    { "lfm2", { { llama3 }, true, true } },
+    { "dbrx", { { llama3 } } },
+    { "smaug-bpe", { { llama3 } } },
+    { "chatglm-bpe", { { llama3 } } },
+    { "glm4", { { llama3 }, true, false } },
+    { "glm5", { { llama3 }, true, false } },
     { "qwen2", { { qwen2 } } },
+    { "qwen35", { { qwen35 } } },
+    { "stablelm2", { { qwen2 } } },
+    { "megrez", { { qwen2 } } },
+    { "tekken", { { tekken }, true, true } },
+    { "gpt-4o", { { o200k } } },
+    { "llama4", { { o200k } } },
+    { "minimax-m2", { { o200k } } },
+    { "kimi-k2", { { kimi_k2 } } },
+    { "deepseek-v3", { { three_numbers, cjk_kana, deepseek_v3_words } } },
+    { "hunyuan-dense", { { three_numbers, cjk_kana, deepseek_v3_words } } },
     { "deepseek-r1-qwen", { { qwen2 } } },
     { "deepseek-llm", { { newline, cased_word, cased_punctuation, blanks_at_end, cjk, numbers } } },
     { "deepseek-coder", { { newline, letters_after_blank, puncts_after_blank, cjk, number } } },
+    { "phi-2", { { gpt2 } } },
+    { "olmo", { { gpt2 } } },
+    { "granite-docling", { { gpt2 } } },
     { "smollm", { { number, gpt2 } } },
+    { "refact", { { number, gpt2 } } },
+    { "command-r", { { number, gpt2 } } },
+    { "exaone", { { number, gpt2 } } },
     { "starcoder", { { number, gpt2 } } },
     { "default", { { punctuation_run, gpt2, numbers, three_digits } } },
 };

@@ -37,10 +37,29 @@ CASED = (
     "\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-\U000104fb\U00010c80-\U00010cb2"
     "\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943")
 CJK = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+WORDS_MARKS = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
+               r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+BEFORE = r"[^\r\n\p{L}\p{N}]?"
+UPPER, LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+SLASHES = r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+TEKKEN = rf"{BEFORE}[{UPPER}]*[{LOWER}]+|{BEFORE}[{UPPER}]+[{LOWER}]*|\p{{N}}{SLASHES}"
+O200K = (rf"{BEFORE}[{UPPER}]*[{LOWER}]+{CONTRACTION}|{BEFORE}[{UPPER}]+[{LOWER}]*{CONTRACTION}"
+         rf"|\p{{N}}{{1,3}}{SLASHES}")
+KIMI = (rf"(?V1)[\p{{Han}}]+|{BEFORE}[[{UPPER}]&&[^\p{{Han}}]]*[[{LOWER}]&&[^\p{{Han}}]]+{CONTRACTION}"
+        rf"|{BEFORE}[[{UPPER}]&&[^\p{{Han}}]]+[[{LOWER}]&&[^\p{{Han}}]]*{CONTRACTION}|\p{{N}}{{1,3}}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+DEEPSEEK3 = (r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
+             r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 PRE = {
     "gpt-2": [GPT2],
     "llama-bpe": [WORDS % "{1,3}"],
     "qwen2": [WORDS % ""],
+    "qwen35": [WORDS_MARKS],
+    "tekken": [TEKKEN],
+    "gpt-4o": [O200K],
+    "kimi-k2": [KIMI],
+    "deepseek-v3": [r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", DEEPSEEK3],
     "smollm": [r"\p{N}", GPT2],
     "default": [r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"],
     "deepseek-llm": [r"[\r\n]", rf"\s?[{CASED}]+",
@@ -74,13 +93,14 @@ def same_everywhere(c):
     return (category not in ("Cn", "Cs") and
             bool(regex.match(r"\p{L}", c)) == category.startswith("L") and
             bool(regex.match(r"\p{N}", c)) == category.startswith("N") and
-            bool(regex.match(r"\p{P}", c)) == category.startswith("P"))
+            all(bool(regex.match(rf"\p{{{k}}}", c)) == category.startswith(k)
+                for k in ("P", "S", "M", "Lu", "Lt", "Ll")))
 
 
 ANY = [chr(i) for i in range(0x110000) if same_everywhere(chr(i))]
 BLANKS = [c for c in ANY if c.isspace()]
 HARD = list("'''ssSttTrReEvVmMlLdD\u017f\u212a  \t\n\r\u00a0\u3000.,!?$+<=>^~|0123456789abzXYZ"
-            "\u00e9\u4e2d\u6587\u0661\u00bd\u2160\U0001f600\u200d\ufe0f\u0301\u180e\u2028\u0085")
+            "\u00e9\u00c9\u01c5\u02b0\u3007\u30ab\u0915\u093e/\u4e2d\u6587\u0661\u00bd\u2160\U0001f600\u200d\ufe0f\u0301\u180e\u2028\u0085")
 
 
 def random_text(r, mix):
