@@ -10,42 +10,11 @@
 #error "compile with the AVX2 flags of the Makefile"
 #endif
 
-#include "kernel/x86/x86_avx2_gemm.h"
+#include "kernel/x86/x86_avx2_gemm_unpacked.h"
 
 enum {
-    KBLOCK = 256,     /* k per K block */
     CHUNK_ROWS = 256, /* activation rows that use an unpacked K block */
     PASS_PANELS = 2,  /* panels unpacked per pass */
-};
-
-/* K block of a panel: up to eight blocks of 32, or one of 256. */
-struct unpacked_kblock {
-    ALIGNED(64) uint8_t q[KBLOCK / 4][64]; /* quad rows, unsigned */
-    /* scales per block and half; for blocks of 256: d, dmin */
-    __m256 d[KBLOCK / 32][2];
-    __m256 m[KBLOCK / 32][2]; /* minimums of blocks of 32 */
-    __m256i scale[16][2];     /* sub-block scales: int16, duplicated in each lane */
-    __m256i pair[8][2];       /* scales or minimums of two sub-blocks per lane */
-};
-
-/* Differences between types, as compile-time constants. */
-struct type_traits {
-    int halves;          /* halves of a panel at a time, limited by the registers for sums */
-    int quads_per_widen; /* quads that may be added before they are widened; with VNNI: all */
-    int sub_quads;       /* quads per sub-block */
-    int offset; /* subtracted from the weights: 0, 12, 16, 128; for blocks of 256: 0, 32, 128 */
-    bool has_mins;
-};
-
-typedef void (*unpack_fn)(struct unpacked_kblock *u, const uint8_t *w, int n_blocks);
-/* Multiplies n_blocks of u with the blocks at x[m] and adds the products to acc[m]. */
-typedef void (*multiply_fn)(
-    const struct unpacked_kblock *u, const uint8_t *const *x, int n_blocks, struct panel_acc *acc);
-
-struct unpacked_format {
-    struct gemv_format gemv_format;
-    unpack_fn unpack;
-    multiply_fn multiply[GROUP_ROWS + 1]; /* indexed by the number of rows */
 };
 
 /* ---- drivers */
@@ -86,7 +55,7 @@ static void multiply_chunk(const struct gemm_args *g, const struct unpacked_form
         GEMM_SET(store_outputs)(g, panel + i, m0, n, k->acc[i]);
 }
 
-static void gemm_or_gemv(const struct gemm_args *g, const struct unpacked_format *f)
+void GEMM_SET(gemm_with_unpacking)(const struct gemm_args *g, const struct unpacked_format *f)
 {
     struct gemm_scratch k;
 
@@ -165,12 +134,6 @@ INLINE void put_codebook(uint8_t (*to)[64], __m128i codebook, const uint8_t q[4]
         put_half(to[i], half, _mm256_shuffle_epi8(both, low4(v)));
         put_half(to[i + 4], half, _mm256_shuffle_epi8(both, high4(v)));
     }
-}
-
-INLINE void put_f16_scales(__m256 to[2], const uint16_t h[16])
-{
-    to[0] = f16_to_f32_x8(h);
-    to[1] = f16_to_f32_x8(h + 8);
 }
 
 #if BYTE_DOTS
@@ -361,49 +324,7 @@ static void unpack_iq4_xs(struct unpacked_kblock *u, const uint8_t *w, int n_blo
 }
 #endif
 
-/* ---- dot products */
-
-/* Sums of up to four rows and both halves of the panel, of which type_traits.halves are used at a
- * time. */
-typedef __m256i row_sums[GROUP_ROWS][2];
-
-/* Sub-block: its weights from a quad and a half on, the activations of every row, the initial value
- * of the dot products (with VNNI), and the scale of each half. */
-struct sub_block {
-    const uint8_t *w;
-    const int8_t *q[GROUP_ROWS];
-    int32_t start[GROUP_ROWS];
-    __m256i scale[2];
-};
-
-/* Adds the products of quads from .. to - 1, for `halves` halves of the panel. */
-INLINE void add_quads(
-    int halves, int rows, const struct sub_block *s, int from, int to, row_sums out)
-{
-    UNROLL for (int i = from; i < to; i++) UNROLL for (int m = 0; m < rows; m++)
-    {
-        __m256i x = broadcast4(s->q[m] + 4 * i);
-        UNROLL for (int n = 0; n < halves; n++) out[m][n] =
-            dot_bytes(out[m][n], load_256(s->w + 64 * i + 32 * n), x);
-    }
-}
-
-INLINE void add_sub_block(
-    const struct type_traits k, int rows, const struct sub_block *s, row_sums total)
-{
-    row_sums part;
-
-    UNROLL for (int i = 0; i < k.sub_quads; i += k.quads_per_widen)
-    {
-        UNROLL for (int m = 0; m < rows; m++) UNROLL for (int n = 0; n < k.halves; n++) part[m][n] =
-            dot_init(s->start[m]);
-        add_quads(k.halves, rows, s, i, i + k.quads_per_widen, part);
-        UNROLL for (int m = 0; m < rows; m++) UNROLL for (int n = 0; n < k.halves; n++)
-            total[m][n] = accumulate_scaled(total[m][n], part[m][n], s->scale[n]);
-    }
-}
-
-/* ---- blocks of 32 */
+/* ---- dot products with blocks of 32 */
 
 /* -offset * sum of q: initial value of a dot product */
 INLINE __m256i dot_start_32(int offset, const struct act_q8_0 *x)
@@ -454,17 +375,7 @@ INLINE void multiply_32(const struct type_traits k, int rows, const struct unpac
         }
 }
 
-/* ---- blocks of 256 */
-
-/* Dot product of the pairs with n_pairs pairs of activation sums. */
-INLINE __m256i pairs_dot(const struct unpacked_kblock *u, int half, const int16_t *of, int n_pairs)
-{
-    __m256i sum = _mm256_setzero_si256();
-
-    UNROLL for (int p = 0; p < n_pairs; p++) sum =
-        add_madd(sum, u->pair[p][half], broadcast4(of + 2 * p));
-    return sum;
-}
+/* ---- dot products with blocks of 256 */
 
 /* -offset * (scales . sums of q) */
 INLINE __m256i dot_start_256(
@@ -560,7 +471,7 @@ INLINE void multiply_256(const struct type_traits k, int rows, const struct unpa
             unpack_##type,                                                                         \
             { NULL, type##_1, type##_2, type##_3, type##_4 },                                      \
         };                                                                                         \
-        gemm_or_gemv(g, &f);                                                                       \
+        GEMM_SET(gemm_with_unpacking)(g, &f);                                                      \
     }
 
 /* halves, quads_per_widen, sub_quads, offset, has_mins */
