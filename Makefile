@@ -98,7 +98,8 @@ $(TEST_BIN): $(B)/%: $(B)/%.o $(TESTING_LIB) $(LIB)
 
 # Kernel sets that the CPU may lack, compiled in a form that it can run (EVEX encoding, AMX in
 # software), for tests and bench/kernels.
-EVEX_OBJ := $(addprefix $(B)/tests/kernel/,x86_avxvnni_evex.o x86_avxvnni_evex_unpacked.o)
+EVEX_OBJ := $(addprefix $(B)/tests/kernel/,x86_avxvnni_evex.o x86_avxvnni_evex_unpacked.o \
+            x86_avxvnni_evex_low_bits.o)
 SOFT_OBJ := $(addprefix $(B)/tests/kernel/,x86_amx_soft.o x86_amx_float_soft.o x86_amx_attn_soft.o \
             x86_amx_definition.o) $(EVEX_OBJ)
 $(filter $(B)/tests/kernel/% %/test_schedule_invariance %/test_stories %/test_llama,$(TEST_BIN)): $(SOFT_OBJ)

@@ -20,7 +20,7 @@ static int find_type(enum qtype *out, const char *name)
 {
     for (uint32_t t = 0; t < 64; t++) {
         const struct qtype_info *info = qtype_info(t);
-        if (info && info->is_supported && !strcmp(info->name, name)) {
+        if (info && quant_has_type((enum qtype)t) && !strcmp(info->name, name)) {
             *out = (enum qtype)t;
             return 0;
         }

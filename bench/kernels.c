@@ -29,7 +29,7 @@
 #include "base/str.h"
 #include "kernel/acts.h"
 #include "kernel/kernels.h"
-#include "testing/quant.h"
+#include "testing/synth_blocks.h"
 #include "os/thread_pool.h"
 #include "../tests/kernel/x86_avxvnni_evex.h"
 #include "testing/bench.h"
@@ -60,6 +60,8 @@ static const struct {
 } types[] = {
     { Q_Q4_0, "Q4_0" },
     { Q_Q8_0, "Q8_0" },
+    { Q_Q2_K, "Q2_K" },
+    { Q_Q3_K, "Q3_K" },
     { Q_Q4_K, "Q4_K" },
     { Q_Q5_K, "Q5_K" },
     { Q_Q6_K, "Q6_K" },
@@ -204,28 +206,21 @@ static void *aligned(size_t bytes)
 /* One panel of random weights, repeated: the speed depends on the addresses, not on the values. */
 static struct packed random_weights(enum qtype type, size_t want_bytes)
 {
-    struct rng r = { .key = 1 };
     struct packed w;
     struct err e;
-    float *row = aligned(N_COLS * sizeof(float));
     uint8_t *rows = aligned(PANEL * N_COLS * sizeof(float));
     size_t panel = pack_bytes(type, PANEL, N_COLS), row_bytes = 0;
     uint64_t bytes;
 
     CHECK(qtype_bytes(type, N_COLS, &bytes));
     row_bytes = (size_t)bytes;
-    for (int i = 0; i < PANEL; i++) {
-        for (int k = 0; k < N_COLS; k++)
-            row[k] = (float)(rng_next_unit(&r) - 0.5);
-        quant_row(type, row, N_COLS, rows + (size_t)i * row_bytes);
-    }
+    synth_blocks(type, 0.3f, 1, 0, rows, PANEL * row_bytes / qtype_info(type)->block_bytes);
     int n_panels = (int)(want_bytes / panel);
     CHECK(!pack_init(&w, type, n_panels * PANEL, N_COLS, aligned((size_t)n_panels * panel), &e));
     pack_panels(&w, rows, 0, 1);
     for (int p = 1; p < n_panels; p++)
         memcpy(w.data + (size_t)p * panel, w.data, panel);
     mem_free(rows);
-    mem_free(row);
     return w;
 }
 

@@ -9,10 +9,11 @@
  *
  *   F32   per k: 16 floats                  F16   per k: 16 halves
  *   BF16  per pair of k: [row][2]           (an odd last k is padded with a zero)
- *   the others: arrays of the structs below */
+ *   the others: arrays of the structs below and in blocks_low_bits.h */
 #pragma once
 
 #include "base/base.h"
+#include "kernel/blocks_low_bits.h"
 
 enum { QK_SMALL = 32, QK_SUPER = 256 };
 

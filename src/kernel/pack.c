@@ -320,6 +320,55 @@ static void put_q6_k(uint8_t *panel, size_t b, int r, const uint8_t *file)
     p->d[r] = f.d;
 }
 
+/* Element e of 256 in the order of Q2_K: two bits, 32 bytes per 128 elements. */
+static int two_bits(const uint8_t q[64], int e)
+{
+    return q[e / 128 * 32 + e % 32] >> (e % 128 / 32 * 2) & 3;
+}
+
+/* 256 codes of two bits. pack_panels has cleared q. */
+static void put_two_bits(uint8_t q[16][16][4], int r, const uint8_t file[64])
+{
+    for (int e = 0; e < QK_SUPER; e++)
+        q[e / 16][r][e % 4] |= (uint8_t)(two_bits(file, e) << (e % 16 / 4 * 2));
+}
+
+static void put_q2_k(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_q2_k *p = (struct p16_q2_k *)(void *)panel + b;
+    struct file_q2_k f;
+
+    memcpy(&f, file, sizeof(f));
+    put_two_bits(p->q, r, f.q);
+    for (int s = 0; s < 16; s++)
+        p->scale[s / 2][r][s % 2] = f.scale[s];
+    p->d[r] = f.d;
+    p->dmin[r] = f.dmin;
+}
+
+static void put_q3_k(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_q3_k *p = (struct p16_q3_k *)(void *)panel + b;
+    struct file_q3_k f;
+
+    memcpy(&f, file, sizeof(f));
+    for (int e = 0; e < QK_SUPER; e++) {
+        int code = two_bits(f.q, e) | (f.high[e % 32] >> (e / 32) & 1) << 2;
+        int quad = e % 32 / 4, i = e % 4;
+        if (quad < 6)
+            p->q[e / 32][quad / 2][r][i] |= (uint8_t)(code << (quad % 2 * 3));
+        else {
+            p->q[e / 32][quad - 6][r][i] |= (uint8_t)((code & 3) << 6);
+            p->q[e / 32][2][r][i] |= (uint8_t)(code >> 2 << quad);
+        }
+    }
+    for (int s = 0; s < 16; s++) {
+        int low = f.scale[s % 8] >> (s / 8 * 4) & 15, high = f.scale[8 + s % 4] >> (s / 4 * 2) & 3;
+        p->scale[s / 2][r][s % 2] = (int8_t)((low | high << 4) - 32);
+    }
+    p->d[r] = f.d;
+}
+
 typedef void (*put_block_fn)(uint8_t *panel, size_t b, int r, const uint8_t *file);
 
 static const put_block_fn put_block_by_slot[N_GEMM_SLOTS] = {

@@ -3,6 +3,7 @@
  * documents the layouts. Any thread. */
 #include "kernel/blocks.h"
 #include "kernel/gemm.h"
+#include "kernel/row_codes.h"
 #include "base/half.h"
 
 static const float iq4_codebook[16] = { IQ4_CODEBOOK }, mxfp4_codebook[16] = { MXFP4_CODEBOOK };
@@ -169,6 +170,27 @@ static void get_iq4_xs(float *out, const uint8_t *panel, size_t b, int r)
             out[32 * j + k] = scale * iq4_codebook[nibble(p->q[j], r, k)];
     }
 }
+
+/* Types of row_codes.h */
+static void get_row_codes(float *out, const struct row_codes *c)
+{
+    for (int s = 0; s < QK_SUPER / ROW_SUB_BLOCK; s++) {
+        float scale = c->d * (float)c->scale[s], min = c->has_mins ? c->dmin * (float)c->min[s] : 0;
+        for (int k = ROW_SUB_BLOCK * s; k < ROW_SUB_BLOCK * (s + 1); k++)
+            out[k] = c->has_mins ? scale * (float)c->code[k] - min : scale * (float)c->code[k];
+    }
+}
+
+#define GET_ROW_CODES(name)                                                                        \
+    static void get_##name(float *out, const uint8_t *panel, size_t b, int r)                      \
+    {                                                                                              \
+        struct row_codes c;                                                                        \
+                                                                                                   \
+        row_codes_##name(&c, panel + b * sizeof(struct p16_##name), r);                            \
+        get_row_codes(out, &c);                                                                    \
+    }
+GET_ROW_CODES(q2_k)
+GET_ROW_CODES(q3_k)
 
 void pack_get_row(const struct packed *w, int row, float *out)
 {

@@ -289,6 +289,67 @@ static void quant_q6_k(const float *x, uint8_t *out)
     memcpy(out, &b, sizeof(b));
 }
 
+/* Writes the lowest two bits of 256 codes in the order of file_q2_k. */
+static void put_two_bits(uint8_t out[64], const uint8_t q[256])
+{
+    memset(out, 0, 64);
+    for (int i = 0; i < 256; i++)
+        out[i / 128 * 32 + i % 32] |= (uint8_t)((q[i] & 3) << (i % 128 / 32 * 2));
+}
+
+static void quant_q2_k(const float *x, uint8_t *out)
+{
+    struct file_q2_k b = { 0 };
+    float low[16] = { 0 }, high[16] = { 0 }, top_step = 0, top_min = 0;
+    uint8_t q[256];
+
+    for (int i = 0; i < 256; i++) {
+        low[i / 16] = fminf(low[i / 16], x[i]);
+        high[i / 16] = fmaxf(high[i / 16], x[i]);
+    }
+    for (int s = 0; s < 16; s++) {
+        top_step = fmaxf(top_step, (high[s] - low[s]) / 3);
+        top_min = fmaxf(top_min, -low[s]);
+    }
+    b.d = f32_to_f16(top_step / 15);
+    b.dmin = f32_to_f16(top_min / 15);
+    float d = f16_to_f32(b.d), dmin = f16_to_f32(b.dmin);
+    for (int s = 0; s < 16; s++) {
+        int scale = clamp_round((high[s] - low[s]) / 3 * inverse(d), 0, 15);
+        int min = clamp_round(-low[s] * inverse(dmin), 0, 15);
+        b.scale[s] = (uint8_t)(scale | min << 4);
+        for (int i = 16 * s; i < 16 * s + 16; i++)
+            q[i] =
+                (uint8_t)clamp_round((x[i] + dmin * (float)min) * inverse(d * (float)scale), 0, 3);
+    }
+    put_two_bits(b.q, q);
+    memcpy(out, &b, sizeof(b));
+}
+
+/* Codes are -4 .. 3, so the element of largest magnitude is encoded as -4. */
+static void quant_q3_k(const float *x, uint8_t *out)
+{
+    struct file_q3_k b = { 0 };
+    float step[16];
+    uint8_t q[256];
+
+    for (int s = 0; s < 16; s++)
+        step[s] = signed_max_magnitude(x + 16 * s, 16) / -4;
+    b.d = f32_to_f16(signed_max_magnitude(step, 16) / -32);
+    float d = f16_to_f32(b.d);
+    for (int s = 0; s < 16; s++) {
+        int scale = clamp_round(step[s] * inverse(d), -32, 31);
+        b.scale[s % 8] |= (uint8_t)(((scale + 32) & 15) << (s / 8 * 4));
+        b.scale[8 + s % 4] |= (uint8_t)((scale + 32) >> 4 << (s / 4 * 2));
+        for (int i = 16 * s; i < 16 * s + 16; i++)
+            q[i] = (uint8_t)(clamp_round(x[i] * inverse(d * (float)scale), -4, 3) + 4);
+    }
+    put_two_bits(b.q, q);
+    for (int i = 0; i < 256; i++)
+        b.high[i % 32] |= (uint8_t)(q[i] >> 2 << (i / 32));
+    memcpy(out, &b, sizeof(b));
+}
+
 static void quant_half(enum qtype type, const float *x, int n, uint8_t *out)
 {
     for (int i = 0; i < n; i++) {
@@ -297,14 +358,16 @@ static void quant_half(enum qtype type, const float *x, int n, uint8_t *out)
     }
 }
 
-void quant_row(enum qtype type, const float *x, int n, uint8_t *out)
+struct block_quantiser {
+    enum qtype type;
+    int block;
+    size_t bytes;
+    void (*fn)(const float *x, uint8_t *out);
+};
+
+static const struct block_quantiser *quantiser_of(enum qtype type)
 {
-    static const struct {
-        enum qtype type;
-        int block;
-        size_t bytes;
-        void (*fn)(const float *x, uint8_t *out);
-    } by_type[] = {
+    static const struct block_quantiser by_type[] = {
         { Q_Q8_0, QK_SMALL, sizeof(struct file_q8_0), quant_q8_0 },
         { Q_Q4_0, QK_SMALL, sizeof(struct file_q4_0), quant_q4_0 },
         { Q_Q4_K, QK_SUPER, sizeof(struct file_q4_k), quant_q4_k },
@@ -316,22 +379,33 @@ void quant_row(enum qtype type, const float *x, int n, uint8_t *out)
         { Q_IQ4_NL, QK_SMALL, sizeof(struct file_iq4_nl), quant_iq4_nl },
         { Q_MXFP4, QK_SMALL, sizeof(struct file_mxfp4), quant_mxfp4 },
         { Q_IQ4_XS, QK_SUPER, sizeof(struct file_iq4_xs), quant_iq4_xs },
+        { Q_Q2_K, QK_SUPER, sizeof(struct file_q2_k), quant_q2_k },
+        { Q_Q3_K, QK_SUPER, sizeof(struct file_q3_k), quant_q3_k },
     };
 
-    if (type == Q_F32) {
-        memcpy(out, x, (size_t)n * sizeof(float));
-        return;
-    }
-    if (type == Q_F16 || type == Q_BF16) {
-        quant_half(type, x, n, out);
-        return;
-    }
     for (size_t t = 0; t < ARRAY_LEN(by_type); t++)
-        if (by_type[t].type == type) {
-            CHECK(n % by_type[t].block == 0);
-            for (int b = 0; b < n / by_type[t].block; b++)
-                by_type[t].fn(x + b * by_type[t].block, out + (size_t)b * by_type[t].bytes);
-            return;
-        }
-    CHECK(false && "unsupported weight type");
+        if (by_type[t].type == type)
+            return &by_type[t];
+    return NULL;
+}
+
+bool quant_has_type(enum qtype type)
+{
+    return type == Q_F32 || type == Q_F16 || type == Q_BF16 || quantiser_of(type);
+}
+
+void quant_row(enum qtype type, const float *x, int n, uint8_t *out)
+{
+    const struct block_quantiser *q = quantiser_of(type);
+
+    CHECK(quant_has_type(type));
+    if (type == Q_F32)
+        memcpy(out, x, (size_t)n * sizeof(float));
+    else if (!q)
+        quant_half(type, x, n, out);
+    else {
+        CHECK(n % q->block == 0);
+        for (int b = 0; b < n / q->block; b++)
+            q->fn(x + b * q->block, out + (size_t)b * q->bytes);
+    }
 }

@@ -5,6 +5,10 @@
 
 #include "format/qtype.h"
 
+/* Types with a codebook of whole groups of weights have no quantiser; synth_blocks.h generates such
+ * blocks. */
+bool quant_has_type(enum qtype type);
+
 /* n is a multiple of the block size, x is finite. out receives the bytes of the row as in GGUF.
- * Aborts if kernels do not support the type. */
+ * Aborts if quant_has_type() is false. */
 void quant_row(enum qtype type, const float *x, int n, uint8_t *out);

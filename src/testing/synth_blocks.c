@@ -130,96 +130,121 @@ static void block_q6_k(struct random_source *s, float sigma, uint8_t *out)
     (void)put16(out + 208, f32_to_f16(sigma / (97 * 18.47f)));
 }
 
+/* The minimum of a sub-block centres its values at 0, as in block_k(). A scale is 8 to 15 (root
+ * mean square 11.7); q has a standard deviation of 1.12. */
+static void block_q2_k(struct random_source *s, float sigma, uint8_t *out)
+{
+    float d = scale(s, sigma / (11.7f * 1.12f));
+    uint64_t v = next_bits(s);
+
+    for (int i = 0; i < 16; i++)
+        out[i] = (uint8_t)((8 | (v >> 3 * i & 7)) * 17);
+    fill_random(s, out + 16, 64);
+    (void)put16(put16(out + 80, f32_to_f16(d)), f32_to_f16(d * 1.5f));
+}
+
+/* A scale is -32 to -17 or 16 to 31, as in block_iq4_xs(): root mean square 24.4. q has a standard
+ * deviation of 2.29. */
+static void block_q3_k(struct random_source *s, float sigma, uint8_t *out)
+{
+    fill_random(s, out, 104);
+    for (int i = 104; i < 108; i++) {
+        uint64_t v = next_bits(s);
+        out[i] = (uint8_t)((v & 0x55) * 3);
+    }
+    (void)put16(out + 108, f32_to_f16(sigma / (24.4f * 2.29f)));
+}
+
 /* Uniform distribution, for the formats without blocks. */
 static float number(struct random_source *s, float sigma)
 {
     return ((float)(next_bits(s) >> 40) / (float)(1 << 23) - 1) * sigma * 1.7320508f;
 }
 
-bool synth_has_type(enum qtype type)
+static void block_f32(struct random_source *s, float sigma, uint8_t *out)
 {
-    switch (type) {
-    case Q_F32:
-    case Q_F16:
-    case Q_BF16:
-    case Q_Q8_0:
-    case Q_Q4_0:
-    case Q_Q4_K:
-    case Q_Q5_K:
-    case Q_Q6_K:
-    case Q_Q4_1:
-    case Q_Q5_0:
-    case Q_Q5_1:
-    case Q_IQ4_NL:
-    case Q_MXFP4:
-    case Q_IQ4_XS:
-        return true;
-    default:
-        return false;
-    }
+    float f = number(s, sigma);
+
+    memcpy(out, &f, 4);
 }
 
-static void one_block(enum qtype type, struct random_source *s, float sigma, uint8_t *out)
+static void block_f16(struct random_source *s, float sigma, uint8_t *out)
 {
-    float f;
+    (void)put16(out, f32_to_f16(number(s, sigma)));
+}
 
-    switch (type) {
-    case Q_Q4_0:
-        block_q4_0(s, sigma, out);
-        return;
-    case Q_Q8_0:
-        block_q8_0(s, sigma, out);
-        return;
-    case Q_Q4_K:
-        block_k(s, sigma, 4, out);
-        return;
-    case Q_Q5_K:
-        block_k(s, sigma, 5, out);
-        return;
-    case Q_Q6_K:
-        block_q6_k(s, sigma, out);
-        return;
-    case Q_Q4_1:
-        block_with_min(s, sigma, 4, out);
-        return;
-    case Q_Q5_0:
-        block_q5_0(s, sigma, out);
-        return;
-    case Q_Q5_1:
-        block_with_min(s, sigma, 5, out);
-        return;
-    case Q_IQ4_NL:
-        block_iq4_nl(s, sigma, out);
-        return;
-    case Q_MXFP4:
-        block_mxfp4(s, sigma, out);
-        return;
-    case Q_IQ4_XS:
-        block_iq4_xs(s, sigma, out);
-        return;
-    case Q_F32:
-        f = number(s, sigma);
-        memcpy(out, &f, 4);
-        return;
-    case Q_F16:
-        (void)put16(out, f32_to_f16(number(s, sigma)));
-        return;
-    case Q_BF16:
-        (void)put16(out, (uint16_t)(f32_to_bits(number(s, sigma)) >> 16)); /* truncated */
-        return;
-    default:
-        CHECK(!"a type of synth_has_type");
-    }
+static void block_bf16(struct random_source *s, float sigma, uint8_t *out)
+{
+    (void)put16(out, (uint16_t)(f32_to_bits(number(s, sigma)) >> 16)); /* truncated */
+}
+
+static void block_q4_1(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_with_min(s, sigma, 4, out);
+}
+
+static void block_q5_1(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_with_min(s, sigma, 5, out);
+}
+
+static void block_q4_k(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_k(s, sigma, 4, out);
+}
+
+static void block_q5_k(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_k(s, sigma, 5, out);
+}
+
+typedef void (*block_fn)(struct random_source *s, float sigma, uint8_t *out);
+
+static block_fn block_of_type(enum qtype type)
+{
+    static const struct {
+        enum qtype type;
+        block_fn fn;
+    } by_type[] = {
+        { Q_F32, block_f32 },
+        { Q_F16, block_f16 },
+        { Q_BF16, block_bf16 },
+        { Q_Q8_0, block_q8_0 },
+        { Q_Q4_0, block_q4_0 },
+        { Q_Q4_1, block_q4_1 },
+        { Q_Q5_0, block_q5_0 },
+        { Q_Q5_1, block_q5_1 },
+        { Q_Q2_K, block_q2_k },
+        { Q_Q3_K, block_q3_k },
+        { Q_Q4_K, block_q4_k },
+        { Q_Q5_K, block_q5_k },
+        { Q_Q6_K, block_q6_k },
+        { Q_IQ4_NL, block_iq4_nl },
+        { Q_IQ4_XS, block_iq4_xs },
+        { Q_MXFP4, block_mxfp4 },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(by_type); i++)
+        if (by_type[i].type == type)
+            return by_type[i].fn;
+    return NULL;
+}
+
+bool synth_has_type(enum qtype type)
+{
+    return block_of_type(type) != NULL;
 }
 
 void synth_blocks(
     enum qtype type, float sigma, uint64_t key, uint64_t first, uint8_t *out, size_t n)
 {
     const size_t bytes = qtype_info((uint32_t)type)->block_bytes;
+    const block_fn block = block_of_type(type);
 
+    CHECK(block && "a type of synth_has_type");
     for (size_t i = 0; i < n; i++) {
         /* A block draws fewer than 64 numbers. */
         struct random_source s = { key * 0xd6e8feb86659fd93ull, (first + i) * 64 };
-        one_block(type, &s, sigma, out + i * bytes);
+        block(&s, sigma, out + i * bytes);
     }
 }

@@ -18,7 +18,7 @@ import gguf  # noqa: E402
 import numpy as np  # noqa: E402
 
 OURS = os.path.join(ROOT, "build/bench/accuracy")
-TYPES = "F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4".split()
+TYPES = "F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 Q2_K Q3_K".split()
 ROWS, COLS = 37, 1024
 
 

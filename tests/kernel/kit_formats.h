@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "format/qtype.h"
 #include "base/half.h"
+#include "kit_low_bits.h"
 
 #include <math.h>
 
@@ -13,7 +14,8 @@ struct kit_type {
     enum qtype type;
     const char *name;
     int block;
-    size_t bytes; /* bytes of a block in the file */
+    size_t bytes;            /* bytes of a block in the file */
+    size_t scale_at, min_at; /* position of d and of a minimum in f16; min_at 0: none */
 };
 
 static const struct kit_type kit_types[] = {
@@ -22,15 +24,17 @@ static const struct kit_type kit_types[] = {
     { Q_BF16, "BF16", 1, 2 },
     { Q_Q8_0, "Q8_0", 32, 34 },
     { Q_Q4_0, "Q4_0", 32, 18 },
-    { Q_Q4_K, "Q4_K", 256, 144 },
-    { Q_Q5_K, "Q5_K", 256, 176 },
-    { Q_Q6_K, "Q6_K", 256, 210 },
-    { Q_Q4_1, "Q4_1", 32, 20 },
+    { Q_Q4_K, "Q4_K", 256, 144, 0, 2 },
+    { Q_Q5_K, "Q5_K", 256, 176, 0, 2 },
+    { Q_Q6_K, "Q6_K", 256, 210, 208 },
+    { Q_Q4_1, "Q4_1", 32, 20, 0, 2 },
     { Q_Q5_0, "Q5_0", 32, 22 },
-    { Q_Q5_1, "Q5_1", 32, 24 },
+    { Q_Q5_1, "Q5_1", 32, 24, 0, 2 },
     { Q_IQ4_NL, "IQ4_NL", 32, 18 },
     { Q_MXFP4, "MXFP4", 32, 17 },
     { Q_IQ4_XS, "IQ4_XS", 256, 136 },
+    { Q_Q2_K, "Q2_K", 256, 84, 80, 82 },
+    { Q_Q3_K, "Q3_K", 256, 110, 108 },
 };
 enum { KIT_N_TYPES = ARRAY_LEN(kit_types) };
 
@@ -53,12 +57,6 @@ static inline void kit_put_half(uint8_t *at, float f)
     memcpy(at, &h, 2);
 }
 
-/* True if bytes 2 and 3 of a block contain a minimum as f16. */
-static inline bool kit_has_min(const struct kit_type *t)
-{
-    return t->type == Q_Q4_K || t->type == Q_Q5_K || t->type == Q_Q4_1 || t->type == Q_Q5_1;
-}
-
 /* Fills one block with random bits; the scales are small f16 numbers of either sign. */
 static inline void kit_random_block(struct rng *r, const struct kit_type *t, uint8_t *out)
 {
@@ -74,16 +72,13 @@ static inline void kit_random_block(struct rng *r, const struct kit_type *t, uin
         memcpy(out, &h, 2);
         break;
     }
-    case Q_Q6_K:
-        kit_put_half(out + 208, f * 0.01f);
-        break;
     case Q_MXFP4:
         out[0] = (uint8_t)(120 + rng_below(r, 8));
         break;
     default:
-        if (kit_has_min(t))
-            kit_put_half(out + 2, kit_normal(r) * 0.01f);
-        kit_put_half(out, f);
+        if (t->min_at)
+            kit_put_half(out + t->min_at, kit_normal(r) * 0.01f);
+        kit_put_half(out + t->scale_at, t->type == Q_Q6_K ? f * 0.01f : f);
     }
 }
 
@@ -96,11 +91,6 @@ static inline uint8_t *kit_random_rows(
     for (size_t b = 0; b < n; b++)
         kit_random_block(r, t, rows + b * t->bytes);
     return rows;
-}
-
-static inline double kit_half(const uint8_t *at)
-{
-    return f16_to_f32((uint16_t)(at[0] | at[1] << 8));
 }
 
 /* Returns the 6-bit scale (want_min 0) or minimum (1) of sub-block j from 12 bytes. */
@@ -187,7 +177,7 @@ static inline double kit_element(const struct kit_type *t, const uint8_t *b, int
         return kit_half(b + 208) * (int8_t)b[192 + i / 16] * q;
     }
     }
-    return NAN;
+    return kit_low_bits_element(t->type, b, i);
 }
 
 static inline double kit_weight(

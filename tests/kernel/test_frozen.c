@@ -41,9 +41,9 @@ static uint8_t *random_rows(struct rng *r, const struct kit_type *t, int n_rows,
         else if (t->type == Q_MXFP4)
             block[0] = (uint8_t)(120 + block[0] % 8);
         else
-            kit_put_half(block + (t->type == Q_Q6_K ? 208 : 0), f);
-        if (kit_has_min(t))
-            kit_put_half(block + 2, f * 0.5f);
+            kit_put_half(block + t->scale_at, f);
+        if (t->min_at)
+            kit_put_half(block + t->min_at, f * 0.5f);
     }
     return rows;
 }
@@ -53,7 +53,8 @@ static void gemm_results_are_frozen(void)
     static const uint64_t want[KIT_N_TYPES] = { 0xc486be892a0b1599, 0x5ec25adb4bbfab94,
         0xbc096afd820cb3ea, 0xf0741f70994678f7, 0xdfe0c9c60f01a1ed, 0x302dff622e3c3796,
         0x802b1bfe112f7b89, 0x62d4a320a0ed239c, 0xc4f51e7120beb39d, 0xd4238987caec6896,
-        0xbc939d52068b0e2e, 0xa5b7ea60eba41499, 0xcaf717340e136d77, 0xeb81dab20ad671f };
+        0xbc939d52068b0e2e, 0xa5b7ea60eba41499, 0xcaf717340e136d77, 0xeb81dab20ad671f,
+        0x0fe0f62f5537fe7a, 0x96f80d57a9eaae29 };
     static const uint64_t tiles[] = { 0xbc14128d4007e364, 0x1e83f91a5076ffd4 }; /* F16, BF16 */
     enum { M = 2, ROWS = 19, COLS = 512 };
     struct rng r = { .key = 1 };

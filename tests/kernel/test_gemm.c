@@ -247,9 +247,9 @@ static void extremes(const struct kernels *k, const struct kernels *ref)
                 for (size_t b = 0; b < (size_t)(16 * COLS / type->block); b++) {
                     uint8_t *block = p.rows + b * type->bytes;
                     memset(block, fills[f], type->bytes);
-                    memcpy(block + (type->type == Q_Q6_K ? 208 : 0), &scales[s], 2);
-                    if (kit_has_min(type))
-                        memcpy(block + 2, &scales[(s + b) % ARRAY_LEN(scales)], 2);
+                    memcpy(block + type->scale_at, &scales[s], 2);
+                    if (type->min_at)
+                        memcpy(block + type->min_at, &scales[(s + b) % ARRAY_LEN(scales)], 2);
                 }
                 pack_panels(&p.w, p.rows, 0, 1);
                 for (int i = 0; i < COLS * p.m; i++)

@@ -87,6 +87,14 @@ static inline void tiny_block(struct buf *b, enum qtype type, float amp, struct 
         p[2] = (uint8_t)((p[2] & 0x55) | (~p[2] & 0x55) << 1);
         p[3] = (uint8_t)((p[3] & 0x55) | (~p[3] & 0x55) << 1);
         break;
+    case Q_Q2_K:
+        d = tiny_f16(scale / 24), dmin = tiny_f16(scale / 16);
+        memcpy(p + 80, &d, 2), memcpy(p + 82, &dmin, 2);
+        break;
+    case Q_Q3_K:
+        d = tiny_f16(scale / 60);
+        memcpy(p + 108, &d, 2);
+        break;
     case Q_MXFP4:
         memcpy(&bits, &scale, 4);
         /* 12 times half of that scale is about the desired magnitude */

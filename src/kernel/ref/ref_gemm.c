@@ -8,6 +8,7 @@
  * integer beyond 2^24 is rounded to nearest when it is converted to float. */
 #include "kernel/acts.h"
 #include "kernel/blocks.h"
+#include "kernel/row_codes.h"
 #include "base/half.h"
 #include "kernel/ref/ref.h"
 
@@ -289,6 +290,40 @@ static float dot_iq4_xs(const void *panel, int r, const void *x, int n_cols)
     }
     return acc;
 }
+
+/* Types of row_codes.h: `bytes` per packed block of 256. */
+static float row_codes_dot(
+    row_codes_fn row_codes, size_t bytes, const void *panel, int r, const void *x, int n_cols)
+{
+    const struct act_q8_k *a = x;
+    const uint8_t *w = panel;
+    struct row_codes c;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 256; b++, w += bytes, a++) {
+        int32_t sum = 0, mins = 0;
+        row_codes(&c, w, r);
+        for (int s = 0; s < QK_SUPER / ROW_SUB_BLOCK; s++) {
+            int32_t dot = 0;
+            for (int k = ROW_SUB_BLOCK * s; k < ROW_SUB_BLOCK * (s + 1); k++)
+                dot += c.code[k] * a->q[k];
+            sum += c.scale[s] * dot;
+            mins += c.has_mins ? c.min[s] * a->sum16[s] : 0;
+        }
+        acc = fmaf(c.d * a->d, (float)sum, acc);
+        if (c.has_mins)
+            acc = fmaf(-(c.dmin * a->d), (float)mins, acc);
+    }
+    return acc;
+}
+
+#define DOT_ROW_CODES(name)                                                                        \
+    static float dot_##name(const void *panel, int r, const void *x, int n_cols)                   \
+    {                                                                                              \
+        return row_codes_dot(row_codes_##name, sizeof(struct p16_##name), panel, r, x, n_cols);    \
+    }
+DOT_ROW_CODES(q2_k)
+DOT_ROW_CODES(q3_k)
 
 #define WEIGHT(TYPE, name, act, block)                                                             \
     void ref_gemm_##name(const struct gemm_args *g)                                                \

@@ -15,7 +15,7 @@
 #error "compile with the AVX2 flags of the Makefile"
 #endif
 
-#include "kernel/x86/x86_avx2_gemm.h"
+#include "kernel/x86/x86_avx2_gemm_k.h"
 
 enum {
     /* quads that may be added before they are multiplied by their scale */
@@ -407,6 +407,154 @@ INLINE void microkernel_q6_k(
     }
 }
 
+/* add_quad() that initialises the sums. */
+INLINE void first_quad(
+    int rows, __m256i w0, __m256i w1, const int8_t *const *q, __m256i sums[GROUP_ROWS][2])
+{
+    UNROLL for (int m = 0; m < rows; m++)
+    {
+        __m256i x = broadcast4(q[m]);
+        sums[m][0] = dot_first(w0, x);
+        sums[m][1] = dot_first(w1, x);
+    }
+}
+
+/* Adds pair i of factors of each half times the sums of activations of sub-blocks 2i, 2i + 1. */
+INLINE void add_pair_sums(int rows, const __m256i pair[2], int i, const struct act_q8_k *const *x,
+    __m256i sums[GROUP_ROWS][2])
+{
+    UNROLL for (int m = 0; m < rows; m++)
+    {
+        __m256i both = broadcast4(x[m]->sum16 + 2 * i);
+        sums[m][0] = add_madd(sums[m][0], pair[0], both);
+        sums[m][1] = add_madd(sums[m][1], pair[1], both);
+    }
+}
+
+INLINE void set_block_pointers(
+    int rows, const struct act_q8_k *x[GROUP_ROWS], const uint8_t *const *xp, int block)
+{
+    UNROLL for (int m = 0; m < rows; m++) x[m] =
+        (const struct act_q8_k *)(const void *)xp[m] + block;
+}
+
+/* Dot products with 16 elements of Q2_K. Quads 1 and 3 are not shifted right: their sums are four
+ * times as large. */
+INLINE void dot_q2_sub_block(
+    int rows, const uint8_t w[16][4], const int8_t *const *q, __m256i sums[GROUP_ROWS][2])
+{
+    const __m256i low = _mm256_set1_epi8(3), next = _mm256_set1_epi8(12);
+    __m256i v0 = load_256(w[0]), v1 = load_256(w[8]), sums4[GROUP_ROWS][2];
+    const int8_t *q1[GROUP_ROWS];
+
+    UNROLL for (int m = 0; m < rows; m++) q1[m] = q[m] + 4;
+    first_quad(rows, _mm256_and_si256(v0, low), _mm256_and_si256(v1, low), q, sums);
+    first_quad(rows, _mm256_and_si256(v0, next), _mm256_and_si256(v1, next), q1, sums4);
+    v0 = _mm256_srli_epi16(v0, 4);
+    v1 = _mm256_srli_epi16(v1, 4);
+    add_quad(rows, _mm256_and_si256(v0, low), _mm256_and_si256(v1, low), q, 8, sums);
+    add_quad(rows, _mm256_and_si256(v0, next), _mm256_and_si256(v1, next), q, 12, sums4);
+    UNROLL for (int m = 0; m < rows; m++) UNROLL for (int h = 0; h < 2; h++) sums[m][h] =
+        BYTE_DOTS ? _mm256_add_epi32(sums[m][h], _mm256_srai_epi32(sums4[m][h], 2))
+                  : _mm256_add_epi16(sums[m][h], _mm256_srai_epi16(sums4[m][h], 2));
+}
+
+/* Scales, and minimums in the upper four bits, of sub-blocks 2i and 2i + 1, as pairs of int16. */
+INLINE __m256i q2_pair(const struct p16_q2_k *p, int i, int half)
+{
+    return _mm256_cvtepu8_epi16(
+        _mm_loadu_si128((const __m128i *)(const void *)p->scale[i][8 * half]));
+}
+
+INLINE void microkernel_q2_k(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct panel_acc *out)
+{
+    const struct p16_q2_k *p = (const void *)wp;
+    __m256i sums[GROUP_ROWS][2], totals[GROUP_ROWS][2], mins[GROUP_ROWS][2];
+    const struct act_q8_k *x[GROUP_ROWS];
+    const int8_t *q[GROUP_ROWS];
+
+    for (int b = 0; b < n; b++, p++) {
+        set_block_pointers(rows, x, xp, b);
+        clear_sums(rows, totals);
+        clear_sums(rows, mins);
+        for (int j = 0; j < 8; j++) {
+            __m256i pair[2] = { q2_pair(p, j, 0), q2_pair(p, j, 1) };
+            const __m256i min[2] = { _mm256_srli_epi16(pair[0], 4), _mm256_srli_epi16(pair[1], 4) };
+            prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            add_pair_sums(rows, min, j, x, mins);
+            UNROLL for (int h = 0; h < 2; h++) pair[h] =
+                _mm256_and_si256(pair[h], _mm256_set1_epi16(15));
+            UNROLL for (int s = 0; s < 2; s++)
+            {
+                set_code_pointers(rows, q, xp, b, 32 * j + 16 * s);
+                dot_q2_sub_block(rows, p->q[2 * j + s], q, sums);
+                add_scaled_sums(
+                    rows, totals, sums, scale_of_pair(pair[0], s), scale_of_pair(pair[1], s));
+            }
+        }
+        UNROLL for (int half = 0; half < 2; half++)
+        {
+            __m256 dw = f16_to_f32_x8(p->d + 8 * half), dmin = f16_to_f32_x8(p->dmin + 8 * half);
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                __m256 sum = fma_dot(out[m].half[half], dw, x[m]->d, totals[m][half]);
+                out[m].half[half] = _mm256_fnmadd_ps(_mm256_mul_ps(dmin, _mm256_set1_ps(x[m]->d)),
+                    _mm256_cvtepi32_ps(mins[m][half]), sum);
+            }
+        }
+    }
+}
+
+INLINE __m256i q3_pair(const struct p16_q3_k *p, int i, int half)
+{
+    return _mm256_cvtepi8_epi16(
+        _mm_loadu_si128((const __m128i *)(const void *)p->scale[i][8 * half]));
+}
+
+INLINE void microkernel_q3_k(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct panel_acc *out)
+{
+    const struct p16_q3_k *p = (const void *)wp;
+    /* offsets: scales . sums of activations, to be multiplied by the offset of the weights */
+    __m256i sums[GROUP_ROWS][2], totals[GROUP_ROWS][2], offsets[GROUP_ROWS][2];
+    const struct act_q8_k *x[GROUP_ROWS];
+    const int8_t *q[GROUP_ROWS];
+
+    for (int b = 0; b < n; b++, p++) {
+        set_block_pointers(rows, x, xp, b);
+        clear_sums(rows, totals);
+        clear_sums(rows, offsets);
+        for (int j = 0; j < 8; j++) {
+            const __m256i pair[2] = { q3_pair(p, j, 0), q3_pair(p, j, 1) };
+            prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            add_pair_sums(rows, pair, j, x, offsets);
+            UNROLL for (int s = 0; s < 2; s++)
+            {
+                set_code_pointers(rows, q, xp, b, 32 * j + 16 * s);
+                first_quad(rows, q3_quad(p->q[j], 4 * s, 0), q3_quad(p->q[j], 4 * s, 1), q, sums);
+                UNROLL for (int i = 1; i < 4; i++)
+                {
+                    __m256i w0 = q3_quad(p->q[j], 4 * s + i, 0);
+                    add_quad(rows, w0, q3_quad(p->q[j], 4 * s + i, 1), q, 4 * i, sums);
+                }
+                add_scaled_sums(
+                    rows, totals, sums, scale_of_pair(pair[0], s), scale_of_pair(pair[1], s));
+            }
+        }
+        UNROLL for (int half = 0; half < 2; half++)
+        {
+            __m256 dw = f16_to_f32_x8(p->d + 8 * half);
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                __m256i sum =
+                    _mm256_sub_epi32(totals[m][half], _mm256_slli_epi32(offsets[m][half], 2));
+                out[m].half[half] = fma_dot(out[m].half[half], dw, x[m]->d, sum);
+            }
+        }
+    }
+}
+
 /* ---- float weights; n counts single k */
 
 INLINE void fma_rows(
@@ -502,3 +650,5 @@ GEMM(q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0), GEMM_SET(gemm_u
 GEMM(q4_k, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k), GEMM_SET(gemm_unpacked_q4_k), 24)
 GEMM(q5_k, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k), GEMM_SET(gemm_unpacked_q5_k), 16)
 GEMM(q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k), GEMM_SET(gemm_unpacked_q6_k), 16)
+GEMM(q2_k, 256, sizeof(struct p16_q2_k), sizeof(struct act_q8_k), GEMM_SET(gemm_unpacked_q2_k), 5)
+GEMM(q3_k, 256, sizeof(struct p16_q3_k), sizeof(struct act_q8_k), GEMM_SET(gemm_unpacked_q3_k), 5)

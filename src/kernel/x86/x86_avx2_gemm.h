@@ -53,6 +53,8 @@ void GEMM_SET(gemm_unpacked_q4_0)(const struct gemm_args *g);
 void GEMM_SET(gemm_unpacked_q4_k)(const struct gemm_args *g);
 void GEMM_SET(gemm_unpacked_q5_k)(const struct gemm_args *g);
 void GEMM_SET(gemm_unpacked_q6_k)(const struct gemm_args *g);
+void GEMM_SET(gemm_unpacked_q2_k)(const struct gemm_args *g);
+void GEMM_SET(gemm_unpacked_q3_k)(const struct gemm_args *g);
 
 INLINE void prefetch_ahead(const uint8_t *w, size_t bytes)
 {
@@ -119,6 +121,12 @@ INLINE __m256i dot_init(int32_t start)
     return _mm256_set1_epi32(start);
 }
 
+/* dot_bytes() with sums of 0 */
+INLINE __m256i dot_first(__m256i w, __m256i x)
+{
+    return dot_bytes(_mm256_setzero_si256(), w, x);
+}
+
 INLINE __m256i dot_widen(__m256i sums, int32_t start)
 {
     return sums;
@@ -145,6 +153,11 @@ INLINE __m256i dot_init(int32_t start)
     return _mm256_setzero_si256();
 }
 
+INLINE __m256i dot_first(__m256i w, __m256i x)
+{
+    return keep_in_register(_mm256_maddubs_epi16(w, x));
+}
+
 INLINE __m256i dot_widen(__m256i sums, int32_t start)
 {
     return add_madd(_mm256_set1_epi32(start), sums, _mm256_set1_epi16(1));
@@ -157,34 +170,11 @@ INLINE __m256i accumulate_scaled(__m256i total, __m256i sums, __m256i scale)
 
 INLINE __m256i scale_of_pair(__m256i pair, int i) /* duplicated */
 {
-    return i ? _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pair, 0xf5), 0xf5)
-             : _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(pair, 0xa0), 0xa0);
+    const __m256i lane = i ? _mm256_set1_epi32(0x03020302) : _mm256_set1_epi32(0x01000100);
+    const __m256i first = _mm256_setr_epi32(0, 0x04040404, 0x08080808, 0x0c0c0c0c, 0, 0x04040404,
+        0x08080808, 0x0c0c0c0c); /* byte of each lane */
+
+    return _mm256_shuffle_epi8(pair, _mm256_add_epi8(lane, first));
 }
 #endif
-
-/* ---- blocks of 256 */
-
-/* 6-bit scales and minimums of eight rows of a Q4_K or Q5_K block, as pairs of int16: sub-blocks 2p
- * and 2p + 1. */
-struct sub_scales {
-    __m256i scale[4], min[4];
-};
-
-INLINE void load_scales(
-    struct sub_scales *s, const uint8_t lo[4][16][2], const uint8_t hi[2][16][2], int half)
-{
-    const __m128i low4 = _mm_set1_epi8(15), bits45 = _mm_set1_epi8(0x30);
-
-    UNROLL for (int p = 0; p < 4; p++)
-    {
-        __m128i v = _mm_loadu_si128((const __m128i *)(const void *)lo[p][8 * half]);
-        __m128i h = _mm_loadu_si128((const __m128i *)(const void *)hi[p % 2][8 * half]);
-        if (p >= 2)
-            h = _mm_srli_epi16(h, 4);
-        s->scale[p] = _mm256_cvtepu8_epi16(
-            _mm_or_si128(_mm_and_si128(v, low4), _mm_and_si128(_mm_slli_epi16(h, 4), bits45)));
-        s->min[p] = _mm256_cvtepu8_epi16(_mm_or_si128(_mm_and_si128(_mm_srli_epi16(v, 4), low4),
-            _mm_and_si128(_mm_slli_epi16(h, 2), bits45)));
-    }
-}
 #endif

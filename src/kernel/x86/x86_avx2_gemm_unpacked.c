@@ -69,11 +69,6 @@ void GEMM_SET(gemm_with_unpacking)(const struct gemm_args *g, const struct unpac
 
 /* ---- unpacking */
 
-INLINE void put_half(uint8_t to[64], int half, __m256i v)
-{
-    _mm256_store_si256((__m256i *)(void *)(to + 32 * half), v);
-}
-
 INLINE __m256i low4(__m256i v)
 {
     return _mm256_and_si256(v, _mm256_set1_epi8(15));
@@ -260,11 +255,9 @@ INLINE void put_signed_scales(struct unpacked_kblock *u, int i, const int8_t sca
 {
     UNROLL for (int half = 0; half < 2; half++)
     {
-        __m256i pair =
+        u->pair[i][half] =
             _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)scale[8 * half]));
-        u->pair[i][half] = pair;
-        u->scale[2 * i][half] = scale_of_pair(pair, 0);
-        u->scale[2 * i + 1][half] = scale_of_pair(pair, 1);
+        put_scale_pair(u, i, half, u->pair[i][half]);
     }
 }
 

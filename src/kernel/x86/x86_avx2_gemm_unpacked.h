@@ -1,9 +1,9 @@
 /* x86_avx2_gemm_unpacked.h: declarations shared by the AVX2 GEMM files that unpack a K block of a
  * panel to bytes before they multiply it: the driver and parts of the dot products. Included only
- * by x86_avx2_gemm_unpacked.c and x86_avx2_gemm_low_bits.c. */
+ * by x86_avx2_gemm_unpacked.c, x86_avx2_gemm_low_bits.c and x86_avx2_unpack*.c. */
 #pragma once
 
-#include "kernel/x86/x86_avx2_gemm.h"
+#include "kernel/x86/x86_avx2_gemm_k.h"
 #include "kernel/x86/x86_unpacked_kblock.h"
 
 #ifdef __AVX2__
@@ -30,11 +30,27 @@ struct type_traits {
     bool has_mins;
 };
 
+/* ---- parts of unpacking */
+
+INLINE void put_half(uint8_t to[64], int half, __m256i v)
+{
+    _mm256_store_si256((__m256i *)(void *)(to + 32 * half), v);
+}
+
+/* Scales of sub-blocks 2i and 2i + 1 of eight rows, as pairs of int16. */
+INLINE void put_scale_pair(struct unpacked_kblock *u, int i, int half, __m256i pair)
+{
+    u->scale[2 * i][half] = scale_of_pair(pair, 0);
+    u->scale[2 * i + 1][half] = scale_of_pair(pair, 1);
+}
+
 INLINE void put_f16_scales(__m256 to[2], const uint16_t h[16])
 {
     to[0] = f16_to_f32_x8(h);
     to[1] = f16_to_f32_x8(h + 8);
 }
+
+/* ---- parts of dot products */
 
 /* Sums of up to four rows and both halves of the panel, of which type_traits.halves are used at a
  * time. */

@@ -22,8 +22,9 @@ typedef void (*microkernel_fn)(const uint8_t *w, const uint8_t *const *x, int n,
 struct gemm_format {
     microkernel_fn microkernel[GROUP_ROWS + 1]; /* indexed by the number of rows */
     panel_pair_fn pair;                         /* NULL: a pair of panels is not faster */
-    int block;                                  /* elements of k per block */
-    size_t w_bytes, x_bytes;                    /* bytes of a block, of the panel and of a row */
+    gemm_fn unpacked;        /* GEMM for more than GROUP_ROWS rows; NULL: gemm() */
+    int block;               /* elements of k per block */
+    size_t w_bytes, x_bytes; /* bytes of a block, of the panel and of a row */
 };
 
 /* ---- drivers */
@@ -129,7 +130,9 @@ static void gemm(const struct gemm_args *g, const struct gemm_format *f)
 
 static void gemm_or_gemv(const struct gemm_args *g, const struct gemm_format *f)
 {
-    if (g->x->n_rows > GROUP_ROWS)
+    if (g->x->n_rows > GROUP_ROWS && f->unpacked)
+        f->unpacked(g);
+    else if (g->x->n_rows > GROUP_ROWS)
         gemm(g, f);
     else if (g->x->n_rows > 0)
         gemv(g, f);
@@ -286,6 +289,118 @@ INLINE void microkernel_iq4_xs(
     }
 }
 
+/* Quads of a sub-block of Q2_K. */
+INLINE void load_q2_quads(__m512i w[4], const uint8_t q[16][4])
+{
+    __m512i v = _mm512_loadu_si512(q);
+
+    UNROLL for (int i = 0; i < 4; i++) w[i] =
+        _mm512_and_si512(_mm512_srli_epi16(v, (unsigned)(2 * i)), _mm512_set1_epi8(3));
+}
+
+/* Minimums of sub-blocks 2i and 2i + 1, as pairs of int16. */
+INLINE __m512i q2_min_pair(const struct p16_q2_k *p, int i)
+{
+    __m512i v =
+        _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p->scale[i]));
+
+    return _mm512_srli_epi16(v, 4);
+}
+
+/* Scale of sub-block j, as int32. */
+INLINE __m512i q2_scale(const struct p16_q2_k *p, int j)
+{
+    __m512i v =
+        _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)p->scale[j / 2]));
+
+    return _mm512_and_si512(_mm512_srli_epi32(v, j % 2 * 16), _mm512_set1_epi32(15));
+}
+
+INLINE void microkernel_q2_k(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+{
+    const struct p16_q2_k *p = (const void *)wp;
+    __m512i w[4], sum[GROUP_ROWS], mins[GROUP_ROWS];
+
+    for (int b = 0; b < n; b++, p++) {
+        UNROLL for (int m = 0; m < rows; m++) sum[m] = mins[m] = _mm512_setzero_si512();
+        for (int j = 0; j < 16; j++) {
+            prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 16, sizeof(*p) / 16);
+            load_q2_quads(w, p->q[j]);
+            __m512i scale = q2_scale(p, j);
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
+                __m512i d = dot_quads(_mm512_setzero_si512(), w, x->q + 16 * j, 4);
+                sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
+            }
+        }
+        for (int i = 0; i < 8; i++) {
+            __m512i pair = q2_min_pair(p, i);
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
+                mins[m] = _mm512_dpwssd_epi32(mins[m], pair, broadcast_pair(x->sum16 + 2 * i));
+            }
+        }
+        __m512 dw = f16_to_f32_x16(p->d), dmin = f16_to_f32_x16(p->dmin);
+        UNROLL for (int m = 0; m < rows; m++)
+        {
+            float dx = ((const struct act_q8_k *)(const void *)xp[m] + b)->d;
+            out[m] = fma_dot(out[m], dw, dx, sum[m]);
+            out[m] = _mm512_fnmadd_ps(
+                _mm512_mul_ps(dmin, _mm512_set1_ps(dx)), _mm512_cvtepi32_ps(mins[m]), out[m]);
+        }
+    }
+}
+
+/* Quads of 32 elements of Q3_K. */
+INLINE void load_q3_quads(__m512i w[8], const uint8_t q[3][16][4])
+{
+    const __m512i low2 = _mm512_set1_epi8(3), low3 = _mm512_set1_epi8(7),
+                  bit2 = _mm512_set1_epi8(4);
+    __m512i v[3] = { _mm512_loadu_si512(q[0]), _mm512_loadu_si512(q[1]), _mm512_loadu_si512(q[2]) };
+
+    UNROLL for (int i = 0; i < 3; i++)
+    {
+        w[2 * i] = _mm512_and_si512(v[i], low3);
+        w[2 * i + 1] = _mm512_and_si512(_mm512_srli_epi16(v[i], 3), low3);
+    }
+    w[6] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(v[0], 6), low2),
+        _mm512_and_si512(_mm512_srli_epi16(v[2], 4), bit2));
+    w[7] = _mm512_or_si512(_mm512_and_si512(_mm512_srli_epi16(v[1], 6), low2),
+        _mm512_and_si512(_mm512_srli_epi16(v[2], 5), bit2));
+}
+
+INLINE void microkernel_q3_k(
+    int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)
+{
+    const struct p16_q3_k *p = (const void *)wp;
+    __m512i w[8], sum[GROUP_ROWS];
+
+    for (int b = 0; b < n; b++, p++) {
+        UNROLL for (int m = 0; m < rows; m++) sum[m] = _mm512_setzero_si512();
+        for (int j = 0; j < 8; j++) {
+            prefetch_ahead((const uint8_t *)p + (size_t)j * sizeof(*p) / 8, sizeof(*p) / 8);
+            load_q3_quads(w, p->q[j]);
+            UNROLL for (int s = 0; s < 2; s++)
+            {
+                __m512i scale = signed_of_pair(p->scale[j], s);
+                UNROLL for (int m = 0; m < rows; m++)
+                {
+                    const struct act_q8_k *x = (const struct act_q8_k *)(const void *)xp[m] + b;
+                    __m512i start = _mm512_set1_epi32(-4 * x->sum16[2 * j + s]);
+                    __m512i d = dot_quads(start, w + 4 * s, x->q + 32 * j + 16 * s, 4);
+                    sum[m] = _mm512_add_epi32(sum[m], _mm512_mullo_epi32(d, scale));
+                }
+            }
+        }
+        __m512 dw = f16_to_f32_x16(p->d);
+        UNROLL for (int m = 0; m < rows; m++) out[m] =
+            fma_dot(out[m], dw, ((const struct act_q8_k *)(const void *)xp[m] + b)->d, sum[m]);
+    }
+}
+
 /* ---- float weights */
 
 /* n counts single k here */
@@ -351,7 +466,7 @@ INLINE void microkernel_bf16(
         microkernel_##type(rows, w, x, n, acc);                                                    \
     }
 
-#define GEMM(type, pair, block, w_bytes, x_bytes)                                                  \
+#define GEMM(type, pair, ...)                                                                      \
     MICROKERNEL(type, 1)                                                                           \
     MICROKERNEL(type, 2)                                                                           \
     MICROKERNEL(type, 3)                                                                           \
@@ -364,7 +479,7 @@ INLINE void microkernel_bf16(
     {                                                                                              \
         static const struct gemm_format f = { { NULL, type##_1, type##_2, type##_3, type##_4,      \
                                                   type##_5, type##_6, type##_7, type##_8 },        \
-            pair, block, w_bytes, x_bytes };                                                       \
+            pair, __VA_ARGS__ };                                                                   \
         gemm_or_gemv(g, &f);                                                                       \
     }
 
@@ -376,17 +491,19 @@ MICROKERNEL_32(q5_1, start_0, true)
 MICROKERNEL_32(iq4_nl, start_128, false)
 MICROKERNEL_32(mxfp4, start_12, false)
 
-GEMM(f32, NULL, 1, 64, 4)
-GEMM(f16, NULL, 1, 32, 4)
-GEMM(bf16, NULL, 1, 32, 4)
-GEMM(q8_0, avx512_pair_q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0))
-GEMM(q4_0, avx512_pair_q4_0, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0))
-GEMM(q4_k, NULL, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k))
-GEMM(q5_k, NULL, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k))
-GEMM(q6_k, avx512_pair_q6_k, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k))
-GEMM(q4_1, NULL, 32, sizeof(struct p16_q4_1), sizeof(struct act_q8_0))
-GEMM(q5_0, avx512_pair_q5_0, 32, sizeof(struct p16_q5_0), sizeof(struct act_q8_0))
-GEMM(q5_1, NULL, 32, sizeof(struct p16_q5_1), sizeof(struct act_q8_0))
-GEMM(iq4_nl, NULL, 32, sizeof(struct p16_iq4_nl), sizeof(struct act_q8_0))
-GEMM(mxfp4, NULL, 32, sizeof(struct p16_mxfp4), sizeof(struct act_q8_0))
-GEMM(iq4_xs, NULL, 256, sizeof(struct p16_iq4_xs), sizeof(struct act_q8_k))
+GEMM(f32, NULL, NULL, 1, 64, 4)
+GEMM(f16, NULL, NULL, 1, 32, 4)
+GEMM(bf16, NULL, NULL, 1, 32, 4)
+GEMM(q8_0, avx512_pair_q8_0, NULL, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0))
+GEMM(q4_0, avx512_pair_q4_0, NULL, 32, sizeof(struct p16_q4_0), sizeof(struct act_q8_0))
+GEMM(q4_k, NULL, NULL, 256, sizeof(struct p16_q4_k), sizeof(struct act_q8_k))
+GEMM(q5_k, NULL, NULL, 256, sizeof(struct p16_q5_k), sizeof(struct act_q8_k))
+GEMM(q6_k, avx512_pair_q6_k, NULL, 256, sizeof(struct p16_q6_k), sizeof(struct act_q8_k))
+GEMM(q4_1, NULL, NULL, 32, sizeof(struct p16_q4_1), sizeof(struct act_q8_0))
+GEMM(q5_0, avx512_pair_q5_0, NULL, 32, sizeof(struct p16_q5_0), sizeof(struct act_q8_0))
+GEMM(q5_1, NULL, NULL, 32, sizeof(struct p16_q5_1), sizeof(struct act_q8_0))
+GEMM(iq4_nl, NULL, NULL, 32, sizeof(struct p16_iq4_nl), sizeof(struct act_q8_0))
+GEMM(mxfp4, NULL, NULL, 32, sizeof(struct p16_mxfp4), sizeof(struct act_q8_0))
+GEMM(iq4_xs, NULL, NULL, 256, sizeof(struct p16_iq4_xs), sizeof(struct act_q8_k))
+GEMM(q2_k, NULL, avx512_gemm_unpacked_q2_k, 256, sizeof(struct p16_q2_k), sizeof(struct act_q8_k))
+GEMM(q3_k, NULL, avx512_gemm_unpacked_q3_k, 256, sizeof(struct p16_q3_k), sizeof(struct act_q8_k))

@@ -11,6 +11,10 @@
 
 #ifdef __AVX512VNNI__
 
+/* GEMM that unpacks a block first, for many rows. */
+void avx512_gemm_unpacked_q2_k(const struct gemm_args *g);
+void avx512_gemm_unpacked_q3_k(const struct gemm_args *g);
+
 enum { PREFETCH_AHEAD = 6144 }; /* bytes that a stream prefetches ahead, into L2 */
 
 INLINE void prefetch_ahead(const uint8_t *w, size_t bytes)

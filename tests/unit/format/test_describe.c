@@ -115,7 +115,7 @@ static void unsupported_features_are_named(void)
     } rows[] = {
         { "gpt9", "gpt2", Q_F32, "architecture gpt9" },
         { "llama", "bert", Q_F32, "vocabulary of kind bert" },
-        { "llama", "llama", Q_Q2_K, "weights of type Q2_K" },
+        { "llama", "llama", (enum qtype)15, "weights of type Q8_K" },
         { "qwen2", "gpt2", Q_I8, "no weights" },
         { "", "", Q_F32, "no architecture" },
         { "qwen3", "gpt2", Q_Q6_K, "" },

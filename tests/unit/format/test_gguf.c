@@ -213,7 +213,7 @@ static void number_formats_are_decoded(void)
     EXPECT(!qtype_bytes(Q_F32, UINT64_MAX / 2, &n));
     EXPECT(!qtype_info(4) && !qtype_info(1000) && !qtype_info(UINT32_MAX));
     EXPECT_STR(qtype_info(Q_BF16)->name, "BF16");
-    EXPECT(qtype_info(Q_Q6_K)->is_supported && !qtype_info(Q_Q2_K)->is_supported);
+    EXPECT(qtype_info(Q_Q6_K)->is_supported && !qtype_info(Q_I8)->is_supported);
 }
 
 /* ---- damage */

@@ -230,6 +230,7 @@ static const struct {
     { "qwen3moe", Q_MXFP4, Q_IQ4_NL },
     { "llama", Q_IQ4_XS, Q_Q5_1 },
     { "qwen2", Q_Q5_0, Q_Q4_1 },
+    { "llama", Q_Q2_K, Q_Q3_K },
 };
 
 static void logits_are_independent_of_chunks_batches_and_pages(void)

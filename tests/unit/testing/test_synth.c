@@ -36,7 +36,7 @@ static struct gguf *write_and_open(const struct synth *s)
 }
 
 static const enum qtype all_types[] = { Q_F32, Q_F16, Q_BF16, Q_Q8_0, Q_Q4_0, Q_Q4_K, Q_Q5_K,
-    Q_Q6_K, Q_Q4_1, Q_Q5_0, Q_Q5_1, Q_IQ4_NL, Q_MXFP4, Q_IQ4_XS };
+    Q_Q6_K, Q_Q4_1, Q_Q5_0, Q_Q5_1, Q_IQ4_NL, Q_MXFP4, Q_IQ4_XS, Q_Q2_K, Q_Q3_K };
 
 /* The file is read back by the code that serves models. */
 static void weights_have_the_deviation_asked_for(void)
@@ -241,7 +241,7 @@ static void impossible_shapes_are_refused(void)
     REFUSED(s.head_dim = 33, "odd");
     REFUSED(s.n_vocab = 100, "generated vocabulary");
     REFUSED(s.arch = "gpt9", "'gpt9'");
-    REFUSED(s.type = Q_Q2_K, "cannot be generated");
+    REFUSED(s.type = Q_I8, "cannot be generated");
 #undef REFUSED
     EXPECT(!synth_preset(&s, "nothing"));
     end_test();
