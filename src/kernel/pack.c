@@ -369,6 +369,96 @@ static void put_q3_k(uint8_t *panel, size_t b, int r, const uint8_t *file)
     p->d[r] = f.d;
 }
 
+/* Seven sign bits and the eighth, which makes their number even. */
+static uint8_t eight_signs(uint32_t seven)
+{
+    return (uint8_t)(seven | (uint32_t)(__builtin_popcount(seven) & 1) << 7);
+}
+
+/* 32 sign bits and s of sub-block j from four times seven signs and four bits. */
+static void put_signs_and_scale(
+    uint8_t sign[32][16], uint8_t scale[4][16], int r, int j, const uint8_t file[4])
+{
+    uint32_t bits = get4(file);
+
+    for (int g = 0; g < 4; g++)
+        sign[4 * j + g][r] = eight_signs(bits >> (7 * g) & 127);
+    scale[j / 2][r] |= (uint8_t)(bits >> 28 << (j % 2 * 4));
+}
+
+/* n bytes of row r */
+static void put_bytes(uint8_t (*to)[16], int r, const uint8_t *from, int n)
+{
+    for (int i = 0; i < n; i++)
+        to[i][r] = from[i];
+}
+
+static void put_iq2_xxs(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_iq2_xxs *p = (struct p16_iq2_xxs *)(void *)panel + b;
+    struct file_iq2_xxs f;
+
+    memcpy(&f, file, sizeof(f));
+    for (int j = 0; j < 8; j++) {
+        put_bytes(p->index + 4 * j, r, f.sub[j].index, 4);
+        put_signs_and_scale(p->sign, p->scale, r, j, f.sub[j].signs);
+    }
+    p->d[r] = f.d;
+}
+
+static void put_iq2_xs(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_iq2_xs *p = (struct p16_iq2_xs *)(void *)panel + b;
+    struct file_iq2_xs f;
+
+    memcpy(&f, file, sizeof(f));
+    for (int g = 0; g < 32; g++) {
+        p->index[g][r] = (uint8_t)f.q[g];
+        p->high[g / 8][r] |= (uint8_t)((f.q[g] >> 8 & 1) << (g % 8));
+        p->sign[g][r] = eight_signs(f.q[g] >> 9);
+    }
+    put_bytes(p->scale, r, f.scale, 8);
+    p->d[r] = f.d;
+}
+
+static void put_iq2_s(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_iq2_s *p = (struct p16_iq2_s *)(void *)panel + b;
+    struct file_iq2_s f;
+
+    memcpy(&f, file, sizeof(f));
+    put_bytes(p->index, r, f.index, 32);
+    put_bytes(p->sign, r, f.sign, 32);
+    put_bytes(p->high, r, f.high, 8);
+    put_bytes(p->scale, r, f.scale, 8);
+    p->d[r] = f.d;
+}
+
+static void put_iq3_xxs(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_iq3_xxs *p = (struct p16_iq3_xxs *)(void *)panel + b;
+    struct file_iq3_xxs f;
+
+    memcpy(&f, file, sizeof(f));
+    put_bytes(p->index, r, f.index, 64);
+    for (int j = 0; j < 8; j++)
+        put_signs_and_scale(p->sign, p->scale, r, j, f.signs[j]);
+    p->d[r] = f.d;
+}
+
+static void put_iq3_s(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_iq3_s *p = (struct p16_iq3_s *)(void *)panel + b;
+    struct file_iq3_s f;
+
+    memcpy(&f, file, sizeof(f));
+    put_bytes(p->index, r, f.index, 64);
+    put_bytes(p->sign, r, f.sign, 32);
+    put_bytes(p->high, r, f.high, 8);
+    put_bytes(p->scale, r, f.scale, 4);
+    p->d[r] = f.d;
+}
+
 typedef void (*put_block_fn)(uint8_t *panel, size_t b, int r, const uint8_t *file);
 
 static const put_block_fn put_block_by_slot[N_GEMM_SLOTS] = {

@@ -1,4 +1,5 @@
 #include "kernel/row_codes.h"
+#include "kernel/iq_grids.h"
 #include "base/half.h"
 
 /* Two bits of element e of 256. */
@@ -42,4 +43,99 @@ void row_codes_q3_k(struct row_codes *out, const void *block, int r)
         out->code[e] = (int8_t)(three_bits(p->q, r, e) - 4);
     for (int s = 0; s < 16; s++)
         out->scale[s] = p->scale[s / 2][r][s % 2];
+}
+
+/* ---- IQ types */
+
+/* Begins a block without minimums; its scale is d * factor. */
+static void begin_block(struct row_codes *out, uint16_t d, float factor)
+{
+    out->d = f16_to_f32(d) * factor;
+    out->has_mins = false;
+}
+
+/* Nibbles of s, one per 16 elements. */
+static void set_scales_16(struct row_codes *out, const uint8_t scale[8][16], int r)
+{
+    for (int s = 0; s < 16; s++)
+        out->scale[s] = (int8_t)(2 * (scale[s / 2][r] >> (s % 2 * 4) & 15) + 1);
+}
+
+/* Nibbles of s, one per 32 elements. */
+static void set_scales_32(struct row_codes *out, const uint8_t scale[4][16], int r)
+{
+    for (int s = 0; s < 16; s++)
+        out->scale[s] = (int8_t)(2 * (scale[s / 4][r] >> (s / 2 % 2 * 4) & 15) + 1);
+}
+
+/* Eight codes of group g: magnitudes with signs. */
+static void set_signed(int8_t code[8], const uint8_t magnitude[8], uint8_t sign)
+{
+    for (int i = 0; i < 8; i++)
+        code[i] = (int8_t)(sign >> i & 1 ? -magnitude[i] : magnitude[i]);
+}
+
+void row_codes_iq2_xxs(struct row_codes *out, const void *block, int r)
+{
+    const struct p16_iq2_xxs *p = block;
+
+    begin_block(out, p->d[r], 0.125f);
+    set_scales_32(out, p->scale, r);
+    for (int g = 0; g < 32; g++)
+        set_signed(out->code + 8 * g, iq2_xxs_grid[p->index[g][r]], p->sign[g][r]);
+}
+
+void row_codes_iq2_xs(struct row_codes *out, const void *block, int r)
+{
+    const struct p16_iq2_xs *p = block;
+
+    begin_block(out, p->d[r], 0.125f);
+    set_scales_16(out, p->scale, r);
+    for (int g = 0; g < 32; g++) {
+        int index = p->index[g][r] | (p->high[g / 8][r] >> (g % 8) & 1) << 8;
+        set_signed(out->code + 8 * g, iq2_xs_grid[index], p->sign[g][r]);
+    }
+}
+
+void row_codes_iq2_s(struct row_codes *out, const void *block, int r)
+{
+    const struct p16_iq2_s *p = block;
+
+    begin_block(out, p->d[r], 0.125f);
+    set_scales_16(out, p->scale, r);
+    for (int g = 0; g < 32; g++) {
+        int index = p->index[g][r] | (p->high[g / 4][r] >> (g % 4 * 2) & 3) << 8;
+        set_signed(out->code + 8 * g, iq2_s_grid[index], p->sign[g][r]);
+    }
+}
+
+void row_codes_iq3_xxs(struct row_codes *out, const void *block, int r)
+{
+    const struct p16_iq3_xxs *p = block;
+    uint8_t magnitude[8];
+
+    begin_block(out, p->d[r], 0.5f); /* the codes are half of the numbers */
+    set_scales_32(out, p->scale, r);
+    for (int g = 0; g < 32; g++) {
+        memcpy(magnitude, iq3_xxs_grid[p->index[2 * g][r]], 4);
+        memcpy(magnitude + 4, iq3_xxs_grid[p->index[2 * g + 1][r]], 4);
+        set_signed(out->code + 8 * g, magnitude, p->sign[g][r]);
+    }
+}
+
+void row_codes_iq3_s(struct row_codes *out, const void *block, int r)
+{
+    const struct p16_iq3_s *p = block;
+    uint8_t magnitude[8];
+
+    begin_block(out, p->d[r], 1);
+    set_scales_32(out, p->scale, r);
+    for (int g = 0; g < 32; g++) {
+        for (int i = 0; i < 8; i++) {
+            int at = 2 * g + i / 4;
+            int index = p->index[at][r] | (p->high[at / 8][r] >> (at % 8) & 1) << 8;
+            magnitude[i] = (uint8_t)(2 * iq3_s_grid[index][i % 4] - 15);
+        }
+        set_signed(out->code + 8 * g, magnitude, p->sign[g][r]);
+    }
 }

@@ -21,3 +21,8 @@ typedef void (*row_codes_fn)(struct row_codes *out, const void *block, int r);
 
 void row_codes_q2_k(struct row_codes *out, const void *block, int r);
 void row_codes_q3_k(struct row_codes *out, const void *block, int r);
+void row_codes_iq2_xxs(struct row_codes *out, const void *block, int r);
+void row_codes_iq2_xs(struct row_codes *out, const void *block, int r);
+void row_codes_iq2_s(struct row_codes *out, const void *block, int r);
+void row_codes_iq3_xxs(struct row_codes *out, const void *block, int r);
+void row_codes_iq3_s(struct row_codes *out, const void *block, int r);

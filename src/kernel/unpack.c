@@ -191,6 +191,11 @@ static void get_row_codes(float *out, const struct row_codes *c)
     }
 GET_ROW_CODES(q2_k)
 GET_ROW_CODES(q3_k)
+GET_ROW_CODES(iq2_xxs)
+GET_ROW_CODES(iq2_xs)
+GET_ROW_CODES(iq2_s)
+GET_ROW_CODES(iq3_xxs)
+GET_ROW_CODES(iq3_s)
 
 void pack_get_row(const struct packed *w, int row, float *out)
 {

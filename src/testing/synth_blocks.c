@@ -155,6 +155,48 @@ static void block_q3_k(struct random_source *s, float sigma, uint8_t *out)
     (void)put16(out + 108, f32_to_f16(sigma / (24.4f * 2.29f)));
 }
 
+/* The IQ types: indices and signs are random. s of a sub-block is 8 to 15, so its scale is 17 to
+ * 31: root mean square 24.4. That of the grids is about 23.9 (IQ2), 30 (IQ3_XXS) and 8 (IQ3_S). */
+static void block_iq(struct random_source *s, float d, uint8_t *out, size_t bytes)
+{
+    fill_random(s, put16(out, f32_to_f16(d)), bytes - 2);
+}
+
+static void block_iq2_xxs(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_iq(s, sigma / (24.4f * 23.9f / 8), out, 66);
+    for (int j = 0; j < 8; j++)
+        out[2 + 8 * j + 7] |= 0x80;
+}
+
+static void block_iq2_xs(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_iq(s, sigma / (24.4f * 23.9f / 8), out, 74);
+    for (int i = 66; i < 74; i++)
+        out[i] |= 0x88;
+}
+
+static void block_iq2_s(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_iq(s, sigma / (24.4f * 23.9f / 8), out, 82);
+    for (int i = 74; i < 82; i++)
+        out[i] |= 0x88;
+}
+
+static void block_iq3_xxs(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_iq(s, sigma / (24.4f * 30.0f / 4), out, 98);
+    for (int j = 0; j < 8; j++)
+        out[66 + 4 * j + 3] |= 0x80;
+}
+
+static void block_iq3_s(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_iq(s, sigma / (24.4f * 8.0f), out, 110);
+    for (int i = 106; i < 110; i++)
+        out[i] |= 0x88;
+}
+
 /* Uniform distribution, for the formats without blocks. */
 static float number(struct random_source *s, float sigma)
 {
@@ -222,6 +264,11 @@ static block_fn block_of_type(enum qtype type)
         { Q_IQ4_NL, block_iq4_nl },
         { Q_IQ4_XS, block_iq4_xs },
         { Q_MXFP4, block_mxfp4 },
+        { Q_IQ2_XXS, block_iq2_xxs },
+        { Q_IQ2_XS, block_iq2_xs },
+        { Q_IQ2_S, block_iq2_s },
+        { Q_IQ3_XXS, block_iq3_xxs },
+        { Q_IQ3_S, block_iq3_s },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(by_type); i++)

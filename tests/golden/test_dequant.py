@@ -15,10 +15,12 @@ if os.path.exists(VENV) and "INFERFLUX_VENV" not in os.environ:
     os.execv(VENV, [VENV, *sys.argv])
 
 import gguf  # noqa: E402
+import iq_grids  # noqa: E402
 import numpy as np  # noqa: E402
 
 OURS = os.path.join(ROOT, "build/bench/accuracy")
-TYPES = "F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 Q2_K Q3_K".split()
+TYPES = ("F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 Q2_K Q3_K "
+         "IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S").split()
 ROWS, COLS = 37, 1024
 
 
@@ -63,6 +65,10 @@ def main():
         passed, failed = passed + ok, failed + (not ok)
         print(f"{name:7} {right.mean() * 100:.2f} % of {right.size} the same, {finite * 100:.0f} % finite"
               + ("" if ok else "  FAILED"))
+    with open(iq_grids.PATH) as f:
+        ok = f.read() == iq_grids.text()
+    passed, failed = passed + ok, failed + (not ok)
+    print("iq_grids.def " + ("is that of the package" if ok else "differs from the package  FAILED"))
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -35,6 +35,11 @@ static const struct kit_type kit_types[] = {
     { Q_IQ4_XS, "IQ4_XS", 256, 136 },
     { Q_Q2_K, "Q2_K", 256, 84, 80, 82 },
     { Q_Q3_K, "Q3_K", 256, 110, 108 },
+    { Q_IQ2_XXS, "IQ2_XXS", 256, 66 },
+    { Q_IQ2_XS, "IQ2_XS", 256, 74 },
+    { Q_IQ2_S, "IQ2_S", 256, 82 },
+    { Q_IQ3_XXS, "IQ3_XXS", 256, 98 },
+    { Q_IQ3_S, "IQ3_S", 256, 110 },
 };
 enum { KIT_N_TYPES = ARRAY_LEN(kit_types) };
 

@@ -54,7 +54,8 @@ static void gemm_results_are_frozen(void)
         0xbc096afd820cb3ea, 0xf0741f70994678f7, 0xdfe0c9c60f01a1ed, 0x302dff622e3c3796,
         0x802b1bfe112f7b89, 0x62d4a320a0ed239c, 0xc4f51e7120beb39d, 0xd4238987caec6896,
         0xbc939d52068b0e2e, 0xa5b7ea60eba41499, 0xcaf717340e136d77, 0xeb81dab20ad671f,
-        0x0fe0f62f5537fe7a, 0x96f80d57a9eaae29 };
+        0x0fe0f62f5537fe7a, 0x96f80d57a9eaae29, 0x9c689e3e5b4cea2c, 0xd3b3a02ae9f19fe2,
+        0x4ed2ad9c0ea267a8, 0xe78ccf35bec7f766, 0xc14a5388724de4ba };
     static const uint64_t tiles[] = { 0xbc14128d4007e364, 0x1e83f91a5076ffd4 }; /* F16, BF16 */
     enum { M = 2, ROWS = 19, COLS = 512 };
     struct rng r = { .key = 1 };

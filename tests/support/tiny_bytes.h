@@ -95,6 +95,17 @@ static inline void tiny_block(struct buf *b, enum qtype type, float amp, struct 
         d = tiny_f16(scale / 60);
         memcpy(p + 108, &d, 2);
         break;
+    case Q_IQ2_XXS:
+    case Q_IQ2_XS:
+    case Q_IQ2_S:
+        d = tiny_f16(scale / 60);
+        memcpy(p, &d, 2);
+        break;
+    case Q_IQ3_XXS:
+    case Q_IQ3_S:
+        d = tiny_f16(scale / 150);
+        memcpy(p, &d, 2);
+        break;
     case Q_MXFP4:
         memcpy(&bits, &scale, 4);
         /* 12 times half of that scale is about the desired magnitude */

@@ -324,6 +324,11 @@ static float row_codes_dot(
     }
 DOT_ROW_CODES(q2_k)
 DOT_ROW_CODES(q3_k)
+DOT_ROW_CODES(iq2_xxs)
+DOT_ROW_CODES(iq2_xs)
+DOT_ROW_CODES(iq2_s)
+DOT_ROW_CODES(iq3_xxs)
+DOT_ROW_CODES(iq3_s)
 
 #define WEIGHT(TYPE, name, act, block)                                                             \
     void ref_gemm_##name(const struct gemm_args *g)                                                \

@@ -438,27 +438,6 @@ INLINE void set_block_pointers(
         (const struct act_q8_k *)(const void *)xp[m] + block;
 }
 
-/* Dot products with 16 elements of Q2_K. Quads 1 and 3 are not shifted right: their sums are four
- * times as large. */
-INLINE void dot_q2_sub_block(
-    int rows, const uint8_t w[16][4], const int8_t *const *q, __m256i sums[GROUP_ROWS][2])
-{
-    const __m256i low = _mm256_set1_epi8(3), next = _mm256_set1_epi8(12);
-    __m256i v0 = load_256(w[0]), v1 = load_256(w[8]), sums4[GROUP_ROWS][2];
-    const int8_t *q1[GROUP_ROWS];
-
-    UNROLL for (int m = 0; m < rows; m++) q1[m] = q[m] + 4;
-    first_quad(rows, _mm256_and_si256(v0, low), _mm256_and_si256(v1, low), q, sums);
-    first_quad(rows, _mm256_and_si256(v0, next), _mm256_and_si256(v1, next), q1, sums4);
-    v0 = _mm256_srli_epi16(v0, 4);
-    v1 = _mm256_srli_epi16(v1, 4);
-    add_quad(rows, _mm256_and_si256(v0, low), _mm256_and_si256(v1, low), q, 8, sums);
-    add_quad(rows, _mm256_and_si256(v0, next), _mm256_and_si256(v1, next), q, 12, sums4);
-    UNROLL for (int m = 0; m < rows; m++) UNROLL for (int h = 0; h < 2; h++) sums[m][h] =
-        BYTE_DOTS ? _mm256_add_epi32(sums[m][h], _mm256_srai_epi32(sums4[m][h], 2))
-                  : _mm256_add_epi16(sums[m][h], _mm256_srai_epi16(sums4[m][h], 2));
-}
-
 /* Scales, and minimums in the upper four bits, of sub-blocks 2i and 2i + 1, as pairs of int16. */
 INLINE __m256i q2_pair(const struct p16_q2_k *p, int i, int half)
 {
@@ -488,7 +467,10 @@ INLINE void microkernel_q2_k(
             UNROLL for (int s = 0; s < 2; s++)
             {
                 set_code_pointers(rows, q, xp, b, 32 * j + 16 * s);
-                dot_q2_sub_block(rows, p->q[2 * j + s], q, sums);
+                const uint8_t(*w)[4] = p->q[2 * j + s];
+                first_quad(rows, q2_quad(w, 0, 0), q2_quad(w, 0, 1), q, sums);
+                UNROLL for (int i = 1; i < 4; i++)
+                    add_quad(rows, q2_quad(w, i, 0), q2_quad(w, i, 1), q, 4 * i, sums);
                 add_scaled_sums(
                     rows, totals, sums, scale_of_pair(pair[0], s), scale_of_pair(pair[1], s));
             }

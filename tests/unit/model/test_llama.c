@@ -231,6 +231,7 @@ static const struct {
     { "llama", Q_IQ4_XS, Q_Q5_1 },
     { "qwen2", Q_Q5_0, Q_Q4_1 },
     { "llama", Q_Q2_K, Q_Q3_K },
+    { "qwen3", Q_IQ2_S, Q_IQ3_S },
 };
 
 static void logits_are_independent_of_chunks_batches_and_pages(void)
