@@ -44,6 +44,17 @@ static inline float e8m0_half(uint8_t e)
     return f32_from_bits(e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23);
 }
 
+/* Half of the unsigned E4M3 number that an NVFP4 scale encodes; 0x7f is 0. */
+static inline float ue4m3_half(uint8_t e)
+{
+    uint32_t exponent = e >> 3 & 15, mantissa = e & 7;
+
+    if (e == 0x7f)
+        return 0;
+    return exponent ? f32_from_bits((exponent + 127 - 8) << 23 | mantissa << 20)
+                    : (float)mantissa * 0x1p-10f;
+}
+
 static inline float bf16_to_f32(uint16_t h)
 {
     return f32_from_bits((uint32_t)h << 16);

@@ -18,22 +18,25 @@ static const struct qtype_info types[] = {
     [Q_IQ4_NL] = { "IQ4_NL", 32, 18, true },
     [Q_IQ4_XS] = { "IQ4_XS", 256, 136, true },
     [Q_MXFP4] = { "MXFP4", 32, 17, true },
-    /* Without kernels: name and size for `inspect` and error messages. */
+    [Q_NVFP4] = { "NVFP4", 64, 36, true },
+    [Q_Q1_0] = { "Q1_0", 128, 18, true },
+    [Q_Q2_0] = { "Q2_0", 64, 18, true },
     [Q_IQ2_XXS] = { "IQ2_XXS", 256, 66, true },
     [Q_IQ2_XS] = { "IQ2_XS", 256, 74, true },
     [Q_IQ3_XXS] = { "IQ3_XXS", 256, 98, true },
-    [19] = { "IQ1_S", 256, 50, false },
+    [Q_IQ1_S] = { "IQ1_S", 256, 50, true },
     [Q_IQ3_S] = { "IQ3_S", 256, 110, true },
     [Q_IQ2_S] = { "IQ2_S", 256, 82, true },
+    [Q_IQ1_M] = { "IQ1_M", 256, 56, true },
+    [Q_TQ1_0] = { "TQ1_0", 256, 54, true },
+    [Q_TQ2_0] = { "TQ2_0", 256, 66, true },
+    /* Without kernels: name and size for `inspect` and error messages. */
     [Q_I8] = { "I8", 1, 1, false },
     [Q_I16] = { "I16", 1, 2, false },
     [Q_I32] = { "I32", 1, 4, false },
     [27] = { "I64", 1, 8, false },
     [28] = { "F64", 1, 8, false },
-    [29] = { "IQ1_M", 256, 56, false },
     [Q_BF16] = { "BF16", 1, 2, true },
-    [34] = { "TQ1_0", 256, 54, false },
-    [35] = { "TQ2_0", 256, 66, false },
 };
 
 const struct qtype_info *qtype_info(uint32_t type)

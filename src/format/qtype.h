@@ -21,6 +21,7 @@ enum qtype {
     Q_IQ2_XXS = 16,
     Q_IQ2_XS = 17,
     Q_IQ3_XXS = 18,
+    Q_IQ1_S = 19,
     Q_IQ4_NL = 20,
     Q_IQ3_S = 21,
     Q_IQ2_S = 22,
@@ -28,8 +29,14 @@ enum qtype {
     Q_I8 = 24,
     Q_I16 = 25,
     Q_I32 = 26,
+    Q_IQ1_M = 29,
     Q_BF16 = 30,
+    Q_TQ1_0 = 34,
+    Q_TQ2_0 = 35,
     Q_MXFP4 = 39,
+    Q_NVFP4 = 40,
+    Q_Q1_0 = 41,
+    Q_Q2_0 = 42,
 };
 
 struct qtype_info {

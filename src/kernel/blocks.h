@@ -9,13 +9,14 @@
  *
  *   F32   per k: 16 floats                  F16   per k: 16 halves
  *   BF16  per pair of k: [row][2]           (an odd last k is padded with a zero)
- *   the others: arrays of the structs below and in blocks_low_bits.h */
+ *   the others: arrays of the structs below and in the headers included here */
 #pragma once
 
 #include "base/base.h"
 #include "kernel/blocks_low_bits.h"
+#include "kernel/blocks_ternary.h"
 
-enum { QK_SMALL = 32, QK_SUPER = 256 };
+enum { QK_SMALL = 32, QK_NVFP4 = 64, QK_SUPER = 256 };
 
 /* Codebooks, indexed by a nibble: the one of IQ4_NL and IQ4_XS (from llama.cpp), and for MXFP4
  * twice the E2M1 numbers (OCP Microscaling Formats 1.0, section 5.3.3), so that they are
@@ -63,6 +64,14 @@ struct file_iq4_nl { /* w = d * codebook[q] */
 struct file_mxfp4 {
     uint8_t e;
     uint8_t q[16];
+};
+
+/* w = scale(e[i / 16]) * codebook[q], with the doubled codebook of MXFP4 and half of a scale in
+ * UE4M3. Per 16 elements, eight bytes: the first eight in the low, the second in the high
+ * nibbles. */
+struct file_nvfp4 {
+    uint8_t e[4];
+    uint8_t q[4][8];
 };
 
 /* w = d * sc * q - dmin * m, with a 6-bit sc and m per 32 elements. Sub-blocks s < 4: sc =
@@ -138,6 +147,11 @@ struct p16_iq4_nl {
 struct p16_mxfp4 {
     uint8_t q[4][16][4];
     uint8_t e[16];
+};
+
+struct p16_nvfp4 {
+    uint8_t q[2][4][16][4]; /* per 32 elements as in p16_q4_0 */
+    uint8_t e[4][16];
 };
 
 /* Scales of sub-blocks 2p and 2p + 1 (index i) of a row: scale_lo[p][row][i] has the low four bits

@@ -459,6 +459,95 @@ static void put_iq3_s(uint8_t *panel, size_t b, int r, const uint8_t *file)
     p->d[r] = f.d;
 }
 
+static void put_iq1_s(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_iq1_s *p = (struct p16_iq1_s *)(void *)panel + b;
+    struct file_iq1_s f;
+
+    memcpy(&f, file, sizeof(f));
+    put_bytes(p->index, r, f.index, 32);
+    for (int j = 0; j < 8; j++)
+        p->high[j][r] = f.high[j];
+    p->d[r] = f.d;
+}
+
+static void put_iq1_m(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_iq1_m *p = (struct p16_iq1_m *)(void *)panel + b;
+    struct file_iq1_m f;
+
+    memcpy(&f, file, sizeof(f));
+    put_bytes(p->index, r, f.index, 32);
+    put_bytes(p->high, r, f.high, 16);
+    for (int i = 0; i < 4; i++) {
+        p->scale[i][r] = f.scale[i] & 0xfff;
+        p->d[r] |= (uint16_t)(f.scale[i] >> 12 << (4 * i));
+    }
+}
+
+static void put_tq1_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    static const uint8_t power[5] = { 1, 3, 9, 27, 81 };
+    struct p16_tq1_0 *p = (struct p16_tq1_0 *)(void *)panel + b;
+    struct file_tq1_0 f;
+
+    memcpy(&f, file, sizeof(f));
+    for (int e = 0; e < QK_SUPER; e++) {
+        int digit = e < 160 ? e / 32 : e < 240 ? (e - 160) / 16 : (e - 240) / 4;
+        uint8_t byte = e < 160 ? f.q[e % 32] : e < 240 ? f.q[32 + e % 16] : f.last[e % 4];
+        int code = (uint8_t)(byte * power[digit]) * 3 >> 8;
+        p->q[e / 16][r][e % 4] |= (uint8_t)(code << (e % 16 / 4 * 2));
+    }
+    p->d[r] = f.d;
+}
+
+static void put_tq2_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_tq2_0 *p = (struct p16_tq2_0 *)(void *)panel + b;
+    struct file_tq2_0 f;
+
+    memcpy(&f, file, sizeof(f));
+    put_two_bits(p->q, r, f.q);
+    p->d[r] = f.d;
+}
+
+static void put_q1_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_q1_0 *p = (struct p16_q1_0 *)(void *)panel + b;
+    struct file_q1_0 f;
+
+    memcpy(&f, file, sizeof(f));
+    for (int j = 0; j < QK_Q1_0 / 32; j++)
+        put_fifth_bits(p->q[j], r, f.q + 4 * j);
+    p->d[r] = f.d;
+}
+
+static void put_q2_0(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_q2_0 *p = (struct p16_q2_0 *)(void *)panel + b;
+    struct file_q2_0 f;
+
+    memcpy(&f, file, sizeof(f));
+    for (int e = 0; e < QK_Q2_0; e++) {
+        int code = f.q[e / 4] >> (e % 4 * 2) & 3;
+        p->q[e / 16][r][e % 4] |= (uint8_t)(code << (e % 16 / 4 * 2));
+    }
+    p->d[r] = f.d;
+}
+
+static void put_nvfp4(uint8_t *panel, size_t b, int r, const uint8_t *file)
+{
+    struct p16_nvfp4 *p = (struct p16_nvfp4 *)(void *)panel + b;
+    struct file_nvfp4 f;
+
+    memcpy(&f, file, sizeof(f));
+    for (int e = 0; e < QK_NVFP4; e++) {
+        int code = f.q[e / 16][e % 8] >> (e % 16 / 8 * 4) & 15, k = e % 32;
+        p->q[e / 32][k % 16 / 4][r][k % 4] |= (uint8_t)(code << (k / 16 * 4));
+    }
+    put_bytes(p->e, r, f.e, 4);
+}
+
 typedef void (*put_block_fn)(uint8_t *panel, size_t b, int r, const uint8_t *file);
 
 static const put_block_fn put_block_by_slot[N_GEMM_SLOTS] = {

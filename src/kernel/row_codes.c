@@ -139,3 +139,59 @@ void row_codes_iq3_s(struct row_codes *out, const void *block, int r)
         set_signed(out->code + 8 * g, magnitude, p->sign[g][r]);
     }
 }
+
+/* ---- ternary types */
+
+/* Eight codes of an IQ1 type. */
+static void set_ternary(int8_t code[8], int index, bool is_minus)
+{
+    for (int i = 0; i < 8; i++)
+        code[i] = (int8_t)(iq1_grid[index][i] - 8 + (is_minus ? -1 : 1));
+}
+
+void row_codes_iq1_s(struct row_codes *out, const void *block, int r)
+{
+    const struct p16_iq1_s *p = block;
+
+    begin_block(out, p->d[r], 0.125f);
+    for (int g = 0; g < 32; g++) {
+        int high = p->high[g / 4][r], index = p->index[g][r] | (high >> (g % 4 * 3) & 7) << 8;
+        set_ternary(out->code + 8 * g, index, high >> 15);
+        out->scale[g / 2] = (int8_t)(2 * (high >> 12 & 7) + 1);
+    }
+}
+
+void row_codes_iq1_m(struct row_codes *out, const void *block, int r)
+{
+    const struct p16_iq1_m *p = block;
+
+    begin_block(out, p->d[r], 0.125f);
+    for (int g = 0; g < 32; g++) {
+        int high = p->high[g / 2][r] >> (g % 2 * 4) & 15;
+        set_ternary(out->code + 8 * g, p->index[g][r] | (high & 7) << 8, high >> 3);
+    }
+    for (int s = 0; s < 16; s++)
+        out->scale[s] = (int8_t)(2 * (p->scale[s / 4][r] >> (s % 4 * 3) & 7) + 1);
+}
+
+static void set_two_bits(struct row_codes *out, const uint8_t q[16][16][4], uint16_t d, int r)
+{
+    begin_block(out, d, 1);
+    for (int e = 0; e < QK_SUPER; e++)
+        out->code[e] = (int8_t)(two_bits(q, r, e) - 1);
+    memset(out->scale, 1, sizeof(out->scale));
+}
+
+void row_codes_tq1_0(struct row_codes *out, const void *block, int r)
+{
+    const struct p16_tq1_0 *p = block;
+
+    set_two_bits(out, p->q, p->d[r], r);
+}
+
+void row_codes_tq2_0(struct row_codes *out, const void *block, int r)
+{
+    const struct p16_tq2_0 *p = block;
+
+    set_two_bits(out, p->q, p->d[r], r);
+}

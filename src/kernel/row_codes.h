@@ -1,6 +1,6 @@
 /* row_codes.h: integer codes and scales of one matrix row of a packed block, for the types of
- * blocks_low_bits.h. unpack.c computes floats from them, ref_gemm.c dot products. Pure functions;
- * any thread. */
+ * blocks_low_bits.h and blocks_ternary.h with blocks of 256. unpack.c computes floats from them,
+ * ref_gemm.c dot products. Pure functions; any thread. */
 #pragma once
 
 #include "kernel/blocks.h"
@@ -26,3 +26,7 @@ void row_codes_iq2_xs(struct row_codes *out, const void *block, int r);
 void row_codes_iq2_s(struct row_codes *out, const void *block, int r);
 void row_codes_iq3_xxs(struct row_codes *out, const void *block, int r);
 void row_codes_iq3_s(struct row_codes *out, const void *block, int r);
+void row_codes_iq1_s(struct row_codes *out, const void *block, int r);
+void row_codes_iq1_m(struct row_codes *out, const void *block, int r);
+void row_codes_tq1_0(struct row_codes *out, const void *block, int r);
+void row_codes_tq2_0(struct row_codes *out, const void *block, int r);

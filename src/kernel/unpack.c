@@ -171,6 +171,32 @@ static void get_iq4_xs(float *out, const uint8_t *panel, size_t b, int r)
     }
 }
 
+static void get_nvfp4(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_nvfp4 *p = (const struct p16_nvfp4 *)(const void *)panel + b;
+
+    for (int k = 0; k < QK_NVFP4; k++)
+        out[k] = ue4m3_half(p->e[k / 16][r]) * mxfp4_codebook[nibble(p->q[k / 32], r, k % 32)];
+}
+
+static void get_q1_0(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_q1_0 *p = (const struct p16_q1_0 *)(const void *)panel + b;
+    float d = f16_to_f32(p->d[r]);
+
+    for (int k = 0; k < QK_Q1_0; k++)
+        out[k] = p->q[k / 32][r][k % 4] >> (k % 32 / 4) & 1 ? d : -d;
+}
+
+static void get_q2_0(float *out, const uint8_t *panel, size_t b, int r)
+{
+    const struct p16_q2_0 *p = (const struct p16_q2_0 *)(const void *)panel + b;
+    float d = f16_to_f32(p->d[r]);
+
+    for (int k = 0; k < QK_Q2_0; k++)
+        out[k] = (float)((p->q[k / 16][r][k % 4] >> (k % 16 / 4 * 2) & 3) - 1) * d;
+}
+
 /* Types of row_codes.h */
 static void get_row_codes(float *out, const struct row_codes *c)
 {
@@ -196,6 +222,10 @@ GET_ROW_CODES(iq2_xs)
 GET_ROW_CODES(iq2_s)
 GET_ROW_CODES(iq3_xxs)
 GET_ROW_CODES(iq3_s)
+GET_ROW_CODES(iq1_s)
+GET_ROW_CODES(iq1_m)
+GET_ROW_CODES(tq1_0)
+GET_ROW_CODES(tq2_0)
 
 void pack_get_row(const struct packed *w, int row, float *out)
 {

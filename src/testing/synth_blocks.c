@@ -197,6 +197,61 @@ static void block_iq3_s(struct random_source *s, float sigma, uint8_t *out)
         out[i] |= 0x88;
 }
 
+/* s is 4 to 7, so a scale is 9 to 15: root mean square 12.2. That of the grid is about 0.76. */
+static void block_iq1_s(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_iq(s, scale(s, sigma / (12.2f * 0.76f)), out, 50);
+    for (int j = 0; j < 8; j++)
+        out[35 + 2 * j] |= 0x40;
+}
+
+static void block_iq1_m(struct random_source *s, float sigma, uint8_t *out)
+{
+    uint16_t d = f32_to_f16(scale(s, sigma / (12.2f * 0.76f)));
+
+    fill_random(s, out, 56);
+    for (int i = 0; i < 4; i++) {
+        unsigned word = out[48 + 2 * i] | (out[49 + 2 * i] & 15u) << 8;
+        (void)put16(out + 48 + 2 * i, (uint16_t)(word | 0x924 | (d >> (4 * i) & 15u) << 12));
+    }
+}
+
+/* Digits of base 3 from random bytes are uniform but for 1 of 256: standard deviation 0.82. */
+static void block_tq1_0(struct random_source *s, float sigma, uint8_t *out)
+{
+    fill_random(s, out, 52);
+    (void)put16(out + 52, f32_to_f16(scale(s, sigma / 0.82f)));
+}
+
+/* q - 1 is -1 to 2: mean 0.5, which the signs of the scales cancel out, root mean square 1.22. */
+static void block_tq2_0(struct random_source *s, float sigma, uint8_t *out)
+{
+    fill_random(s, out, 64);
+    (void)put16(out + 64, f32_to_f16(scale(s, sigma / 1.22f)));
+}
+
+static void block_q2_0(struct random_source *s, float sigma, uint8_t *out)
+{
+    fill_random(s, put16(out, f32_to_f16(scale(s, sigma / 1.22f))), 16);
+}
+
+static void block_q1_0(struct random_source *s, float sigma, uint8_t *out)
+{
+    fill_random(s, put16(out, f32_to_f16(scale(s, sigma))), 16);
+}
+
+/* The scales of a block are equal, as near to the required one as UE4M3 permits. */
+static void block_nvfp4(struct random_source *s, float sigma, uint8_t *out)
+{
+    float d = sigma / 5.85f;
+    int e = 1;
+
+    while (e < 0x7e && ue4m3_half((uint8_t)(e + 1)) <= d)
+        e++;
+    memset(out, e, 4);
+    fill_random(s, out + 4, 32);
+}
+
 /* Uniform distribution, for the formats without blocks. */
 static float number(struct random_source *s, float sigma)
 {
@@ -269,6 +324,13 @@ static block_fn block_of_type(enum qtype type)
         { Q_IQ2_S, block_iq2_s },
         { Q_IQ3_XXS, block_iq3_xxs },
         { Q_IQ3_S, block_iq3_s },
+        { Q_IQ1_S, block_iq1_s },
+        { Q_IQ1_M, block_iq1_m },
+        { Q_TQ1_0, block_tq1_0 },
+        { Q_TQ2_0, block_tq2_0 },
+        { Q_Q1_0, block_q1_0 },
+        { Q_Q2_0, block_q2_0 },
+        { Q_NVFP4, block_nvfp4 },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(by_type); i++)

@@ -20,7 +20,7 @@ import numpy as np  # noqa: E402
 
 OURS = os.path.join(ROOT, "build/bench/accuracy")
 TYPES = ("F16 BF16 Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q4_K Q5_K Q6_K IQ4_NL IQ4_XS MXFP4 Q2_K Q3_K "
-         "IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S").split()
+         "IQ2_XXS IQ2_XS IQ2_S IQ3_XXS IQ3_S IQ1_S IQ1_M TQ1_0 TQ2_0 NVFP4").split()
 ROWS, COLS = 37, 1024
 
 

@@ -7,41 +7,9 @@
 #include "format/qtype.h"
 #include "base/half.h"
 #include "kit_low_bits.h"
+#include "kit_types.h"
 
 #include <math.h>
-
-struct kit_type {
-    enum qtype type;
-    const char *name;
-    int block;
-    size_t bytes;            /* bytes of a block in the file */
-    size_t scale_at, min_at; /* position of d and of a minimum in f16; min_at 0: none */
-};
-
-static const struct kit_type kit_types[] = {
-    { Q_F32, "F32", 1, 4 },
-    { Q_F16, "F16", 1, 2 },
-    { Q_BF16, "BF16", 1, 2 },
-    { Q_Q8_0, "Q8_0", 32, 34 },
-    { Q_Q4_0, "Q4_0", 32, 18 },
-    { Q_Q4_K, "Q4_K", 256, 144, 0, 2 },
-    { Q_Q5_K, "Q5_K", 256, 176, 0, 2 },
-    { Q_Q6_K, "Q6_K", 256, 210, 208 },
-    { Q_Q4_1, "Q4_1", 32, 20, 0, 2 },
-    { Q_Q5_0, "Q5_0", 32, 22 },
-    { Q_Q5_1, "Q5_1", 32, 24, 0, 2 },
-    { Q_IQ4_NL, "IQ4_NL", 32, 18 },
-    { Q_MXFP4, "MXFP4", 32, 17 },
-    { Q_IQ4_XS, "IQ4_XS", 256, 136 },
-    { Q_Q2_K, "Q2_K", 256, 84, 80, 82 },
-    { Q_Q3_K, "Q3_K", 256, 110, 108 },
-    { Q_IQ2_XXS, "IQ2_XXS", 256, 66 },
-    { Q_IQ2_XS, "IQ2_XS", 256, 74 },
-    { Q_IQ2_S, "IQ2_S", 256, 82 },
-    { Q_IQ3_XXS, "IQ3_XXS", 256, 98 },
-    { Q_IQ3_S, "IQ3_S", 256, 110 },
-};
-enum { KIT_N_TYPES = ARRAY_LEN(kit_types) };
 
 static inline float kit_normal(struct rng *r)
 {
@@ -80,10 +48,12 @@ static inline void kit_random_block(struct rng *r, const struct kit_type *t, uin
     case Q_MXFP4:
         out[0] = (uint8_t)(120 + rng_below(r, 8));
         break;
+    case Q_NVFP4: /* every byte is a scale */
+        break;
     default:
         if (t->min_at)
             kit_put_half(out + t->min_at, kit_normal(r) * 0.01f);
-        kit_put_half(out + t->scale_at, t->type == Q_Q6_K ? f * 0.01f : f);
+        kit_put_scale(t, out, f32_to_f16(t->type == Q_Q6_K ? f * 0.01f : f));
     }
 }
 

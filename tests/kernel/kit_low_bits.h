@@ -63,6 +63,60 @@ static inline double kit_iq_element(enum qtype type, const uint8_t *b, int i)
     return NAN;
 }
 
+/* -1, 0 or 1 of IQ1, plus or minus 1/8. */
+static inline double kit_iq1(int index, int i, bool is_minus)
+{
+    return iq1_grid[index][i] / 8 - 1 + (is_minus ? -0.125 : 0.125);
+}
+
+/* Digit of base 3 of element i of TQ1_0. */
+static inline int kit_digit(const uint8_t *b, int i)
+{
+    int at = i < 160 ? i % 32 : i < 240 ? 32 + i % 16 : 48 + i % 4;
+    int n = i < 160 ? i / 32 : i < 240 ? (i - 160) / 16 : (i - 240) / 4, v = b[at];
+
+    for (; n; n--)
+        v = v * 3 % 256;
+    return v * 3 / 256;
+}
+
+/* Returns the value of element i of a block of IQ1, TQ, Q1_0, Q2_0 or NVFP4. */
+static inline double kit_ternary_element(enum qtype type, const uint8_t *b, int i)
+{
+    static const int e2m1[8] = { 0, 1, 2, 3, 4, 6, 8, 12 };
+    int g = i / 8;
+
+    switch ((int)type) {
+    case Q_IQ1_S: {
+        int high = b[34 + 2 * (i / 32)] | b[35 + 2 * (i / 32)] << 8;
+        int index = b[2 + g] + 256 * (high >> (g % 4 * 3) & 7);
+        return kit_half(b) * (2 * (high >> 12 & 7) + 1) * kit_iq1(index, i % 8, high >> 15);
+    }
+    case Q_IQ1_M: {
+        int high = kit_nibble_at(b + 32, g), at = 48 + i / 64 * 2;
+        int s = (b[at] | b[at + 1] << 8) >> (i / 16 % 4 * 3) & 7;
+        uint8_t d[2] = { (uint8_t)(b[49] / 16 + b[51] / 16 * 16),
+            (uint8_t)(b[53] / 16 + b[55] / 16 * 16) };
+        return kit_half(d) * (2 * s + 1) * kit_iq1(b[g] + 256 * (high & 7), i % 8, high >> 3);
+    }
+    case Q_TQ1_0:
+        return kit_half(b + 52) * (kit_digit(b, i) - 1);
+    case Q_TQ2_0:
+        return kit_half(b + 64) * ((b[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3) - 1);
+    case Q_Q1_0:
+        return kit_half(b) * (b[2 + i / 8] >> (i % 8) & 1 ? 1 : -1);
+    case Q_Q2_0:
+        return kit_half(b) * ((b[2 + i / 4] >> (i % 4 * 2) & 3) - 1);
+    case Q_NVFP4: {
+        int e = b[i / 16], byte = b[4 + i / 16 * 8 + i % 8];
+        int code = i % 16 < 8 ? byte % 16 : byte / 16, exponent = e / 8 % 16;
+        double scale = exponent ? ldexp(8 + e % 8, exponent - 10) : ldexp(e % 8, -9);
+        return (e == 0x7f ? 0 : scale / 2) * (code < 8 ? e2m1[code] : -e2m1[code - 8]);
+    }
+    }
+    return NAN;
+}
+
 /* Returns the value of element i of a block; NaN for other types. */
 static inline double kit_low_bits_element(enum qtype type, const uint8_t *b, int i)
 {
@@ -78,5 +132,6 @@ static inline double kit_low_bits_element(enum qtype type, const uint8_t *b, int
         return kit_half(b + 108) * scale * (q - (b[i % 32] >> (i / 32) & 1 ? 0 : 4));
     }
     }
-    return kit_half(b) * kit_iq_element(type, b, i);
+    double v = kit_ternary_element(type, b, i);
+    return v != v ? kit_half(b) * kit_iq_element(type, b, i) : v;
 }

@@ -247,7 +247,7 @@ static void extremes(const struct kernels *k, const struct kernels *ref)
                 for (size_t b = 0; b < (size_t)(16 * COLS / type->block); b++) {
                     uint8_t *block = p.rows + b * type->bytes;
                     memset(block, fills[f], type->bytes);
-                    memcpy(block + type->scale_at, &scales[s], 2);
+                    kit_put_scale(type, block, scales[s]);
                     if (type->min_at)
                         memcpy(block + type->min_at, &scales[(s + b) % ARRAY_LEN(scales)], 2);
                 }

@@ -30,6 +30,59 @@ static inline uint16_t tiny_f16(float f) /* normal numbers and zero only, trunca
     return exp <= 0 ? 0 : (uint16_t)((u >> 16 & 0x8000) | (unsigned)exp << 10 | (u >> 13 & 0x3ff));
 }
 
+/* Writes the scales of a type of blocks_low_bits.h, blocks_ternary.h or NVFP4. */
+static inline void tiny_low_bits_scales(uint8_t *p, enum qtype type, float scale)
+{
+    uint16_t d, dmin;
+    uint32_t bits;
+
+    switch ((int)type) {
+    case Q_Q2_K:
+        d = tiny_f16(scale / 24), dmin = tiny_f16(scale / 16);
+        memcpy(p + 80, &d, 2), memcpy(p + 82, &dmin, 2);
+        break;
+    case Q_Q3_K:
+        d = tiny_f16(scale / 60);
+        memcpy(p + 108, &d, 2);
+        break;
+    case Q_IQ2_XXS:
+    case Q_IQ2_XS:
+    case Q_IQ2_S:
+        d = tiny_f16(scale / 250);
+        memcpy(p, &d, 2);
+        break;
+    case Q_IQ1_S:
+        d = tiny_f16(scale / 6);
+        memcpy(p, &d, 2);
+        break;
+    case Q_IQ1_M:
+        d = tiny_f16(scale / 6);
+        for (int i = 0; i < 4; i++)
+            p[49 + 2 * i] = (uint8_t)((p[49 + 2 * i] & 15) | (d >> (4 * i) & 15) << 4);
+        break;
+    case Q_TQ1_0:
+    case Q_TQ2_0:
+        d = tiny_f16(scale / 3);
+        memcpy(p + qtype_info(type)->block_bytes - 2, &d, 2);
+        break;
+    case Q_Q1_0:
+    case Q_Q2_0:
+        d = tiny_f16(scale / 8);
+        memcpy(p, &d, 2);
+        break;
+    case Q_NVFP4:
+        memcpy(&bits, &scale, 4);
+        /* an eighth of the power of two, times numbers with a root mean square of 2.9 */
+        memset(p, (int)MAX((int)(bits >> 23) - 127 - 3 + 7, 0) << 3, 4);
+        break;
+    case Q_IQ3_XXS:
+    case Q_IQ3_S:
+        d = tiny_f16(scale / 150);
+        memcpy(p, &d, 2);
+        break;
+    }
+}
+
 /* Writes one block of random weights with a magnitude of about amp. */
 static inline void tiny_block(struct buf *b, enum qtype type, float amp, struct rng *r)
 {
@@ -87,30 +140,13 @@ static inline void tiny_block(struct buf *b, enum qtype type, float amp, struct 
         p[2] = (uint8_t)((p[2] & 0x55) | (~p[2] & 0x55) << 1);
         p[3] = (uint8_t)((p[3] & 0x55) | (~p[3] & 0x55) << 1);
         break;
-    case Q_Q2_K:
-        d = tiny_f16(scale / 24), dmin = tiny_f16(scale / 16);
-        memcpy(p + 80, &d, 2), memcpy(p + 82, &dmin, 2);
-        break;
-    case Q_Q3_K:
-        d = tiny_f16(scale / 60);
-        memcpy(p + 108, &d, 2);
-        break;
-    case Q_IQ2_XXS:
-    case Q_IQ2_XS:
-    case Q_IQ2_S:
-        d = tiny_f16(scale / 60);
-        memcpy(p, &d, 2);
-        break;
-    case Q_IQ3_XXS:
-    case Q_IQ3_S:
-        d = tiny_f16(scale / 150);
-        memcpy(p, &d, 2);
-        break;
     case Q_MXFP4:
         memcpy(&bits, &scale, 4);
         /* 12 times half of that scale is about the desired magnitude */
         p[0] = (uint8_t)((bits >> 23) - 3);
         break;
+    default:
+        tiny_low_bits_scales(p, type, scale);
     }
     buf_put(b, p, q->block_bytes);
 }

@@ -291,6 +291,56 @@ static float dot_iq4_xs(const void *panel, int r, const void *x, int n_cols)
     return acc;
 }
 
+/* A scale per 16 elements: one fma for each. */
+static float dot_nvfp4(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_nvfp4 *w = panel;
+    const struct act_q8_0 *a = x;
+    float acc = 0;
+
+    for (int s = 0; s < n_cols / 16; s++) {
+        const struct p16_nvfp4 *block = w + s / 4;
+        const struct act_q8_0 *b = a + s / 2;
+        int32_t sum = 0;
+        for (int k = s % 2 * 16; k < s % 2 * 16 + 16; k++)
+            sum += mxfp4_codebook[nibble(block->q[s / 2 % 2], r, k)] * b->q[k];
+        acc = fmaf(ue4m3_half(block->e[s % 4][r]) * b->d, (float)sum, acc);
+    }
+    return acc;
+}
+
+static float dot_q1_0(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_q1_0 *w = panel;
+    const struct act_q8_0 *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 32; b++, a++) {
+        const struct p16_q1_0 *block = w + b / 4;
+        int32_t sum = 0;
+        for (int k = 0; k < 32; k++)
+            sum += block->q[b % 4][r][k % 4] >> (k / 4) & 1 ? a->q[k] : -a->q[k];
+        acc = fmaf(f16_to_f32(block->d[r]) * a->d, (float)sum, acc);
+    }
+    return acc;
+}
+
+static float dot_q2_0(const void *panel, int r, const void *x, int n_cols)
+{
+    const struct p16_q2_0 *w = panel;
+    const struct act_q8_0 *a = x;
+    float acc = 0;
+
+    for (int b = 0; b < n_cols / 32; b++, a++) {
+        const struct p16_q2_0 *block = w + b / 2;
+        int32_t sum = 0;
+        for (int k = 0; k < 32; k++)
+            sum += ((block->q[b % 2 * 2 + k / 16][r][k % 4] >> (k % 16 / 4 * 2) & 3) - 1) * a->q[k];
+        acc = fmaf(f16_to_f32(block->d[r]) * a->d, (float)sum, acc);
+    }
+    return acc;
+}
+
 /* Types of row_codes.h: `bytes` per packed block of 256. */
 static float row_codes_dot(
     row_codes_fn row_codes, size_t bytes, const void *panel, int r, const void *x, int n_cols)
@@ -329,6 +379,10 @@ DOT_ROW_CODES(iq2_xs)
 DOT_ROW_CODES(iq2_s)
 DOT_ROW_CODES(iq3_xxs)
 DOT_ROW_CODES(iq3_s)
+DOT_ROW_CODES(iq1_s)
+DOT_ROW_CODES(iq1_m)
+DOT_ROW_CODES(tq1_0)
+DOT_ROW_CODES(tq2_0)
 
 #define WEIGHT(TYPE, name, act, block)                                                             \
     void ref_gemm_##name(const struct gemm_args *g)                                                \

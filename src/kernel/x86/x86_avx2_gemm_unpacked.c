@@ -10,6 +10,7 @@
 #error "compile with the AVX2 flags of the Makefile"
 #endif
 
+#include "base/half.h"
 #include "kernel/x86/x86_avx2_gemm_unpacked.h"
 
 enum {
@@ -214,6 +215,69 @@ static void unpack_mxfp4(struct unpacked_kblock *u, const uint8_t *w, int n_bloc
     }
 }
 
+/* Each block of 128 becomes four blocks of 32; codes are 0 or 2. */
+static void unpack_q1_0(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q1_0 *p = (const void *)w;
+    const __m256i bit1 = _mm256_set1_epi8(2);
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
+        for (int j = 4 * b; j < 4 * b + 4; j++) {
+            UNROLL for (int half = 0; half < 2; half++)
+            {
+                __m256i v = load_256(p->q[j % 4][8 * half]);
+                UNROLL for (int i = 0; i < 8; i++)
+                {
+                    __m256i at1 = i == 0 ? _mm256_slli_epi16(v, 1) : _mm256_srli_epi16(v, i - 1);
+                    put_half(u->q[8 * j + i], half, _mm256_and_si256(at1, bit1));
+                }
+            }
+            put_f16_scales(u->d[j], p->d);
+        }
+    }
+}
+
+/* Each block of 64 becomes two blocks of 32. */
+static void unpack_q2_0(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_q2_0 *p = (const void *)w;
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
+        UNROLL for (int i = 0; i < 16; i++) UNROLL for (int half = 0; half < 2; half++)
+            put_half(u->q[16 * b + i], half, q2_quad(p->q[i / 4], i % 4, half));
+        put_f16_scales(u->d[2 * b], p->d);
+        put_f16_scales(u->d[2 * b + 1], p->d);
+    }
+}
+
+static void put_ue4m3_scales(__m256 to[2], const uint8_t e[16])
+{
+    float d[16];
+
+    for (int r = 0; r < 16; r++)
+        d[r] = ue4m3_half(e[r]);
+    to[0] = _mm256_loadu_ps(d);
+    to[1] = _mm256_loadu_ps(d + 8);
+}
+
+/* Each block of 64 becomes two blocks of 32, whose second 16 elements have their scale in m. */
+static void unpack_nvfp4(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_nvfp4 *p = (const void *)w;
+    __m128i codebook = load_codebook(mxfp4_codebook, MXFP4_OFFSET);
+
+    for (int b = 0; b < n_blocks; b++, p++) {
+        prefetch_ahead((const uint8_t *)p, sizeof(*p));
+        for (int j = 0; j < 2; j++) {
+            put_codebook(u->q + 16 * b + 8 * j, codebook, p->q[j]);
+            put_ue4m3_scales(u->d[2 * b + j], p->e[2 * j]);
+            put_ue4m3_scales(u->m[2 * b + j], p->e[2 * j + 1]);
+        }
+    }
+}
+
 /* Scales and minimums of a Q4_K or Q5_K block. */
 INLINE void put_scales_k4(struct unpacked_kblock *u, const uint8_t lo[4][16][2],
     const uint8_t hi[2][16][2], const uint16_t *d)
@@ -325,6 +389,8 @@ INLINE __m256i dot_start_32(int offset, const struct act_q8_0 *x)
     if (offset == 0)
         return _mm256_setzero_si256();
     __m256i v = _mm256_set1_epi32(x->minus8);
+    if (offset == 1)
+        return _mm256_srai_epi32(v, 3);
     if (offset == MXFP4_OFFSET)
         return _mm256_add_epi32(v, _mm256_srai_epi32(v, 1));
     return offset == 8 ? v : _mm256_slli_epi32(v, offset == 16 ? 1 : 4);
@@ -366,6 +432,36 @@ INLINE void multiply_32(const struct type_traits k, int rows, const struct unpac
                 acc[m].half[i] = k.has_mins ? fma_min(sum, u->m[b][i], x[m]) : sum;
             }
         }
+}
+
+/* NVFP4: a scale per 16 elements. There are no sums of 16 activations in a block, so the products
+ * with the offset are computed here. */
+INLINE void multiply_16(const struct type_traits k, int rows, const struct unpacked_kblock *u,
+    const uint8_t *const *xp, int n, struct panel_acc *acc)
+{
+    const __m256i offset = _mm256_set1_epi8((char)k.offset);
+
+    for (int s = 0; s < 2 * n; s++) {
+        const __m256 *d = s % 2 ? u->m[s / 2] : u->d[s / 2];
+        UNROLL for (int m = 0; m < rows; m++)
+        {
+            const struct act_q8_0 *x = (const struct act_q8_0 *)(const void *)xp[m] + s / 2;
+            __m256i sums[2] = { dot_init(0), dot_init(0) }, offsets = dot_init(0);
+            UNROLL for (int i = 0; i < 4; i++)
+            {
+                __m256i q = broadcast4(x->q + s % 2 * 16 + 4 * i);
+                offsets = dot_bytes(offsets, offset, q);
+                UNROLL for (int h = 0; h < 2; h++) sums[h] =
+                    dot_bytes(sums[h], load_256(u->q[4 * s + i] + 32 * h), q);
+            }
+            offsets = dot_widen(offsets, 0);
+            UNROLL for (int h = 0; h < 2; h++)
+            {
+                __m256i sum = _mm256_sub_epi32(dot_widen(sums[h], 0), offsets);
+                acc[m].half[h] = fma_dot(acc[m].half[h], d[h], x->d, sum);
+            }
+        }
+    }
 }
 
 /* ---- dot products with blocks of 256 */
@@ -435,12 +531,15 @@ INLINE void multiply_256(const struct type_traits k, int rows, const struct unpa
 
 /* ---- two functions per type and number of rows, one entry per type */
 
-#define ROWS(type, multiply_type, rows, ...)                                                       \
+/* Activation blocks per block of weights. */
+#define ACT_BLOCKS(block) ((block) == KBLOCK ? 1 : (block) / QK_SMALL)
+
+#define ROWS(type, multiply_type, block, rows, ...)                                                \
     static void type##_##rows(                                                                     \
         const struct unpacked_kblock *u, const uint8_t *const *x, int n, struct panel_acc *acc)    \
     {                                                                                              \
         const struct type_traits k = { __VA_ARGS__ };                                              \
-        multiply_type(k, rows, u, x, n, acc);                                                      \
+        multiply_type(k, rows, u, x, n *ACT_BLOCKS(block), acc);                                   \
     }                                                                                              \
     static void type##_gemv_##rows(                                                                \
         const uint8_t *w, const uint8_t *const *x, int n, struct panel_acc *acc)                   \
@@ -452,15 +551,15 @@ INLINE void multiply_256(const struct type_traits k, int rows, const struct unpa
     }
 
 #define UNPACKED_GEMM(entry, type, multiply_type, block, act, ...)                                 \
-    ROWS(type, multiply_type, 1, __VA_ARGS__)                                                      \
-    ROWS(type, multiply_type, 2, __VA_ARGS__)                                                      \
-    ROWS(type, multiply_type, 3, __VA_ARGS__)                                                      \
-    ROWS(type, multiply_type, 4, __VA_ARGS__)                                                      \
+    ROWS(type, multiply_type, block, 1, __VA_ARGS__)                                               \
+    ROWS(type, multiply_type, block, 2, __VA_ARGS__)                                               \
+    ROWS(type, multiply_type, block, 3, __VA_ARGS__)                                               \
+    ROWS(type, multiply_type, block, 4, __VA_ARGS__)                                               \
     void GEMM_SET(entry##_##type)(const struct gemm_args *g)                                       \
     {                                                                                              \
         static const struct unpacked_format f = {                                                  \
             { { NULL, type##_gemv_1, type##_gemv_2, type##_gemv_3, type##_gemv_4 }, block,         \
-                sizeof(struct p16_##type), sizeof(act), KBLOCK / block },                          \
+                sizeof(struct p16_##type), ACT_BLOCKS(block) * sizeof(act), KBLOCK / block },      \
             unpack_##type,                                                                         \
             { NULL, type##_1, type##_2, type##_3, type##_4 },                                      \
         };                                                                                         \
@@ -473,6 +572,9 @@ UNPACKED_GEMM(gemm, q5_1, multiply_32, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4
 UNPACKED_GEMM(gemm, q5_0, multiply_32, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, 16, false)
 UNPACKED_GEMM(
     gemm, mxfp4, multiply_32, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, MXFP4_OFFSET, false)
+UNPACKED_GEMM(gemm, q1_0, multiply_32, 128, struct act_q8_0, 2, 8, 8, 1, false)
+UNPACKED_GEMM(gemm, q2_0, multiply_32, 64, struct act_q8_0, 2, 8, 8, 1, false)
+UNPACKED_GEMM(gemm, nvfp4, multiply_16, 64, struct act_q8_0, 2, 4, 4, MXFP4_OFFSET, false)
 UNPACKED_GEMM(gemm_unpacked, q4_0, multiply_32, 32, struct act_q8_0, 2, 8, 8, 8, false)
 UNPACKED_GEMM(gemm_unpacked, q4_k, multiply_256, 256, struct act_q8_k, 2, 8, 8, 0, true)
 UNPACKED_GEMM(

@@ -249,3 +249,83 @@ void avx2_unpack_iq3_s(struct unpacked_kblock *u, const uint8_t *w, int n_blocks
     put_scales_32(u, p->scale, 2);
     put_d(u, p->d, 1);
 }
+
+/* ---- IQ1: the grid contains 8 * (w + 1), to which 1 + delta is added */
+
+/* 2 or, for rows whose bit is set, 0, in all bytes of eight rows. */
+INLINE __m256i one_plus_delta(__m256i bits)
+{
+    __m256i v = _mm256_sub_epi32(_mm256_set1_epi32(2), _mm256_slli_epi32(bits, 1));
+
+    return _mm256_mullo_epi32(v, _mm256_set1_epi32(0x01010101));
+}
+
+INLINE void put_ternary_group(
+    struct unpacked_kblock *u, int g, int half, struct quad_pair q, __m256i delta)
+{
+    put_half(u->q[2 * g], half, _mm256_add_epi8(q.first, delta));
+    put_half(u->q[2 * g + 1], half, _mm256_add_epi8(q.second, delta));
+}
+
+/* Scales from two numbers of three bits per lane, 16 bits apart. */
+INLINE void put_scales_3_bits(struct unpacked_kblock *u, int i, int half, __m256i two)
+{
+    __m256i v = _mm256_and_si256(two, _mm256_set1_epi16(7));
+
+    u->pair[i][half] = _mm256_add_epi16(_mm256_slli_epi16(v, 1), _mm256_set1_epi16(1));
+    put_scale_pair(u, i, half, u->pair[i][half]);
+}
+
+INLINE __m256i load_8_uint16(const uint16_t *p)
+{
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+}
+
+void avx2_unpack_iq1_s(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_iq1_s *p = (const void *)w;
+    uint16_t at[8];
+
+    prefetch_ahead(w, sizeof(*p));
+    for (int j = 0; j < 8; j++)
+        UNROLL for (int half = 0; half < 2; half++)
+        {
+            __m256i high = load_8_uint16(p->high[j] + 8 * half), s = _mm256_srli_epi32(high, 12);
+            __m256i delta = one_plus_delta(_mm256_srli_epi32(high, 15));
+            UNROLL for (int g = 4 * j; g < 4 * j + 4; g++)
+            {
+                for (int r = 0; r < 8; r++)
+                    at[r] = (uint16_t)(p->index[g][8 * half + r] |
+                                       (p->high[j][8 * half + r] >> (g % 4 * 3) & 7) << 8);
+                put_ternary_group(u, g, half, LOAD_GROUP(iq1_grid, at), delta);
+            }
+            put_scales_3_bits(u, j, half, _mm256_or_si256(s, _mm256_slli_epi32(s, 16)));
+        }
+    put_d(u, p->d, 0.125f);
+}
+
+void avx2_unpack_iq1_m(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_iq1_m *p = (const void *)w;
+    uint16_t at[8];
+
+    prefetch_ahead(w, sizeof(*p));
+    for (int g = 0; g < 32; g++)
+        UNROLL for (int half = 0; half < 2; half++)
+        {
+            __m256i high = load_8_bytes(p->high[g / 2] + 8 * half);
+            __m256i bit = _mm256_srl_epi32(high, _mm_cvtsi32_si128(g % 2 * 4 + 3));
+            for (int r = 0; r < 8; r++)
+                at[r] = (uint16_t)(p->index[g][8 * half + r] |
+                                   (p->high[g / 2][8 * half + r] >> (g % 2 * 4) & 7) << 8);
+            put_ternary_group(u, g, half, LOAD_GROUP(iq1_grid, at),
+                one_plus_delta(_mm256_and_si256(bit, _mm256_set1_epi32(1))));
+        }
+    UNROLL for (int i = 0; i < 8; i++) UNROLL for (int half = 0; half < 2; half++)
+    {
+        __m256i s = _mm256_srli_epi32(load_8_uint16(p->scale[i / 2] + 8 * half), i % 2 * 6);
+        put_scales_3_bits(u, i, half,
+            _mm256_or_si256(_mm256_and_si256(s, _mm256_set1_epi32(7)), _mm256_slli_epi32(s, 13)));
+    }
+    put_d(u, p->d, 0.125f);
+}

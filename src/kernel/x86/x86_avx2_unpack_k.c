@@ -1,4 +1,5 @@
-/* x86_avx2_unpack_k.c: unpacking of Q2_K and Q3_K to bytes, in vectors of eight rows. */
+/* x86_avx2_unpack_k.c: unpacking of Q2_K, Q3_K, TQ1_0 and TQ2_0 to bytes, in vectors of eight
+ * rows. */
 #ifndef __AVX2__
 #error "compile with the AVX2 flags of the Makefile"
 #endif
@@ -40,4 +41,36 @@ void avx2_unpack_q3_k(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
         put_scale_pair(u, i, half, u->pair[i][half]);
     }
     put_f16_scales(u->d[0], p->d);
+}
+
+/* Two bits per element, and one scale. */
+INLINE void unpack_ternary(
+    struct unpacked_kblock *u, const uint8_t q[16][16][4], const uint16_t d[16])
+{
+    const __m256i one = _mm256_set1_epi16(1);
+
+    for (int s = 0; s < 16; s++)
+        UNROLL for (int half = 0; half < 2; half++)
+        {
+            UNROLL for (int i = 0; i < 4; i++)
+                put_half(u->q[4 * s + i], half, q2_quad(q[s], i, half));
+            u->scale[s][half] = u->pair[s / 2][half] = one;
+        }
+    put_f16_scales(u->d[0], d);
+}
+
+void avx2_unpack_tq1_0(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_tq1_0 *p = (const void *)w;
+
+    prefetch_ahead(w, sizeof(*p));
+    unpack_ternary(u, p->q, p->d);
+}
+
+void avx2_unpack_tq2_0(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)
+{
+    const struct p16_tq2_0 *p = (const void *)w;
+
+    prefetch_ahead(w, sizeof(*p));
+    unpack_ternary(u, p->q, p->d);
 }

@@ -159,3 +159,20 @@ INLINE void multiply(int rows, int offset, bool has_mins, const struct unpacked_
     }
 #include "kernel/x86/x86_low_bits.def"
 #undef LOW_BITS
+
+/* ---- types that have no implementation of their own */
+
+void avx512_gemm_q1_0(const struct gemm_args *g)
+{
+    avx2_gemm_q1_0(g);
+}
+
+void avx512_gemm_q2_0(const struct gemm_args *g)
+{
+    avx2_gemm_q2_0(g);
+}
+
+void avx512_gemm_nvfp4(const struct gemm_args *g)
+{
+    avx2_gemm_nvfp4(g);
+}

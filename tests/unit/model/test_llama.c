@@ -194,7 +194,7 @@ static struct tiny_model of_type(const char *arch, enum qtype type, enum qtype t
     t.arch = arch;
     t.type = type;
     t.type_v = type_v;
-    if (qtype_info(type)->block == 256 || qtype_info(type_v)->block == 256) {
+    if (qtype_info(type)->block > 32 || qtype_info(type_v)->block > 32) {
         t.d = t.ff = 256;
         t.head_dim = 64;
         t.vocab = 71;
@@ -232,6 +232,7 @@ static const struct {
     { "qwen2", Q_Q5_0, Q_Q4_1 },
     { "llama", Q_Q2_K, Q_Q3_K },
     { "qwen3", Q_IQ2_S, Q_IQ3_S },
+    { "llama", Q_Q1_0, Q_NVFP4 },
 };
 
 static void logits_are_independent_of_chunks_batches_and_pages(void)

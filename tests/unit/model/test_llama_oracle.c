@@ -351,7 +351,7 @@ static struct tiny_model of_type(const char *arch, enum qtype type, enum qtype t
     t.arch = arch;
     t.type = type;
     t.type_v = type_v;
-    if (qtype_info(type)->block == 256) {
+    if (qtype_info(type)->block > 32) {
         t.d = t.ff = 256;
         t.head_dim = 64;
     }
@@ -363,7 +363,8 @@ static void every_family_agrees_in_every_type(void)
     static const char *const archs[] = { "llama", "qwen2", "qwen3" };
     static const enum qtype types[] = { Q_F32, Q_F16, Q_BF16, Q_Q8_0, Q_Q4_0, Q_Q4_K, Q_Q5_K,
         Q_Q6_K, Q_Q4_1, Q_Q5_0, Q_Q5_1, Q_IQ4_NL, Q_MXFP4, Q_IQ4_XS, Q_Q2_K, Q_Q3_K, Q_IQ2_XXS,
-        Q_IQ2_XS, Q_IQ2_S, Q_IQ3_XXS, Q_IQ3_S };
+        Q_IQ2_XS, Q_IQ2_S, Q_IQ3_XXS, Q_IQ3_S, Q_IQ1_S, Q_IQ1_M, Q_TQ1_0, Q_TQ2_0, Q_Q1_0, Q_Q2_0,
+        Q_NVFP4 };
 
     for (size_t a = 0; a < ARRAY_LEN(archs); a++)
         for (size_t i = 0; i < ARRAY_LEN(types); i++) {

@@ -1,0 +1,55 @@
+/* kit_types.h: for tests: all weight types, with the sizes of their file blocks. Constant data. */
+#pragma once
+
+#include "base/base.h"
+#include "format/qtype.h"
+
+struct kit_type {
+    enum qtype type;
+    const char *name;
+    int block;
+    size_t bytes;            /* bytes of a block in the file */
+    size_t scale_at, min_at; /* position of d and of a minimum in f16; min_at 0: none */
+};
+
+static const struct kit_type kit_types[] = {
+    { Q_F32, "F32", 1, 4 },
+    { Q_F16, "F16", 1, 2 },
+    { Q_BF16, "BF16", 1, 2 },
+    { Q_Q8_0, "Q8_0", 32, 34 },
+    { Q_Q4_0, "Q4_0", 32, 18 },
+    { Q_Q4_K, "Q4_K", 256, 144, 0, 2 },
+    { Q_Q5_K, "Q5_K", 256, 176, 0, 2 },
+    { Q_Q6_K, "Q6_K", 256, 210, 208 },
+    { Q_Q4_1, "Q4_1", 32, 20, 0, 2 },
+    { Q_Q5_0, "Q5_0", 32, 22 },
+    { Q_Q5_1, "Q5_1", 32, 24, 0, 2 },
+    { Q_IQ4_NL, "IQ4_NL", 32, 18 },
+    { Q_MXFP4, "MXFP4", 32, 17 },
+    { Q_IQ4_XS, "IQ4_XS", 256, 136 },
+    { Q_Q2_K, "Q2_K", 256, 84, 80, 82 },
+    { Q_Q3_K, "Q3_K", 256, 110, 108 },
+    { Q_IQ2_XXS, "IQ2_XXS", 256, 66 },
+    { Q_IQ2_XS, "IQ2_XS", 256, 74 },
+    { Q_IQ2_S, "IQ2_S", 256, 82 },
+    { Q_IQ3_XXS, "IQ3_XXS", 256, 98 },
+    { Q_IQ3_S, "IQ3_S", 256, 110 },
+    { Q_IQ1_S, "IQ1_S", 256, 50 },
+    { Q_IQ1_M, "IQ1_M", 256, 56 },
+    { Q_TQ1_0, "TQ1_0", 256, 54, 52 },
+    { Q_TQ2_0, "TQ2_0", 256, 66, 64 },
+    { Q_Q1_0, "Q1_0", 128, 18 },
+    { Q_Q2_0, "Q2_0", 64, 18 },
+    { Q_NVFP4, "NVFP4", 64, 36 },
+};
+enum { KIT_N_TYPES = ARRAY_LEN(kit_types) };
+
+/* Writes d as f16. IQ1_M has four bits of it in each of four words. */
+static inline void kit_put_scale(const struct kit_type *t, uint8_t *block, uint16_t d)
+{
+    if (t->type == Q_IQ1_M)
+        for (int i = 0; i < 4; i++)
+            block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | (d >> (4 * i) & 15) << 4);
+    else
+        memcpy(block + t->scale_at, &d, 2);
+}
