@@ -154,12 +154,16 @@ static struct outputs compute(struct lm *m)
 
 static void the_same_bits_from_the_file(void)
 {
-    static const enum qtype types[] = { Q_F32, Q_Q4_0, Q_Q8_0, Q_F16 };
+    static const enum qtype types[] = { Q_F32, Q_Q4_0, Q_Q8_0, Q_F16, Q_IQ2_S, Q_Q1_0 };
 
     for (size_t i = 0; i < ARRAY_LEN(types); i++) {
         struct test_dir p = new_test_dir();
         struct tiny_model t = tiny_default;
         t.type = t.type_v = types[i];
+        if (qtype_info(types[i])->block > 32) {
+            t.d = t.ff = 256;
+            t.head_dim = 64;
+        }
         t.is_untied = i % 2;
         t.has_factors = i / 2;
         struct gguf *g = open_at(&p, "m.gguf", &t);
@@ -709,7 +713,10 @@ static void layout_is_unchanged(void)
         0x57095d41c80f638c, 0x3208ac4f578858ef, 0xc416381366ff4fcd, 0x7d450873c61e355d,
         0xf684e408dc6acd42, 0xd8ed4c9f358a3ea1, 0xc2b65689e0e88050, 0x423f2a3be561ae0d,
         0x8771a5e2a8e853bf, 0xc416381366ff4fcd, 0xaa1561ace25257cf, 0x0fc0a933db93e4f4,
-        0xf005e0056e7dfe63, 0x8230838540b852d1 };
+        0x15ba0eef73051e2a, 0x3ea436b805e0a702, 0x492cfb978657adf8, 0xf762938d7db83ab8,
+        0xd3891ba400e766f4, 0xbacde5b7851e8287, 0xfc0bc36adf110e0c, 0xd97d0a8a1998b387,
+        0xf5ef6bd52def5299, 0x71239a09daef059b, 0x441f712e35aa7c5f, 0xddfc097edc30c15e,
+        0xd2f5e9afb9853dc8, 0xa4a091096d5c01a1, 0xf005e0056e7dfe63, 0x8230838540b852d1 };
     struct tiny_model rich = tiny_default;
 
     EXPECT_EQ(PACKFILE_LAYOUT, 1);
