@@ -139,7 +139,9 @@ static void queue_line(struct audit *a, struct line *take, size_t limit)
 {
     pthread_mutex_lock(&a->mu);
     bool is_first_loss = !a->n_unreported;
-    bool is_queued = report_lost(a, limit) && add_line(a, take, limit);
+    bool is_reported = report_lost(a, limit), is_queued = is_reported && add_line(a, take, limit);
+    if (!is_reported)
+        mem_free(take);
     if (!is_queued) {
         a->n_unreported++;
         a->stats.n_lost++;
