@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { GUARDS_MAX = 4096 };
@@ -43,8 +44,9 @@ static void guard_release(struct mapfile_guard *g)
     g->is_taken = false;
 }
 
-/* Runs in the thread that has read the page. mmap is a plain system call on Linux. A fault outside
- * of all mappings ends the process. */
+/* Runs in the thread that has read the page. mmap is called as a system call: a function of the C
+ * library or of a sanitizer need not be safe in a signal handler. A fault outside of all mappings
+ * ends the process. */
 static void on_bus_error(int sig, siginfo_t *info, void *context)
 {
     uintptr_t at = (uintptr_t)info->si_addr & ~(page_bytes - 1);
@@ -55,9 +57,9 @@ static void on_bus_error(int sig, siginfo_t *info, void *context)
         uintptr_t end = g->from + g->n;
         if (!g->n || at < g->from || at >= end)
             continue;
-        void *zeros = mmap((void *)at, end - at, PROT_READ,
+        long zeros = syscall(SYS_mmap, at, end - at, PROT_READ,
             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-        if (zeros == MAP_FAILED)
+        if (zeros == -1)
             break;
         g->is_lost = true;
         errno = saved;

@@ -24,8 +24,9 @@ REPEATS = 2
 MORE_ROUNDS, MORE_AT = 6, 1 << 20  # rounds beyond the plan, and the index of the first one
 CLIENTS, CANCELLERS = 6, 2
 KEYS = ("alpha", "beta", "gamma")
-COMMON = ("--api-key", ",".join(KEYS) + ",root:admin", "--ctx-size", "512", "--log-level", "error",
-    "--sse-ping-interval", "3600000", "--max-queue", "1000", "--response-cache-ttl", "3600")
+# The keys may use their priorities against other keys, so that requests are preempted.
+COMMON = ("--api-key", ",".join(key + ":priority=9" for key in KEYS) + ",root:admin",
+    "--ctx-size", "512", "--log-level", "error", "--sse-ping-interval", "3600000", "--max-queue", "1000", "--response-cache-ttl", "3600")
 BUSY = ("--parallel", "4", "--max-sequences", "8", "--kv-bytes", "2M", "--draft-min", "2", "--response-cache", "16M",
     "--responses-store", "1M", "--ubatch-size", "48", "--fairness-preempt", "--fairness-timeslice", "8",
     "--threads-http", "2", "--threads", "2")
