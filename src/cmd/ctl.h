@@ -11,6 +11,7 @@ enum { EXIT_OK = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 struct ctl {             /* global options */
     const char *url;     /* base URL of the server, without a trailing slash */
     const char *api_key; /* "" = none */
+    char *hidden_key;    /* copy of an API key on the command line; or NULL */
     const char *model;   /* "" = the server decides */
     bool as_json;
 };

@@ -47,12 +47,11 @@ static const char *from_environment(const char *name, const char *default_value)
 
 /* Copies a secret value out of an argument and removes it there, since all users of the machine can
  * read the arguments of a process. */
-static const char *hide_argument(char *arg, const char *value)
+static void hide_key(struct ctl *c, char *arg, const char *value)
 {
-    const char *copy = xstrdup(value);
-
+    mem_free(c->hidden_key);
+    c->api_key = c->hidden_key = xstrdup(value);
     memset(arg + (value - arg), 0, strlen(value));
-    return copy;
 }
 
 /* Reads the options before the command. Returns the index of the command, or -1 - status. */
@@ -67,7 +66,7 @@ static int read_options(struct ctl *c, int argc, char **argv)
             c->url = a.value;
             break;
         case 1:
-            c->api_key = hide_argument(argv[a.at], a.value);
+            hide_key(c, argv[a.at], a.value);
             break;
         case 2:
             c->model = a.value;
@@ -92,28 +91,36 @@ static int read_options(struct ctl *c, int argc, char **argv)
     }
 }
 
+static int run_command(struct ctl *c, int argc, char **argv)
+{
+    char url[1024];
+    int at = read_options(c, argc, argv);
+
+    if (at < 0)
+        return -1 - at;
+    snprintf(url, sizeof(url), "%s", c->url);
+    if (*url && url[strlen(url) - 1] == '/')
+        url[strlen(url) - 1] = '\0';
+    c->url = url;
+    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
+        if (!strcmp(argv[at], commands[i].name)) {
+            curl_global_init(CURL_GLOBAL_DEFAULT);
+            int status = commands[i].run(c, argc - at, argv + at);
+            curl_global_cleanup();
+            return status;
+        }
+    return ctl_usage("unknown command '%s'; see inferctl --help", argv[at]);
+}
+
 int main(int argc, char **argv)
 {
     struct ctl c = { .url = from_environment("INFERFLUX_URL", "http://127.0.0.1:8080"),
         .api_key = from_environment("INFERFLUX_API_KEY", ""),
         .model = "" };
-    char url[1024];
 
     setlocale(LC_CTYPE, "");
     signal(SIGPIPE, SIG_IGN);
-    int at = read_options(&c, argc, argv);
-    if (at < 0)
-        return -1 - at;
-    snprintf(url, sizeof(url), "%s", c.url);
-    if (*url && url[strlen(url) - 1] == '/')
-        url[strlen(url) - 1] = '\0';
-    c.url = url;
-    for (size_t i = 0; i < ARRAY_LEN(commands); i++)
-        if (!strcmp(argv[at], commands[i].name)) {
-            curl_global_init(CURL_GLOBAL_DEFAULT);
-            int status = commands[i].run(&c, argc - at, argv + at);
-            curl_global_cleanup();
-            return status;
-        }
-    return ctl_usage("unknown command '%s'; see inferctl --help", argv[at]);
+    int status = run_command(&c, argc, argv);
+    mem_free(c.hidden_key);
+    return status;
 }
