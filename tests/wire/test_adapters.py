@@ -54,7 +54,7 @@ def test_a_template_in_the_body_never_runs_on_the_io_thread():
             body = json.dumps({"messages": HI, "KEY": slow}).replace("KEY", key).encode()
             clients = [s.connect() for _ in range(8)]
             for c in clients:
-                c.sendall(b"POST /apply-template HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+                c.sendall(b"POST /apply-template HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                           b"Content-Length: %d\r\n\r\n" % len(body) + body)
             time.sleep(0.02)
             equal(s.get("/livez")[0], 200)
@@ -181,13 +181,6 @@ def test_configured_parsers_have_precedence():
     with Server(config=config(tool_parser="llama_xml", thinking_parser="seed_oss")) as s:
         equal([adapter(s, "echo")[k] for k in ("tool_parser", "thinking_parser")],
             ["llama_xml", "seed_oss"])
-    with Server(config=config(tool_parser="nobody"), ready=False) as s:
-        s.process.stdout.read(0)
-        for _ in range(200):
-            if "tool_parser" in s.errors() or "is not one of" in s.errors():
-                break
-            time.sleep(0.05)
-        assert "'nobody' is not one of: null, hermes_json" in s.errors(), s.errors()
 
 
 def test_probe_results_are_used_by_the_server():
@@ -215,7 +208,8 @@ def test_probe_results_are_used_by_the_server():
             shown = subprocess.run([*ask[:-1], "nobody"], capture_output=True, text=True)
             equal((shown.returncode, "does not exist" in shown.stderr), (1, True), shown.stderr)
         with open(store, "r+b") as f:
-            f.write(b"no database")
+            f.seek(100)  # after the magic of SQLite
+            f.write(b"no database" * 20)
         with Server("--store", store) as s:  # the log names the reason, and the server works
             equal(adapter(s, "demo")["probed"], False)
             assert "damaged" in s.errors(), s.errors()

@@ -42,7 +42,7 @@ def send(server, path, body, key=None, n=None):
     c.settimeout(60)
     c.connect(("127.0.0.1", server.port))
     authorization = f"Authorization: Bearer {key}\r\n" if key else ""
-    head = f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{authorization}"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{authorization}"
     c.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body[:n])
     return c
 

@@ -530,7 +530,7 @@ def test_a_key_that_is_given_twice_is_an_error():
 
 def test_trailers_that_are_too_large_are_431():
     with Server() as s, s.connect() as c:
-        c.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: "
+        c.sendall(b"POST %s HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nA: "
                   % CHAT.encode() + b"x" * 100000 + b"\r\n\r\n")
         assert read_all(c).startswith(b"HTTP/1.1 431"), "trailers"
 
@@ -623,7 +623,7 @@ def test_a_torn_audit_line_is_recorded_and_a_second_server_is_refused():
 
 def test_refused_requests_are_in_the_audit_log_with_their_reason():
     config = CONFIG + "  - id: broken\n    path: /nonexistent.gguf\n"
-    large = b"POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alpha\r\n" \
+    large = b"POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer alpha\r\n" \
             b"Content-Length: 99999999\r\n\r\n" % CHAT.encode()
     prompt = {"messages": [{"role": "user", "content": "secret"}]}
     with audit_path() as path:
