@@ -306,27 +306,36 @@ def test_cancelled_sequence_ends_before_the_next_step():
 
 LOADING = """
 models:
+  - id: echo
+    backend: script
+    path: {root}/models/demo.gguf
   - id: slow
-    path: {pipe}
+    path: {slow}
   - id: demo
     path: {root}/models/demo.gguf
 """
 
 
 class Loading:
-    """A server that loads its second model only after `load`: its first model file is a FIFO, whose
-    open returns when it is opened for writing, and which is not a model."""
+    """A server that loads its model demo only after `load`: an open of the file of the model before it
+    returns only then (tests/support/slow_open.c), and the file is not a model."""
 
     def __init__(self, *flags):
         self.dir = tempfile.TemporaryDirectory()
-        self.pipe = os.path.join(self.dir.name, "pipe")
-        os.mkfifo(self.pipe)
-        self.server = Server(*flags, config=LOADING.format(pipe=self.pipe, root=ROOT), ready=False)
+        self.slow = os.path.join(self.dir.name, "slow.gguf")
+        library = os.path.join(self.dir.name, "slow_open.so")
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, os.path.join(ROOT, "tests/support/slow_open.c")],
+            check=True)
+        open(self.slow, "w").close()
+        os.mkfifo(self.slow + ".go")
+        env = {"LD_PRELOAD": library, "SLOW_OPEN": self.slow,
+            "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+        self.server = Server(*flags, config=LOADING.format(slow=self.slow, root=ROOT), ready=False, env=env)
         self.is_loaded = False
 
     def load(self):
         if not self.is_loaded:
-            os.close(os.open(self.pipe, os.O_WRONLY))
+            os.close(os.open(self.slow + ".go", os.O_WRONLY))
         self.is_loaded = True
 
     def __enter__(self):
