@@ -9,7 +9,7 @@
 
 #include "generate/prompt.h"
 
-/* What the formatter of a response reads of the request, besides plain values. */
+/* Names the parts of the request, besides plain values, that the formatter of a response reads. */
 struct request_needs {
     const char *const *fields; /* members of `raw`; ends with NULL; NULL = none */
     bool prompt_text;          /* prompts[].text */

@@ -40,16 +40,16 @@ struct file_iq2_xxs {
     } sub[8];
 };
 
-/* As IQ2_XXS, with a scale per 16 elements: s of 16 elements is a nibble of scale, low first. q:
- * per eight elements, an index of nine bits and, above it, seven signs. */
+/* The block differs from IQ2_XXS in two points: s of 16 elements is a nibble of scale, low first,
+ * and an element of q has, for eight elements, an index of nine bits and, above it, seven signs. */
 struct file_iq2_xs {
     uint16_t d;
     uint16_t q[32];
     uint8_t scale[8];
 };
 
-/* As IQ2_XS, with an index of ten bits per eight elements: bits 2g, 2g + 1 of high[i] are the upper
- * bits of index 4 * i + g. */
+/* The block differs from IQ2_XS in its indices, which have ten bits per eight elements: bits 2g and
+ * 2g + 1 of high[i] are the upper bits of index 4 * i + g. */
 struct file_iq2_s {
     uint16_t d;
     uint8_t index[32], sign[32], high[8], scale[8];

@@ -18,9 +18,9 @@ struct file_iq1_s {
     uint16_t high[8];
 };
 
-/* As IQ1_S, with delta per 8 elements and s per 16. A nibble of high, low first, has the upper bits
- * of an index and delta; an element of scale has four times s, and four bits of d above them, the
- * lowest first. */
+/* The block differs from IQ1_S in having delta per 8 elements and s per 16. A nibble of high, low
+ * first, has the upper bits of an index and delta; an element of scale has four times s, and four
+ * bits of d above them, the lowest first. */
 struct file_iq1_m {
     uint8_t index[32], high[16];
     uint16_t scale[4];

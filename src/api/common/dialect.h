@@ -23,7 +23,8 @@ struct dialect {
     /* The stream callbacks are also called for a body; they write no frames then. */
     bool is_incremental;
     bool keeps_reasoning; /* a stream also accumulates reasoning in choice.reasoning */
-    /* What the callbacks below read of the request that request_keep does not keep otherwise. */
+    /* Names the members of the request that the callbacks below read and that request_keep would
+     * not keep otherwise. */
     struct request_needs needs;
 
     /* `body` is an object. On error e->param names the field. */
