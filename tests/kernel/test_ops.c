@@ -70,44 +70,24 @@ static void rms_norm(const struct kernels *k, const struct kernels *ref)
     }
 }
 
-static void silu_mul(const struct kernels *k, const struct kernels *ref)
-{
-    struct rng r = { .key = 2 };
-
-    FOR_EACH_LENGTH(n, profile)
-    {
-        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
-        k->silu_mul(a, p.x, p.y, n);
-        ref->silu_mul(b, p.x, p.y, n);
-        SAME(n);
+/* Defines the test of an activation that is multiplied by a second vector. */
+#define ACTIVATION(op)                                                                             \
+    static void op(const struct kernels *k, const struct kernels *ref)                             \
+    {                                                                                              \
+        struct rng r = { .key = 2 };                                                               \
+                                                                                                   \
+        FOR_EACH_LENGTH(n, profile)                                                                \
+        {                                                                                          \
+            float *a = start(&r, n, profile), *b = p.b + (a - p.a);                                \
+            k->op(a, p.x, p.y, n);                                                                 \
+            ref->op(b, p.x, p.y, n);                                                               \
+            SAME(n);                                                                               \
+        }                                                                                          \
     }
-}
 
-static void gelu_mul(const struct kernels *k, const struct kernels *ref)
-{
-    struct rng r = { .key = 2 };
-
-    FOR_EACH_LENGTH(n, profile)
-    {
-        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
-        k->gelu_mul(a, p.x, p.y, n);
-        ref->gelu_mul(b, p.x, p.y, n);
-        SAME(n);
-    }
-}
-
-static void swiglu_oai(const struct kernels *k, const struct kernels *ref)
-{
-    struct rng r = { .key = 2 };
-
-    FOR_EACH_LENGTH(n, profile)
-    {
-        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
-        k->swiglu_oai(a, p.x, p.y, n);
-        ref->swiglu_oai(b, p.x, p.y, n);
-        SAME(n);
-    }
-}
+ACTIVATION(silu_mul)
+ACTIVATION(gelu_mul)
+ACTIVATION(swiglu_oai)
 
 static void add(const struct kernels *k, const struct kernels *ref)
 {
