@@ -41,8 +41,15 @@ static void llama_run_on_threads(
     thread_pool_run(container_of(lm, struct llama, lm)->thread_pool, fn, arg);
 }
 
-static const struct lm_ops llama_ops = { llama_forward, lm_copy_page, lm_clear_page, lm_read_page,
-    lm_write_page, llama_run_on_threads, llama_close };
+static const struct lm_ops llama_ops = {
+    .forward = llama_forward,
+    .copy_page = lm_copy_page,
+    .clear_page = lm_clear_page,
+    .read_page = lm_read_page,
+    .write_page = lm_write_page,
+    .run_on_threads = llama_run_on_threads,
+    .close = llama_close,
+};
 
 /* ---- scratch memory: laid out twice, first to compute the size */
 

@@ -21,6 +21,23 @@
 
 enum { LOGIT_GROUP = 256 }; /* logits that share one maximum in `peaks` */
 
+/* Recurrent state. A layer that is not an attention layer keeps a state of constant size instead of
+ * keys and values. A state slot, a numbered block of `state_bytes` bytes, contains the state of one
+ * sequence in all these layers. For each layer it has a base position, the state before that
+ * position, and the updates of at most STATE_LOG_ROWS positions from there on (the log). So the
+ * sequence can resume at several positions: rejected draft tokens need no copy of the state, and an
+ * interrupted pass can be repeated although some layers have passed it.
+ *
+ * A run of n rows at `pos` reads lm_run.state, which must be able to resume at pos, and writes
+ * lm_run.state_out, which can resume at pos + max(n - STATE_LOG_ROWS, 0) .. pos + n afterwards. The
+ * slots may be equal if n <= STATE_LOG_ROWS; an interrupted pass then leaves a slot that can resume
+ * at pos. If they differ, `state` is only read, so several runs may share it, and the content of
+ * state_out is undefined until the run has passed all layers. */
+enum { STATE_LOG_ROWS = 8 };
+
+typedef page_id state_id; /* number of a state slot */
+#define STATE_NONE PAGE_NONE
+
 static inline int logit_groups(int n_vocab)
 {
     return (n_vocab + LOGIT_GROUP - 1) / LOGIT_GROUP;
@@ -43,6 +60,9 @@ struct lm_run {
     const float *peaks;    /* out: [n_logits][logit_groups(n_vocab)] group maxima; or NULL */
     int from_layer;        /* first layer of this pass: a partial run resumes here; else 0 */
     int end_layer;         /* a partial run stops before this layer; 0: it runs all layers */
+    /* Slots of the recurrent state before and after the run, if the model has one. `state` is
+     * STATE_NONE exactly if pos is 0. A partial run has the same slots in all its passes. */
+    state_id state, state_out;
 };
 
 /* Layered prefill: one run of a forward pass, of at most max_partial_rows rows, may stop between
@@ -69,6 +89,11 @@ struct lm_ops {
      * no other thread writes to the page, or reads it, at the same time. */
     void (*read_page)(struct lm *m, page_id page, void *out);
     void (*write_page)(struct lm *m, page_id page, const void *in);
+    /* The same for state slots (state_bytes); NULL without recurrent layers. read_state writes
+     * zeros for unused parts. write_state returns false if `in`, which may come from a damaged file
+     * or another process, cannot resume at pos in every layer; the slot is undefined then. */
+    void (*read_state)(struct lm *m, state_id state, void *out);
+    bool (*write_state)(struct lm *m, state_id state, const void *in, int pos);
     /* Calls fn on each of the n_threads compute threads, including the caller (thread 0), and
      * returns when all calls have returned. Not during a forward pass. NULL if n_threads is 1 or
      * 0. */
@@ -89,6 +114,8 @@ struct lm {
     uint32_t n_pages;     /* pages in the KV arena */
     size_t page_bytes;    /* bytes of one page, all layers; 0: pages have no content */
     uint8_t *arena;       /* KV arena, [n_pages][page_bytes]; NULL: pages have no content */
+    uint32_t n_states;    /* state slots, at least 2; 0: no recurrent layers */
+    size_t state_bytes;   /* bytes of one slot, all layers */
     struct owner owner;   /* engine thread; a model may take it in its first forward pass */
     /* number format, layout and numerics id of the page content: only pages of one kind may be
      * mixed */

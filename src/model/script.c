@@ -17,8 +17,14 @@ static void script_close(struct lm *m)
     mem_free(m);
 }
 
-static const struct lm_ops script_ops = { script_forward, lm_copy_page, lm_clear_page, lm_read_page,
-    lm_write_page, NULL, script_close };
+static const struct lm_ops script_ops = {
+    .forward = script_forward,
+    .copy_page = lm_copy_page,
+    .clear_page = lm_clear_page,
+    .read_page = lm_read_page,
+    .write_page = lm_write_page,
+    .close = script_close,
+};
 
 int lm_open_script(struct lm **out, const struct script_options *o, struct err *e)
 {

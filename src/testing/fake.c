@@ -2,15 +2,23 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
+/* A layer of a state slot. The number `acc` is a hash of the tokens before `base`; log has the
+ * updates of the following positions. */
+struct layer_state {
+    int32_t base, n_log;
+    uint64_t acc;
+    uint64_t log[STATE_LOG_ROWS];
+};
+
 struct fake {
     struct lm lm;
     struct fake_options o;
-    uint64_t *kv;   /* [n_pages][PAGE_TOKENS] */
-    float *logits;  /* [max_logits][n_vocab] */
-    uint64_t *rows; /* [max_rows]: rows of a run */
-    /* [max_partial_rows]: rows of the partial run (layered prefill), after the layers it has passed
-     * */
-    uint64_t *partial_rows;
+    uint64_t *kv;               /* [n_pages][PAGE_TOKENS] */
+    struct layer_state *states; /* [n_states][n_layers] */
+    float *logits;              /* [max_logits][n_vocab] */
+    /* [max_rows] each: numbers of the rows of a run, and the sums of what the layers add to them */
+    uint64_t *rows, *sums;
+    uint64_t *partial_rows, *partial_sums; /* the same of the partial run (layered prefill) */
     struct lm_run partial;
 };
 
@@ -41,6 +49,109 @@ static uint64_t *kv_slot_of(struct fake *f, const page_id *pages, int pos)
     return &f->kv[(size_t)page.i * PAGE_TOKENS + (size_t)(pos % PAGE_TOKENS)];
 }
 
+/* ---- recurrent state: every layer has one */
+
+static struct layer_state *state_at(const struct fake *f, state_id state, int layer)
+{
+    CHECK(state.i < f->lm.n_states);
+    return &f->states[(size_t)state.i * (size_t)f->lm.n_layers + (size_t)layer];
+}
+
+static uint64_t token_update(int32_t token, int pos)
+{
+    return hash_mix((uint64_t)(uint32_t)token << 32 | (uint32_t)pos);
+}
+
+static uint64_t add_to_state(uint64_t acc, uint64_t update)
+{
+    return hash_mix(acc + update);
+}
+
+/* The number that a layer with a state adds to a row. */
+static uint64_t layer_output(uint64_t acc, int layer)
+{
+    return hash_mix(acc ^ ((uint64_t)layer + 1) << 40);
+}
+
+static void check_slots(const struct fake *f, const struct lm_run *r)
+{
+    if (!f->lm.n_states)
+        return;
+    CHECK((r->state.i == STATE_NONE.i) == (r->pos == 0));
+    CHECK(r->state_out.i < f->lm.n_states);
+    CHECK(r->state.i != r->state_out.i || r->n <= STATE_LOG_ROWS);
+}
+
+/* Advances the state of one layer by the rows, and adds its outputs to their sums. */
+static void run_state(struct fake *f, const struct lm_run *r, int layer, uint64_t *sums)
+{
+    struct layer_state now = { 0 };
+
+    if (!f->lm.n_states)
+        return;
+    if (r->pos > 0)
+        now = *state_at(f, r->state, layer);
+    CHECK(r->pos >= now.base && r->pos <= now.base + now.n_log);
+    for (int i = 0; now.base < r->pos; now.base++)
+        now.acc = add_to_state(now.acc, now.log[i++]);
+    uint64_t acc = now.acc;
+    now.n_log = MIN(r->n, (int)STATE_LOG_ROWS);
+    for (int i = 0; i < r->n; i++) {
+        uint64_t update = token_update(r->tokens[i], r->pos + i);
+        int logged = i - (r->n - now.n_log);
+        if (logged == 0) {
+            now.base = r->pos + i;
+            now.acc = acc;
+        }
+        if (logged >= 0)
+            now.log[logged] = update;
+        sums[i] += layer_output(acc, layer);
+        acc = add_to_state(acc, update);
+    }
+    *state_at(f, r->state_out, layer) = now;
+}
+
+/* A stopped pass has passed some layers; a slot that only this run writes has undefined data. */
+static void stop_in_layers(struct fake *f, const struct lm_run *r)
+{
+    int end = r->end_layer ? r->end_layer : f->lm.n_layers;
+    int middle = r->from_layer + (end - r->from_layer) / 2;
+
+    if (!f->lm.n_states)
+        return;
+    for (int l = r->from_layer; l < end; l++)
+        if (l < middle)
+            run_state(f, r, l, f->sums);
+        else if (r->state.i != r->state_out.i)
+            memset(state_at(f, r->state_out, l), 0xa5, sizeof(struct layer_state));
+}
+
+static void fake_read_state(struct lm *m, state_id state, void *out)
+{
+    struct fake *f = container_of(m, struct fake, lm);
+
+    memcpy(out, state_at(f, state, 0), m->state_bytes);
+    for (int l = 0; l < m->n_layers; l++) {
+        struct layer_state *s = (struct layer_state *)out + l;
+        memset(s->log + s->n_log, 0, (STATE_LOG_ROWS - (size_t)s->n_log) * sizeof(s->log[0]));
+    }
+}
+
+static bool fake_write_state(struct lm *m, state_id state, const void *in, int pos)
+{
+    struct fake *f = container_of(m, struct fake, lm);
+    struct layer_state *s = state_at(f, state, 0);
+
+    memcpy(s, in, m->state_bytes);
+    for (int l = 0; l < m->n_layers; l++)
+        if (s[l].n_log < 0 || s[l].n_log > STATE_LOG_ROWS || s[l].base < 0 || s[l].base > pos ||
+            pos - s[l].base > s[l].n_log)
+            return false;
+    return true;
+}
+
+/* ---- rows */
+
 static void run_rows(struct fake *f, const struct lm_run *r, uint64_t *out)
 {
     uint64_t prefix = 0;
@@ -55,12 +166,14 @@ static void run_rows(struct fake *f, const struct lm_run *r, uint64_t *out)
     }
 }
 
-static void finish_rows(struct fake *f, const struct lm_run *r, const uint64_t *rows, float *logits)
+/* The numbers of the rows go into the KV pages, what the layers added to them into the logits. */
+static void finish_rows(struct fake *f, const struct lm_run *r, const uint64_t *rows,
+    const uint64_t *sums, float *logits)
 {
     for (int i = 0; i < r->n; i++) {
         *kv_slot_of(f, r->pages, r->pos + i) = rows[i];
         if (i >= r->n - r->n_logits) {
-            logits_of(rows[i], f->o.n_vocab, logits);
+            logits_of(rows[i] + sums[i], f->o.n_vocab, logits);
             logits += f->o.n_vocab;
         }
     }
@@ -72,17 +185,26 @@ static void overwrite_slots(struct fake *f, const struct lm_run *r)
         *kv_slot_of(f, r->pages, r->pos + i) = 0xdeadbeefu * (uint64_t)(i + 1);
 }
 
-/* Each layer changes the number of a row; the last layer restores the number of a pass without
- * layers. */
-static uint64_t layer_mask(const struct fake *f, int layer)
+/* Each layer adds a number to a row; those of all layers add up to 0. */
+static uint64_t layer_number(const struct fake *f, int layer)
 {
     uint64_t all = 0;
 
     if (layer < f->lm.n_layers - 1)
         return hash_mix((uint64_t)layer + 1);
     for (int l = 0; l < f->lm.n_layers - 1; l++)
-        all ^= hash_mix((uint64_t)l + 1);
-    return all;
+        all += hash_mix((uint64_t)l + 1);
+    return 0 - all;
+}
+
+static void run_layers(
+    struct fake *f, const struct lm_run *r, int from_layer, int end_layer, uint64_t *sums)
+{
+    for (int l = from_layer; l < end_layer; l++) {
+        for (int i = 0; i < r->n; i++)
+            sums[i] += layer_number(f, l);
+        run_state(f, r, l, sums);
+    }
 }
 
 static void run_partial(struct fake *f, const struct lm_run *r, int end_layer, float *logits)
@@ -91,14 +213,13 @@ static void run_partial(struct fake *f, const struct lm_run *r, int end_layer, f
 
     CHECK(r->from_layer >= 0 && r->from_layer < end_layer && end_layer <= f->lm.n_layers);
     CHECK(r->n <= f->lm.max_partial_rows && (end_layer == f->lm.n_layers || r->n_logits == 0));
-    if (r->from_layer == 0)
+    if (r->from_layer == 0) {
         run_rows(f, r, f->partial_rows);
-    else
+        memset(f->partial_sums, 0, (size_t)r->n * sizeof(*f->partial_sums));
+    } else
         CHECK(p->n >= r->n && p->pos == r->pos && p->from_layer == r->from_layer &&
               p->pages == r->pages);
-    for (int i = 0; i < r->n; i++)
-        for (int l = r->from_layer; l < end_layer; l++)
-            f->partial_rows[i] ^= layer_mask(f, l);
+    run_layers(f, r, r->from_layer, end_layer, f->partial_sums);
     f->partial = *r;
     f->partial.from_layer = end_layer;
     if (end_layer < f->lm.n_layers) {
@@ -106,13 +227,15 @@ static void run_partial(struct fake *f, const struct lm_run *r, int end_layer, f
         return;
     }
     f->partial.n = 0;
-    finish_rows(f, r, f->partial_rows, logits);
+    finish_rows(f, r, f->partial_rows, f->partial_sums, logits);
 }
 
 static void run_whole(struct fake *f, const struct lm_run *r, float *logits)
 {
     run_rows(f, r, f->rows);
-    finish_rows(f, r, f->rows, logits);
+    memset(f->sums, 0, (size_t)r->n * sizeof(*f->sums));
+    run_layers(f, r, 0, f->lm.n_layers, f->sums);
+    finish_rows(f, r, f->rows, f->sums, logits);
 }
 
 static bool is_partial_run(const struct lm *m, const struct lm_run *r)
@@ -130,10 +253,13 @@ static bool fake_forward(struct lm *m, struct lm_run *runs, int n_runs, const _A
         struct lm_run *r = &runs[i];
         CHECK(r->n >= 1 && r->pos >= 0 && r->n_logits >= 0 && r->n_logits <= r->n);
         if (stop && *stop) {
-            for (int j = 0; j < n_runs; j++)
+            for (int j = 0; j < n_runs; j++) {
                 overwrite_slots(f, &runs[j]);
+                stop_in_layers(f, &runs[j]);
+            }
             return false;
         }
+        check_slots(f, r);
         CHECK((n_rows += r->n) <= m->max_rows);
         CHECK(n_logits + r->n_logits <= m->max_logits);
         float *logits = f->logits + (size_t)n_logits * (size_t)f->o.n_vocab;
@@ -159,8 +285,8 @@ static void fake_close(struct lm *m)
 
     mem_free(f->kv);
     mem_free(f->logits);
-    mem_free(f->partial_rows);
-    mem_free(f->rows);
+    mem_free(f->states);
+    mem_free(f->rows); /* all four arrays */
     mem_free(f);
 }
 
@@ -172,8 +298,17 @@ static void fake_run_on_threads(
         fn(arg, i, m->n_threads);
 }
 
-static const struct lm_ops fake_ops = { fake_forward, lm_copy_page, lm_clear_page, lm_read_page,
-    lm_write_page, fake_run_on_threads, fake_close };
+static const struct lm_ops fake_ops = {
+    .forward = fake_forward,
+    .copy_page = lm_copy_page,
+    .clear_page = lm_clear_page,
+    .read_page = lm_read_page,
+    .write_page = lm_write_page,
+    .read_state = fake_read_state,
+    .write_state = fake_write_state,
+    .run_on_threads = fake_run_on_threads,
+    .close = fake_close,
+};
 
 int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
 {
@@ -181,29 +316,35 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
         return err_set(e, ERR_RANGE, "a fake model without vocabulary, context, rows or pages");
 
     struct fake *f = xcalloc(1, sizeof(*f));
-    size_t n_slots = (size_t)o->n_pages * PAGE_TOKENS;
+    size_t n_slots = (size_t)o->n_pages * PAGE_TOKENS, n_rows = (size_t)o->max_rows;
+    size_t n_layers = (size_t)MAX(o->n_layers, 1);
     f->o = *o;
     f->kv = try_calloc(n_slots, sizeof(*f->kv));
-    f->logits = try_calloc((size_t)o->max_rows * (size_t)o->n_vocab, sizeof(*f->logits));
-    f->rows = try_calloc((size_t)o->max_rows, sizeof(*f->rows));
-    f->partial_rows = try_calloc((size_t)o->max_rows, sizeof(*f->partial_rows));
+    f->logits = try_calloc(n_rows * (size_t)o->n_vocab, sizeof(*f->logits));
+    f->rows = try_calloc(4 * n_rows, sizeof(*f->rows));
+    f->states = try_calloc(MAX(o->n_states, 1) * n_layers, sizeof(*f->states));
     f->lm = (struct lm){
         .ops = &fake_ops,
         .n_vocab = o->n_vocab,
         .n_ctx_train = o->n_ctx_train,
         .max_rows = o->max_rows,
         .max_logits = o->max_rows,
-        .n_layers = MAX(o->n_layers, 1),
+        .n_layers = (int)n_layers,
         .max_partial_rows = o->max_rows,
         .n_threads = MAX(o->n_threads, 1),
         .n_pages = o->n_pages,
         .page_bytes = PAGE_TOKENS * sizeof(*f->kv),
         .arena = (uint8_t *)f->kv,
+        .n_states = o->n_states,
+        .state_bytes = o->n_states ? n_layers * sizeof(*f->states) : 0,
     };
-    if (!f->kv || !f->logits || !f->rows || !f->partial_rows) {
+    if (!f->kv || !f->logits || !f->rows || !f->states) {
         fake_close(&f->lm);
         return err_set(e, ERR_MEMORY, "no memory for a fake model of %u pages", o->n_pages);
     }
+    f->sums = f->rows + n_rows;
+    f->partial_rows = f->sums + n_rows;
+    f->partial_sums = f->partial_rows + n_rows;
     *out = &f->lm;
     return 0;
 }
@@ -211,11 +352,15 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
 void fake_reference_logits(
     const struct fake_options *o, const int32_t *tokens, int n, uint64_t *scratch, float *logits)
 {
-    uint64_t prefix = 0;
+    uint64_t prefix = 0, acc = 0, sum = 0;
 
     for (int pos = 0; pos < n; pos++) {
         scratch[pos] = row_hash(o->seed, prefix, tokens[pos], pos);
         prefix = add_to_prefix(prefix, scratch[pos], pos);
+        if (pos < n - 1)
+            acc = add_to_state(acc, token_update(tokens[pos], pos));
     }
-    logits_of(scratch[n - 1], o->n_vocab, logits);
+    for (int l = 0; o->n_states && l < MAX(o->n_layers, 1); l++)
+        sum += layer_output(acc, l);
+    logits_of(scratch[n - 1] + sum, o->n_vocab, logits);
 }

@@ -6,9 +6,12 @@
  * copy-on-write, a page freed too early, or a row computed twice with different results therefore
  * changes the generated tokens, and a comparison of tokens detects it.
  *
+ * With state slots, each layer also adds a hash of the tokens before the row to the logits, which
+ * it reads from its part of the slot. A stale, mixed or missing state changes the next token.
+ *
  * The contract is that of lm.h, including `stop`: a stopped pass leaves undefined data in the
- * pages. The layers compute nothing; a partial run leaves undefined data in its pages until it has
- * passed all layers.
+ * pages, and in the slots that it only writes. A partial run leaves
+ * undefined data in its pages until it has passed all layers.
  *
  * Owner: the engine thread. */
 #pragma once
@@ -20,8 +23,9 @@ struct fake_options {
     int n_ctx_train;
     int max_rows; /* per forward pass, also the limit for logits */
     uint32_t n_pages;
-    uint64_t seed; /* each seed defines a different model */
-    int n_layers;  /* a partial run may stop between them; 0 = 1 */
+    uint64_t seed;     /* each seed defines a different model */
+    int n_layers;      /* a partial run may stop between them; 0 = 1 */
+    uint32_t n_states; /* state slots, at least 2; 0: no recurrent layers */
     int n_threads; /* reported number of threads; the caller executes all of them in turn; 0 = 1 */
 };
 
