@@ -1,63 +1,10 @@
-#include "cache/tree.h"
+#include "cache/tree_in.h"
 #include "base/hash.h"
-#include "base/list.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
 /* Children examined for a partial match: bounds the time, not the tree. */
 enum { SIBLINGS_MAX = 64 };
-
-#define NONE UINT32_MAX
-
-/* Indices below n_pages are pages, higher ones roots. Full pages are also in a hash table keyed by
- * (parent, tokens). */
-struct node {
-    uint32_t parent;
-    struct index_list children; /* newest first */
-    struct index_link sibling;  /* in `children` of the parent */
-    uint32_t chain;             /* next in the hash bucket; full pages */
-    uint32_t root, depth;
-    uint32_t n_pins;
-    struct index_link idle;    /* in the list of idle leaves of the tenant, while evict_has() */
-    int n_tokens;              /* 0 = not in the tree */
-    uint64_t hash;             /* hash of the prefix up to the end of the page */
-    uint64_t born_ns, used_ns; /* time of insertion; end of the last use */
-};
-
-struct root {
-    struct cache_scope scope;
-    uint32_t chain; /* next in the hash bucket or free list */
-    uint32_t tenant;
-    uint32_t n_users, n_pages;
-};
-
-struct cache_tenant {
-    uint64_t id;
-    uint32_t chain; /* next in the hash bucket or free list */
-    uint32_t n_roots, n_pages;
-    struct index_list idle;       /* idle leaves in order of last use */
-    struct index_link over_quota; /* in the list of tenants with n_pages > quota */
-};
-
-struct tree {
-    struct page_pool *pool;
-    struct tree_options o;
-    struct evict evict;
-    uint64_t seed, now;
-    uint32_t n_pages, n_roots, n_cached, n_pinned, n_tenants;
-    struct node *nodes;             /* [n_pages + n_roots] */
-    int32_t (*tokens)[PAGE_TOKENS]; /* [n_pages] */
-    uint32_t *buckets;              /* three hash tables of n_buckets each: pages, roots, tenants */
-    uint32_t n_buckets;             /* a power of two */
-    struct root *roots;             /* [n_roots] each root in use has a page or a user */
-    struct cache_tenant *tenants;   /* [n_roots] */
-    uint32_t free_root, free_tenant;
-    struct index_list over_quota;          /* tenants with n_pages > quota */
-    uint32_t n_seen_roots, n_seen_tenants; /* the memory of later entries was never touched */
-    struct tree_stats stats;
-    void (*gone)(void *arg, page_id page);
-    void *gone_arg;
-};
 
 /* ---- hashing */
 
@@ -78,11 +25,6 @@ static uint32_t *root_bucket(struct tree *t, const struct cache_scope *s)
 static uint32_t *tenant_bucket(struct tree *t, uint64_t id)
 {
     return &t->buckets[2 * t->n_buckets + (hash_fold(t->seed, id) & (t->n_buckets - 1))];
-}
-
-static bool is_page(const struct tree *t, uint32_t i)
-{
-    return i < t->n_pages;
 }
 
 /* ---- tenants */
@@ -209,7 +151,9 @@ static int alloc_memory(struct tree *t, struct err *e)
         return err_set(e, ERR_MEMORY, "no memory for a prefix cache of %u pages", t->n_pages);
     for (uint32_t i = 0; i < 3 * t->n_buckets; i++)
         t->buckets[i] = NONE;
-    return evict_init(&t->evict, t->o.policy, t->n_pages, e);
+    if (evict_init(&t->evict, t->o.policy, t->n_pages, e))
+        return -1;
+    return t->o.states ? checkpoints_init(t, e) : 0;
 }
 
 int tree_new(struct tree **out, struct page_pool *pool, const struct tree_options *o, struct err *e)
@@ -250,6 +194,7 @@ void tree_free(struct tree *t)
     CHECK(t->n_cached == 0 && t->n_tenants == 0);
     page_pool_watch(t->pool, NULL, NULL);
     evict_clear(&t->evict);
+    checkpoints_clear(t);
     mem_free(t->nodes);
     mem_free(t->tokens);
     mem_free(t->buckets);
@@ -282,9 +227,11 @@ tree_node tree_enter(struct tree *t, const struct cache_scope *scope)
             .scope = *scope, .chain = *bucket, .tenant = tenant_ref(t, scope->tenant)
         };
         *bucket = r;
-        t->nodes[t->n_pages + r] = (struct node){
-            .parent = NONE, .children = INDEX_LIST_EMPTY, .root = r, .hash = tree_scope_hash(scope)
-        };
+        t->nodes[t->n_pages + r] = (struct node){ .parent = NONE,
+            .children = INDEX_LIST_EMPTY,
+            .checkpoints = INDEX_LIST_EMPTY,
+            .root = r,
+            .hash = tree_scope_hash(scope) };
     }
     t->roots[r].n_users++;
     return (tree_node){ t->n_pages + r };
@@ -322,7 +269,7 @@ uint64_t tree_tenant(const struct tree *t, tree_node root)
 
 /* ---- matching */
 
-static uint32_t find_full(struct tree *t, uint32_t at, const int32_t *tokens)
+uint32_t tree_find_full(struct tree *t, uint32_t at, const int32_t *tokens)
 {
     uint32_t i = *page_bucket(t, at, tokens);
 
@@ -332,8 +279,7 @@ static uint32_t find_full(struct tree *t, uint32_t at, const int32_t *tokens)
     return i;
 }
 
-/* Child with the longest common prefix, and its length; NONE if no first token matches. */
-static uint32_t find_partial(struct tree *t, uint32_t at, const int32_t *tokens, int n, int *n_best)
+uint32_t tree_find_partial(struct tree *t, uint32_t at, const int32_t *tokens, int n, int *n_best)
 {
     uint32_t best = NONE;
     int n_seen = 0;
@@ -352,13 +298,13 @@ static uint32_t find_partial(struct tree *t, uint32_t at, const int32_t *tokens,
     return best;
 }
 
-static void check_place(const struct tree *t, tree_node at)
+void tree_check_place(const struct tree *t, tree_node at)
 {
     CHECK(at.i < t->n_pages + t->n_roots);
-    CHECK(!is_page(t, at.i) || t->nodes[at.i].n_tokens == PAGE_TOKENS);
+    CHECK(!tree_is_page(t, at.i) || t->nodes[at.i].n_tokens == PAGE_TOKENS);
 }
 
-static void ref_matched_page(struct tree *t, uint32_t i)
+void tree_ref_page(struct tree *t, uint32_t i)
 {
     if (t->o.ages && page_refs(t->pool, (page_id){ i }) == 1)
         age_add(&t->o.ages->reused, t->nodes[i].used_ns, t->now);
@@ -370,17 +316,17 @@ int tree_match(struct tree *t, tree_node *at, const int32_t *tokens, int n, page
     int done = 0, n_more;
     uint32_t i;
 
-    check_place(t, *at);
-    while (n - done >= PAGE_TOKENS && (i = find_full(t, at->i, tokens + done)) != NONE) {
+    tree_check_place(t, *at);
+    while (n - done >= PAGE_TOKENS && (i = tree_find_full(t, at->i, tokens + done)) != NONE) {
         at->i = i;
-        ref_matched_page(t, i);
+        tree_ref_page(t, i);
         *pages++ = (page_id){ i };
         done += PAGE_TOKENS;
     }
-    i = find_partial(t, at->i, tokens + done, MIN(n - done, (int)PAGE_TOKENS), &n_more);
+    i = tree_find_partial(t, at->i, tokens + done, MIN(n - done, (int)PAGE_TOKENS), &n_more);
     if (i == NONE)
         return done;
-    ref_matched_page(t, i);
+    tree_ref_page(t, i);
     *pages = (page_id){ i };
     return done + n_more;
 }
@@ -408,14 +354,15 @@ static void link_node(struct tree *t, uint32_t at, const int32_t *tokens, int n,
 
     t->nodes[i] = (struct node){ .parent = at,
         .children = INDEX_LIST_EMPTY,
+        .checkpoints = INDEX_LIST_EMPTY,
         .chain = NONE,
         .root = parent->root,
-        .depth = is_page(t, at) ? parent->depth + 1 : 0,
+        .depth = tree_is_page(t, at) ? parent->depth + 1 : 0,
         .n_tokens = n,
         .hash = tree_extend_hash(parent->hash, tokens, n),
         .born_ns = t->now,
         .used_ns = t->now };
-    if (is_page(t, at) && evict_has(&t->evict, at))
+    if (tree_is_page(t, at) && evict_has(&t->evict, at))
         candidate_remove(t, at);
     index_list_add_first(&t->nodes[at].children, INDEX_LINKS(t->nodes, sibling), i);
     memcpy(t->tokens[i], tokens, (size_t)n * sizeof(*tokens));
@@ -438,6 +385,7 @@ static void remove_node(struct tree *t, uint32_t i)
     uint32_t parent = n->parent, r = n->root;
 
     CHECK(n->n_tokens > 0 && n->children.first == NONE && n->n_pins == 0);
+    checkpoints_drop(t, i);
     page_unset_cached(t->pool, (page_id){ i }); /* it is no candidate from here on */
     index_list_remove(&t->nodes[parent].children, INDEX_LINKS(t->nodes, sibling), i);
     if (n->n_tokens == PAGE_TOKENS) {
@@ -453,7 +401,7 @@ static void remove_node(struct tree *t, uint32_t i)
     page_unref(t->pool, (page_id){ i });
     /* A page that lost its last child becomes a candidate if it is idle. It is the next one to
      * evict, since it was used no later than the child. */
-    if (is_page(t, parent) && t->nodes[parent].children.first == NONE &&
+    if (tree_is_page(t, parent) && t->nodes[parent].children.first == NONE &&
         page_refs(t->pool, (page_id){ parent }) == 1)
         candidate_add(t, parent, false);
     root_free_unused(t, r);
@@ -462,25 +410,30 @@ static void remove_node(struct tree *t, uint32_t i)
 tree_node tree_insert(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id *page)
 {
     bool is_full = n == PAGE_TOKENS;
+    uint32_t shorter = NONE;
     int n_same;
 
-    check_place(t, at);
+    tree_check_place(t, at);
     CHECK(n >= 1 && n <= PAGE_TOKENS);
-    uint32_t i = is_full ? find_full(t, at.i, tokens) : NONE;
+    uint32_t i = is_full ? tree_find_full(t, at.i, tokens) : NONE;
     if (i == NONE) {
-        i = find_partial(t, at.i, tokens, n, &n_same);
+        i = tree_find_partial(t, at.i, tokens, n, &n_same);
         if (i != NONE && n_same < n) {
             /* A cached page whose tokens are a prefix of the new ones is replaced. It cannot be the
              * page of the caller, which contains all of these tokens. */
             if (n_same == t->nodes[i].n_tokens && i != page->i && t->nodes[i].n_pins == 0)
-                remove_node(t, i);
+                shorter = i;
             i = NONE;
         }
     }
     if (i == NONE && !page_is_cached(t->pool, *page)) {
         link_node(t, at.i, tokens, n, *page);
         i = page->i;
+        if (shorter != NONE)
+            checkpoints_move(t, shorter, i);
     }
+    if (shorter != NONE)
+        remove_node(t, shorter);
     if (i == NONE)
         return TREE_NONE;
     if (i != page->i) {
@@ -493,7 +446,7 @@ tree_node tree_insert(struct tree *t, tree_node at, const int32_t *tokens, int n
 
 tree_node tree_parent(const struct tree *t, tree_node at)
 {
-    CHECK(is_page(t, at.i) && t->nodes[at.i].n_tokens > 0);
+    CHECK(tree_is_page(t, at.i) && t->nodes[at.i].n_tokens > 0);
     return (tree_node){ t->nodes[at.i].parent };
 }
 
@@ -564,14 +517,15 @@ int tree_erase(struct tree *t, tree_node root, const int32_t *tokens, int n, int
 {
     tree_node at = root;
     int n_there = tree_peek(t, &at, tokens, n), n_more;
-    uint32_t i = find_partial(t, at.i, tokens + n_there, MIN(n - n_there, PAGE_TOKENS), &n_more);
+    uint32_t i =
+        tree_find_partial(t, at.i, tokens + n_there, MIN(n - n_there, PAGE_TOKENS), &n_more);
 
     if (i != NONE && n_more == t->nodes[i].n_tokens) /* the last page, which is not full */
         n_there += n_more;
     else
         i = at.i;
     *n_dropped = 0;
-    while (is_page(t, i) && t->nodes[i].children.first == NONE &&
+    while (tree_is_page(t, i) && t->nodes[i].children.first == NONE &&
            page_refs(t->pool, (page_id){ i }) == 1) {
         uint32_t parent = t->nodes[i].parent;
         int n_page = t->nodes[i].n_tokens;
@@ -601,15 +555,15 @@ int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n)
     uint32_t n_new = 0, at = root.i, i;
     int done = 0;
 
-    check_place(t, root);
-    while (n - done >= PAGE_TOKENS && (i = find_full(t, at, tokens + done)) != NONE) {
+    tree_check_place(t, root);
+    while (n - done >= PAGE_TOKENS && (i = tree_find_full(t, at, tokens + done)) != NONE) {
         n_new += t->nodes[i].n_pins == 0;
         done += PAGE_TOKENS;
         at = i;
     }
     if (t->n_pinned + n_new > t->o.n_pinned)
         return 0;
-    for (; is_page(t, at); at = t->nodes[at].parent) {
+    for (; tree_is_page(t, at); at = t->nodes[at].parent) {
         pin_node(t, at);
         page_ref(t->pool, (page_id){ at });
     }
@@ -621,13 +575,13 @@ int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n)
     uint32_t at = root.i, i;
     int done = 0;
 
-    check_place(t, root);
-    while (n - done >= PAGE_TOKENS && (i = find_full(t, at, tokens + done)) != NONE &&
+    tree_check_place(t, root);
+    while (n - done >= PAGE_TOKENS && (i = tree_find_full(t, at, tokens + done)) != NONE &&
            t->nodes[i].n_pins > 0) {
         done += PAGE_TOKENS;
         at = i;
     }
-    for (; is_page(t, at); at = t->nodes[at].parent) {
+    for (; tree_is_page(t, at); at = t->nodes[at].parent) {
         unpin_node(t, at);
         page_unref(t->pool, (page_id){ at });
     }
@@ -703,7 +657,7 @@ uint64_t tree_prefix_hash(const struct tree *t, tree_node at)
 
 int tree_depth(const struct tree *t, page_id page)
 {
-    CHECK(is_page(t, page.i) && t->nodes[page.i].n_tokens > 0);
+    CHECK(tree_is_page(t, page.i) && t->nodes[page.i].n_tokens > 0);
     return (int)t->nodes[page.i].depth * PAGE_TOKENS;
 }
 
@@ -712,8 +666,8 @@ int tree_path(const struct tree *t, page_id page, int32_t *tokens)
     const struct node *n = &t->nodes[page.i];
     int n_all = (int)n->depth * PAGE_TOKENS + n->n_tokens;
 
-    CHECK(is_page(t, page.i) && n->n_tokens > 0);
-    for (uint32_t i = page.i; is_page(t, i); i = t->nodes[i].parent)
+    CHECK(tree_is_page(t, page.i) && n->n_tokens > 0);
+    for (uint32_t i = page.i; tree_is_page(t, i); i = t->nodes[i].parent)
         memcpy(tokens + t->nodes[i].depth * PAGE_TOKENS, t->tokens[i],
             (size_t)t->nodes[i].n_tokens * sizeof(*tokens));
     return n_all;
@@ -724,8 +678,8 @@ int tree_peek(struct tree *t, tree_node *at, const int32_t *tokens, int n)
     int done = 0;
     uint32_t i;
 
-    check_place(t, *at);
-    for (; n - done >= PAGE_TOKENS && (i = find_full(t, at->i, tokens + done)) != NONE;
+    tree_check_place(t, *at);
+    for (; n - done >= PAGE_TOKENS && (i = tree_find_full(t, at->i, tokens + done)) != NONE;
          done += PAGE_TOKENS)
         at->i = i;
     return done;
@@ -739,7 +693,7 @@ void tree_on_evict(struct tree *t, void (*gone)(void *arg, page_id page), void *
 
 const struct cache_scope *tree_scope(const struct tree *t, page_id page)
 {
-    CHECK(is_page(t, page.i) && t->nodes[page.i].n_tokens > 0);
+    CHECK(tree_is_page(t, page.i) && t->nodes[page.i].n_tokens > 0);
     return &t->roots[t->nodes[page.i].root].scope;
 }
 
@@ -752,7 +706,7 @@ uint32_t tree_n_pages(const struct tree *t)
 
 uint32_t tree_refs(const struct tree *t, page_id page)
 {
-    CHECK(is_page(t, page.i));
+    CHECK(tree_is_page(t, page.i));
     const struct node *n = &t->nodes[page.i];
     return (n->n_tokens > 0) + n->n_pins;
 }
@@ -766,7 +720,7 @@ static const char *check_node(const struct tree *t, uint32_t i)
 {
     const struct node *n = &t->nodes[i], *parent = &t->nodes[n->parent];
     uint32_t refs = page_refs(t->pool, (page_id){ i });
-    bool is_top = !is_page(t, n->parent);
+    bool is_top = !tree_is_page(t, n->parent);
 
     if (n->n_tokens > PAGE_TOKENS || (n->n_tokens < PAGE_TOKENS && n->children.first != NONE))
         return "a page that is not full has children";
@@ -848,5 +802,7 @@ const char *tree_check(const struct tree *t)
         return "the pages of the tree are miscounted";
     if (n_full != n_chained(t) || n_pinned != t->n_pinned)
         return "full or pinned pages are miscounted";
+    if (t->o.states && checkpoints_check(t))
+        return checkpoints_check(t);
     return check_tenants(t);
 }

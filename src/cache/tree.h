@@ -36,6 +36,9 @@ struct tree_options {
     uint32_t quota;         /* pages; pages of a tenant above its quota are evicted first */
     uint32_t n_pinned;      /* maximum number of pinned pages */
     struct tree_ages *ages; /* borrowed; NULL = not recorded */
+    /* State slots, borrowed: only a position with a checkpoint can be matched. NULL = the model has
+     * no recurrent state: every position can be matched. */
+    struct page_pool *states;
 };
 
 struct tree_ages {           /* ages of pages in seconds; any thread may read them */
@@ -48,6 +51,7 @@ struct tree_stats {
     uint64_t n_matches, n_hits, n_partial; /* n_partial: matches of a part of the possible tokens */
     uint64_t n_matched_tokens, n_asked_tokens;
     uint64_t n_inserted, n_evicted, n_evicted_for_quota; /* pages */
+    uint64_t n_checkpoints_made, n_checkpoints_evicted;
 };
 
 struct tree;
@@ -81,6 +85,27 @@ void tree_count_more(struct tree *t, int n_found);
  * replaced by that page. Returns the node of a full page, TREE_NONE otherwise. */
 tree_node tree_insert(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id *page);
 tree_node tree_parent(const struct tree *t, tree_node at);
+/* Checkpoint: a state slot (model/lm.h) at a position of a cached prefix, where a sequence can
+ * resume. The tree holds one reference to the slot; a slot without other references is idle, and
+ * tree_evict_checkpoint frees it.
+ *
+ * tree_resume is tree_match for a model with state slots: the longest match at a position with a
+ * checkpoint, from a root. The caller gets references to the pages and to the slot. */
+struct resume_point {
+    state_id state; /* can resume at n_min .. n; STATE_NONE = there is no checkpoint */
+    int n_min, n;   /* n: matched length; 0 = none */
+    int n_cached;   /* length that tree_match would return */
+};
+struct resume_point tree_resume(
+    struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *pages);
+/* Makes `state`, which can resume at n_min .. n, a checkpoint. `page` is in the tree and contains
+ * the token before position n. Does nothing if n has a checkpoint, or if `state` is one already. */
+void tree_add_checkpoint(struct tree *t, page_id page, int n_min, int n, state_id state);
+bool tree_has_states(const struct tree *t);
+/* The page is in the tree and contains the token before position n. */
+bool tree_has_tokens(const struct tree *t, page_id page, int n);
+bool tree_evict_checkpoint(struct tree *t); /* frees one idle slot; false = there is none */
+
 page_id tree_page(tree_node at); /* for a node that is not a root */
 
 bool tree_evict(struct tree *t); /* frees one idle page; false = there is none */

@@ -101,7 +101,8 @@ static int open_tree(struct core *c, struct sched_limits *l, struct err *e)
         .n_users = l->max_seqs,
         .ages = &c->queue->stats.prefix.ages,
         .quota = (uint32_t)((uint64_t)lm->n_pages * (uint64_t)c->o.kv_tenant_share / 100),
-        .n_pinned = lm->n_pages > reserve ? (uint32_t)(lm->n_pages - reserve) / 2 : 0 };
+        .n_pinned = lm->n_pages > reserve ? (uint32_t)(lm->n_pages - reserve) / 2 : 0,
+        .states = c->states };
 
     if (!c->o.prefix_cache)
         return 0;
@@ -113,13 +114,25 @@ static int open_tree(struct core *c, struct sched_limits *l, struct err *e)
     return 0;
 }
 
+static int open_states(struct core *c, struct sched_limits *l, struct err *e)
+{
+    if (c->lm->n_states == 0)
+        return 0;
+    if (c->lm->n_states < 2)
+        return err_set(e, ERR_RANGE, "a model with recurrent state needs at least 2 state slots");
+    if (page_pool_new(&c->states, c->lm->n_states, e))
+        return -1;
+    l->states = c->states;
+    return 0;
+}
+
 static int open_parts(struct core *c, const struct kernels *k, struct err *e)
 {
     struct sched_limits l;
 
     set_limits(c, &l);
-    if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_tree(c, &l, e) ||
-        kv_load_open(c, &l, e) || sched_new(&c->sched, c->pool, &l, e) ||
+    if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_states(c, &l, e) ||
+        open_tree(c, &l, e) || kv_load_open(c, &l, e) || sched_new(&c->sched, c->pool, &l, e) ||
         sample_batch_open(&c->samples, c->lm, k, e))
         return -1;
     sched_set_fairness(c->sched, &c->o.fairness);
@@ -166,6 +179,7 @@ void core_close(struct core *c)
     sched_free(c->sched);
     tree_free(c->tree);
     page_pool_free(c->pool);
+    page_pool_free(c->states);
     c->lm->ops->close(c->lm);
     submit_queue_unref(c->queue);
     mem_free(c);

@@ -246,6 +246,10 @@ int kv_load_open(struct core *c, struct sched_limits *l, struct err *e)
 
     if (!c->o.kv_disk || !*c->o.kv_disk || !c->tree || !c->o.model_digest || !c->lm->page_bytes)
         return 0;
+    if (c->states) {
+        log_warn("engine", "no_kv_tier", "reason=\"the model has recurrent layers\"");
+        return 0;
+    }
     if (strlen(c->o.kv_disk) > sizeof(dir) - 100)
         return err_set(e, ERR_RANGE,
             "the name of the KV offload directory has %zu bytes, which is too long",

@@ -10,6 +10,23 @@ int prefix_limit(const struct seq *s)
     return is_scored(s) ? MIN(s->score_from, s->n_tokens - 1) : s->n_tokens - 1;
 }
 
+/* Resumes at a checkpoint. Where the cached pages continue after it, another sequence had this
+ * prefix too: a third one may follow, so a checkpoint is made at the end of the common part. */
+static int resume(struct seq *s, struct tree *t, int room)
+{
+    struct resume_point from;
+    int n_cached;
+
+    if (s->n_kv > 0)
+        return 0; /* the sequence has computed its own state since then */
+    int n = tree_resume(t, &s->node, s->tokens, room, s->pages, &from, &n_cached);
+    s->slot = from.state;
+    s->slot_from = from.n_min;
+    if (n_cached - n >= CHECKPOINT_TOKENS_MIN)
+        s->checkpoint_at = n_cached;
+    return n;
+}
+
 /* Matches the prefix cache after the pages of the sequence, which are all full and in the tree.
  * Returns the number of tokens that count as cached: those found before the first preemption. */
 static int match_on(struct seq *s, struct tree *t)
@@ -18,7 +35,9 @@ static int match_on(struct seq *s, struct tree *t)
 
     if (room <= 0)
         return 0;
-    int n = tree_match(t, &s->node, s->tokens + s->n_kv, room, s->pages + s->n_pages);
+    int n = tree_has_states(t)
+                ? resume(s, t, room)
+                : tree_match(t, &s->node, s->tokens + s->n_kv, room, s->pages + s->n_pages);
     s->n_kv += n;
     s->n_pages = pages_for(s->n_kv);
     s->n_tree_pages = s->n_kv / PAGE_TOKENS;
@@ -79,15 +98,49 @@ void prefix_insert(struct seq *s, struct tree *t)
     }
 }
 
+/* Inserts the pages of the first n tokens, the last one also if it is not full. */
+static void insert_up_to(struct seq *s, struct tree *t, int n)
+{
+    int n_rest = n % PAGE_TOKENS;
+
+    prefix_insert(s, t);
+    if (n_rest > 0 && n / PAGE_TOKENS == s->n_tree_pages)
+        tree_insert(t, s->node, s->tokens + n - n_rest, n_rest, &s->pages[s->n_tree_pages]);
+}
+
+static void add_checkpoint(struct seq *s, struct tree *t)
+{
+    page_id page = s->pages[(s->n_kv - 1) / PAGE_TOKENS];
+
+    if (tree_has_tokens(t, page, s->n_kv))
+        tree_add_checkpoint(t, page, s->slot_from, s->n_kv, s->slot);
+}
+
+void prefix_checkpoint(struct seq *s, struct tree *t)
+{
+    if (s->root.i == TREE_NONE.i || s->n_kv > s->n_prompt ||
+        (s->n_kv < s->n_prompt && s->n_kv != prefix_next_checkpoint(s, s->n_kv - 1)))
+        return;
+    insert_up_to(s, t, s->n_kv);
+    add_checkpoint(s, t);
+    s->decode_only_until = 0; /* the last page and the slot may be shared from here on */
+}
+
+int prefix_next_checkpoint(const struct seq *s, int pos)
+{
+    int n = (pos / CHECKPOINT_TOKENS + 1) * CHECKPOINT_TOKENS;
+
+    return s->checkpoint_at > pos ? MIN(s->checkpoint_at, n) : n;
+}
+
 void prefix_insert_all(struct seq *s, struct tree *t)
 {
     if (s->root.i == TREE_NONE.i)
         return;
     s->n_kv = MIN(s->n_kv, s->n_tokens);
-    prefix_insert(s, t);
-    int n_rest = s->n_kv - s->n_tree_pages * PAGE_TOKENS;
-    if (n_rest > 0 && n_rest < PAGE_TOKENS)
-        tree_insert(t, s->node, s->tokens + s->n_kv - n_rest, n_rest, &s->pages[s->n_tree_pages]);
+    insert_up_to(s, t, s->n_kv);
+    if (s->slot.i != STATE_NONE.i && s->n_kv > 0)
+        add_checkpoint(s, t);
 }
 
 bool prefix_computes_next(const struct seq *f, const struct seq *s)

@@ -21,8 +21,18 @@ void prefix_drop_tail(struct seq *s, struct page_pool *pool); /* releases a shar
 void prefix_catch_up(struct seq *s, struct tree *t);
 /* Inserts the full pages; positions below n_kv are final. */
 void prefix_insert(struct seq *s, struct tree *t);
-/* Before the pages are released: inserts the last page too. */
+/* Before the pages are released: inserts the last page too, and makes the state a checkpoint. */
 void prefix_insert_all(struct seq *s, struct tree *t);
+/* For a model with state slots, after each run: makes the state a checkpoint at the end of the
+ * prompt, at the end of what another sequence had in common with it, and every CHECKPOINT_TOKENS
+ * tokens of the prompt. The slot is shared with the prefix cache from then on. */
+void prefix_checkpoint(struct seq *s, struct tree *t);
+/* First position after `pos` where a run of the prompt should end for that. */
+int prefix_next_checkpoint(const struct seq *s, int pos);
+
+/* Distance of checkpoints within a prompt; smallest distance of one at the end of a common prefix
+ * from the checkpoint before it. */
+enum { CHECKPOINT_TOKENS = 4096, CHECKPOINT_TOKENS_MIN = 2 * PAGE_TOKENS };
 
 /* A run of `f` in the plan being made computes the next page of `s`, and nothing delays it. */
 bool prefix_computes_next(const struct seq *f, const struct seq *s);

@@ -53,6 +53,21 @@ int seq_reserve(struct seq *s, struct page_pool *pool, int upto)
     return upto;
 }
 
+bool seq_needs_slot(const struct seq *s, const struct page_pool *states)
+{
+    return s->slot.i == STATE_NONE.i || page_refs(states, s->slot) > 1;
+}
+
+static void release_states(struct seq *s, struct page_pool *states)
+{
+    if (s->slot.i != STATE_NONE.i)
+        page_unref(states, s->slot);
+    if (s->slot_out.i != STATE_NONE.i)
+        page_unref(states, s->slot_out);
+    s->slot = s->slot_out = STATE_NONE;
+    s->slot_from = s->checkpoint_at = 0;
+}
+
 void seq_undo_copy(struct seq *s, struct page_pool *pool)
 {
     if (s->copy_from.i == PAGE_NONE.i)
@@ -62,7 +77,7 @@ void seq_undo_copy(struct seq *s, struct page_pool *pool)
     s->copy_from = s->copy_to = PAGE_NONE;
 }
 
-void seq_release(struct seq *s, struct page_pool *pool)
+void seq_release(struct seq *s, struct page_pool *pool, struct page_pool *states)
 {
     seq_undo_copy(s, pool);
     for (int i = 0; i < s->n_pages; i++)
@@ -72,9 +87,11 @@ void seq_release(struct seq *s, struct page_pool *pool)
     s->n_tree_pages = 0;
     s->decode_only_until = 0;
     s->node = s->root;
+    if (states)
+        release_states(s, states);
 }
 
-void seq_share(struct seq *s, struct seq *from, struct page_pool *pool)
+void seq_share(struct seq *s, struct seq *from, struct page_pool *pool, struct page_pool *states)
 {
     CHECK(s->n_pages == 0 && s->decode_only_until == 0);
     from->decode_only_until = 0; /* the last page is shared from here on */
@@ -86,4 +103,10 @@ void seq_share(struct seq *s, struct seq *from, struct page_pool *pool)
         s->pages[i] = from->pages[i];
         page_ref(pool, s->pages[i]);
     }
+    if (!states)
+        return;
+    CHECK(s->slot.i == STATE_NONE.i && from->slot_out.i == STATE_NONE.i);
+    s->slot = from->slot;
+    s->slot_from = from->slot_from;
+    page_ref(states, s->slot);
 }

@@ -65,10 +65,16 @@ struct seq {
      * is the last of them, `root` the root of the scope (TREE_NONE: no prefix caching). */
     tree_node root, node;
     int n_partial_rows,
-        layer;        /* partial rows after n_kv, and the layer at which they resume; 0 = none */
-    int n_admit_rows; /* rows to compute at the last admission */
-    int n_cached;     /* prompt tokens found in the prefix cache before the first run */
-    uint64_t writer;  /* tenant of the KV */
+        layer; /* partial rows after n_kv, and the layer at which they resume; 0 = none */
+    /* Slots of the recurrent state, if the model has one. `slot` can resume at slot_from .. n_kv;
+     * STATE_NONE: n_kv is 0. slot_out: slot that the planned or interrupted run writes, if it
+     * cannot write to `slot` itself; it replaces `slot` when the run has passed all layers. */
+    state_id slot, slot_out;
+    int slot_from;
+    int checkpoint_at; /* make a checkpoint when this position is computed; 0 = none */
+    int n_admit_rows;  /* rows to compute at the last admission */
+    int n_cached;      /* prompt tokens found in the prefix cache before the first run */
+    uint64_t writer;   /* tenant of the KV */
 
     int priority, choice;
     int tenant_priority; /* order among the waiting sequences of the tenant; >= priority */
@@ -117,8 +123,11 @@ bool seq_shares_tail(const struct seq *s, const struct page_pool *pool);
 /* Reserves pages for positions n_kv .. upto - 1, and a copy-on-write of a shared tail page. Returns
  * the position that it reached, n_kv .. upto. */
 int seq_reserve(struct seq *s, struct page_pool *pool, int upto);
+/* The sequence has no state slot that a run may change. */
+bool seq_needs_slot(const struct seq *s, const struct page_pool *states);
 /* Undoes a copy-on-write that was reserved and not executed. */
 void seq_undo_copy(struct seq *s, struct page_pool *pool);
-void seq_release(struct seq *s, struct page_pool *pool); /* frees all pages; n_kv = 0 */
-/* Lets `s` share the pages of the first n_kv positions of `from`. */
-void seq_share(struct seq *s, struct seq *from, struct page_pool *pool);
+/* Frees all pages and state slots; n_kv = 0. `states` may be NULL. */
+void seq_release(struct seq *s, struct page_pool *pool, struct page_pool *states);
+/* Lets `s` share the pages of the first n_kv positions of `from`, and its state slot. */
+void seq_share(struct seq *s, struct seq *from, struct page_pool *pool, struct page_pool *states);

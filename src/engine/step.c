@@ -337,6 +337,8 @@ static void prepare_runs(struct core *c, uint64_t now)
             .n_logits = r->n_logits,
             .from_layer = r->from_layer,
             .end_layer = r->end_layer,
+            .state = r->pos > 0 ? r->s->slot : STATE_NONE,
+            .state_out = r->s->slot_out.i == STATE_NONE.i ? r->s->slot : r->s->slot_out,
         };
     }
 }

@@ -35,9 +35,6 @@ enum { LOGIT_GROUP = 256 }; /* logits that share one maximum in `peaks` */
  * state_out is undefined until the run has passed all layers. */
 enum { STATE_LOG_ROWS = 8 };
 
-typedef page_id state_id; /* number of a state slot */
-#define STATE_NONE PAGE_NONE
-
 static inline int logit_groups(int n_vocab)
 {
     return (n_vocab + LOGIT_GROUP - 1) / LOGIT_GROUP;
@@ -61,7 +58,8 @@ struct lm_run {
     int from_layer;        /* first layer of this pass: a partial run resumes here; else 0 */
     int end_layer;         /* a partial run stops before this layer; 0: it runs all layers */
     /* Slots of the recurrent state before and after the run, if the model has one. `state` is
-     * STATE_NONE exactly if pos is 0. A partial run has the same slots in all its passes. */
+     * STATE_NONE exactly if pos is 0. A partial run has the same slots in all its passes, and the
+     * same rows unless it has at most STATE_LOG_ROWS of them. */
     state_id state, state_out;
 };
 

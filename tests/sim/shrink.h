@@ -25,7 +25,8 @@ enum shape_omission { /* features disabled in a shape */
     NO_CACHE = 512,
     NO_INTERRUPTS = 1024,
     NO_PARTIAL_CHUNKS = 2048,
-    OMISSION_END = 4096,
+    NO_STATES = 4096,
+    OMISSION_END = 8192,
 };
 
 struct shape {

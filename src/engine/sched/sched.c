@@ -11,6 +11,7 @@ int sched_new(
     CHECK(l->age_ns > 0 && l->age_ns <= SCHED_AGE_MAX);
     CHECK(l->mixed_step_factor == 0 || l->mixed_step_factor >= 1);
     CHECK(l->max_started >= l->max_batch);
+    CHECK(!l->states || page_n_total(l->states) >= 2);
     sc->pool = pool;
     sc->l = *l;
     sc->seqs = try_aligned(_Alignof(struct seq), l->max_seqs * sizeof(*sc->seqs));
@@ -18,7 +19,10 @@ int sched_new(
     bool has_planner = planner_init(&sc->planner, l->max_batch);
     sc->page_refs = try_calloc(page_n_total(pool), sizeof(*sc->page_refs));
     sc->by_rank.n = try_calloc(l->max_seqs, sizeof(*sc->by_rank.n));
-    if (!sc->seqs || !sc->timers.heap || !has_planner || !sc->page_refs || !sc->by_rank.n) {
+    if (l->states)
+        sc->state_refs = try_calloc(page_n_total(l->states), sizeof(*sc->state_refs));
+    if ((l->states && !sc->state_refs) || !sc->seqs || !sc->timers.heap || !has_planner ||
+        !sc->page_refs || !sc->by_rank.n) {
         sched_free(sc);
         return err_set(e, ERR_MEMORY, "no memory to schedule %u sequences", l->max_seqs);
     }
@@ -47,6 +51,7 @@ void sched_free(struct sched *sc)
     mem_free(sc->timers.heap);
     planner_clear(&sc->planner);
     mem_free(sc->page_refs);
+    mem_free(sc->state_refs);
     mem_free(sc->by_rank.n);
     mem_free(sc);
 }
@@ -208,6 +213,8 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
         .pages = spec->pages,
         .copy_from = PAGE_NONE,
         .copy_to = PAGE_NONE,
+        .slot = STATE_NONE,
+        .slot_out = STATE_NONE,
         .tokens = spec->tokens,
         .root = TREE_NONE,
         .writer = in->scope.tenant,
@@ -230,7 +237,7 @@ void sched_fork(struct sched *sc, seq_id leader, seq_id held, uint64_t now)
     leave_state(sc, s);
     /* Insert first: if the prefix cache has equal pages, all choices share those. */
     prefix_insert(from, sc->l.tree);
-    seq_share(s, from, sc->pool);
+    seq_share(s, from, sc->pool, sc->l.states);
     s->waited_ns = s->queued_ns = from->waited_ns;
     s->since_ns = now;
     enter_state(sc, s, SEQ_WAITING);
@@ -245,7 +252,7 @@ void sched_free_pages(struct sched *sc, struct seq *s)
 {
     seq_undo_copy(s, sc->pool);
     prefix_insert_all(s, sc->l.tree);
-    seq_release(s, sc->pool);
+    seq_release(s, sc->pool, sc->l.states);
 }
 
 void sched_end(struct sched *sc, seq_id id)
@@ -289,6 +296,7 @@ void sched_delay(struct sched *sc, seq_id id, uint64_t now, uint64_t until_ns)
     CHECK(s->state == SEQ_RUNNING || s->state == SEQ_WAITING);
     CHECK(s->n_kv == s->n_tokens);
     s->n_kv--;
+    CHECK(!sc->l.states || s->n_kv >= s->slot_from);
     s->decode_only_until = 0;
     s->delay_until_ns = until_ns;
     sched_set_state(sc, s, SEQ_DELAYED, now);

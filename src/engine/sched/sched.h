@@ -59,6 +59,7 @@ struct sched_limits {
     double max_prefill_step_ns; /* longest step without decode rows; 0 = no limit */
     double mixed_step_factor_short; /* >= 1; for prompts of at most one chunk; 0 = no limit */
     struct tree *tree;              /* prefix cache, borrowed; NULL = none */
+    struct page_pool *states; /* state slots, borrowed, at least 2; NULL = no recurrent state */
     /* Called before the admission of a sequence. Returns true if it has started to read more KV
      * pages of the sequence from the offload tier: the sequence is parked until sched_unpark. NULL
      * = no tier. */

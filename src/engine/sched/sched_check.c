@@ -12,6 +12,33 @@ static bool is_tail_private(const struct sched *sc, const struct seq *s)
            page_refs(sc->pool, s->pages[page]) == 1;
 }
 
+static const char *check_slots(struct sched *sc, const struct seq *s)
+{
+    if (!sc->l.states)
+        return NULL;
+    if (s->slot.i == STATE_NONE.i && s->n_kv > 0)
+        return "a sequence with computed tokens has no state slot";
+    if (s->n_kv < s->slot_from)
+        return "the state of a sequence cannot resume at n_kv";
+    if (s->slot.i != STATE_NONE.i)
+        sc->state_refs[s->slot.i]++;
+    if (s->slot_out.i == STATE_NONE.i)
+        return NULL;
+    sc->state_refs[s->slot_out.i]++;
+    return page_refs(sc->l.states, s->slot_out) == 1 ? NULL
+                                                     : "a slot to be written has other references";
+}
+
+/* Compares the references to the state slots with those of sequences and checkpoints. */
+static const char *check_states(const struct sched *sc)
+{
+    for (uint32_t i = 0; sc->l.states && i < page_n_total(sc->l.states); i++)
+        if (page_refs(sc->l.states, (state_id){ i }) !=
+            sc->state_refs[i] + page_is_cached(sc->l.states, (state_id){ i }))
+            return "the reference count of a state slot is wrong";
+    return NULL;
+}
+
 static const char *check_seq(struct sched *sc, const struct seq *s)
 {
     if (s->n_kv < 0 || s->n_kv > s->n_tokens || s->n_kv > s->n_pages * PAGE_TOKENS)
@@ -25,6 +52,9 @@ static const char *check_seq(struct sched *sc, const struct seq *s)
         (s->state != SEQ_RUNNING || s->n_kv + s->n_partial_rows > s->n_tokens ||
             s->n_kv + s->n_partial_rows > s->n_pages * PAGE_TOKENS))
         return "partial rows exceed the tokens or pages of a sequence";
+    const char *wrong = check_slots(sc, s);
+    if (wrong)
+        return wrong;
     if (s->state == SEQ_HELD && s->n_pages)
         return "a held sequence has pages";
     if (s->is_holder != (s->state != SEQ_RUNNING && s->n_pages > 0))
@@ -71,6 +101,10 @@ const char *sched_check(struct sched *sc)
 
     page_pool_check(sc->pool);
     memset(sc->page_refs, 0, page_n_total(sc->pool) * sizeof(*sc->page_refs));
+    if (sc->l.states) {
+        page_pool_check(sc->l.states);
+        memset(sc->state_refs, 0, page_n_total(sc->l.states) * sizeof(*sc->state_refs));
+    }
     for (uint32_t i = 0; i < sc->n_touched; i++) {
         const char *wrong = NULL;
         n[sc->seqs[i].state]++;
@@ -89,6 +123,8 @@ const char *sched_check(struct sched *sc)
     }
     if (n_owned + page_n_idle(sc->pool) + page_n_free(sc->pool) != page_n_total(sc->pool))
         return "owned, cached and free pages do not add up";
+    if (check_states(sc))
+        return check_states(sc);
     if (sc->l.tree && tree_check(sc->l.tree))
         return tree_check(sc->l.tree);
     if (n[SEQ_HELD] != c->held || n[SEQ_WAITING] != c->waiting || n[SEQ_RUNNING] != c->running ||

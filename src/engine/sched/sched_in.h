@@ -34,6 +34,7 @@ struct sched {
     struct timers timers;
     struct sched_counts counts;
     uint32_t *page_refs;  /* [n_pages] scratch of sched_check */
+    uint32_t *state_refs; /* [state slots] the same; NULL = none */
     uint32_t partial_seq; /* sequence with partial rows; NO_SEQ */
     struct step_time step_time;
     struct planner planner; /* scratch of sched_plan */
@@ -77,6 +78,9 @@ void sched_free_pages(struct sched *sc, struct seq *s);
 /* Reserves pages for positions below `upto`, taking them from others if none is free. Returns the
  * position up to which pages are reserved. */
 int sched_get_pages(struct sched *sc, struct seq *s, int upto, uint64_t now);
+/* Number of the n next rows for which the sequence has state slots, taken from others if necessary:
+ * n, STATE_LOG_ROWS if it has no second slot, or 0. */
+int sched_get_slots(struct sched *sc, struct seq *s, int n, uint64_t now);
 /* True if unused pages suffice for the known tokens of `s` and n_more, without preemption. */
 bool sched_has_room_for(struct sched *sc, const struct seq *s, int n_more);
 /* Makes room for all known tokens of `s` in addition to the promised pages; false = not

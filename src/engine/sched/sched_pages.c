@@ -83,6 +83,31 @@ int sched_get_pages(struct sched *sc, struct seq *s, int upto, uint64_t now)
     return MIN(got, upto);
 }
 
+/* A slot that the next run writes; `is_required` = take it from other sequences if necessary. */
+static bool get_slot_out(struct sched *sc, struct seq *s, bool is_required, uint64_t now)
+{
+    while ((s->slot_out = page_take(sc->l.states)).i == STATE_NONE.i) {
+        if (sc->l.tree && tree_evict_checkpoint(sc->l.tree))
+            continue;
+        if (!is_required || (!evict_holder(sc, now) && !preempt_below(sc, s, now)))
+            return false;
+    }
+    return true;
+}
+
+int sched_get_slots(struct sched *sc, struct seq *s, int n, uint64_t now)
+{
+    if (!sc->l.states || n == 0 || s->slot_out.i != STATE_NONE.i)
+        return n;
+    bool is_required = seq_needs_slot(s, sc->l.states);
+    if (!is_required && n <= STATE_LOG_ROWS)
+        return n;
+    if (get_slot_out(sc, s, is_required, now))
+        return n;
+    /* The slot may have become private by the eviction of its checkpoint. */
+    return seq_needs_slot(s, sc->l.states) ? 0 : MIN(n, (int)STATE_LOG_ROWS);
+}
+
 /* For a sequence that would run alone while all pages do not suffice for a copy of the shared tail
  * page: releases that page. */
 static bool drop_shared_tail(struct sched *sc, struct seq *s)
@@ -94,7 +119,10 @@ static bool drop_shared_tail(struct sched *sc, struct seq *s)
         return true;
     if (!seq_shares_tail(s, sc->pool))
         return false;
-    prefix_drop_tail(s, sc->pool);
+    if (sc->l.states) /* its state cannot resume at the start of the page */
+        sched_free_pages(sc, s);
+    else
+        prefix_drop_tail(s, sc->pool);
     return true;
 }
 
@@ -126,9 +154,20 @@ static int64_t unused_pages(const struct sched *sc)
     return (int64_t)page_n_free(sc->pool) + page_n_idle(sc->pool);
 }
 
+/* A sequence needs a slot unless it has one that it may change, and another one while a run is
+ * longer than the log. */
+static bool has_state_for(struct sched *sc, const struct seq *s)
+{
+    if (!sc->l.states)
+        return true;
+    uint32_t n_unused = page_n_free(sc->l.states) + page_n_idle(sc->l.states);
+    return n_unused >= (sc->counts.running ? 2 : 1) || !seq_needs_slot(s, sc->l.states);
+}
+
 bool sched_has_room_for(struct sched *sc, const struct seq *s, int n_more)
 {
-    return pages_for(s->n_tokens + n_more) - s->n_pages + reserved_pages(sc) <= unused_pages(sc);
+    return pages_for(s->n_tokens + n_more) - s->n_pages + reserved_pages(sc) <= unused_pages(sc) &&
+           has_state_for(sc, s);
 }
 
 /* Room for all known tokens of `s` and the reserve; with less it would soon be preempted again. */
@@ -141,7 +180,7 @@ bool sched_make_room(struct sched *sc, struct seq *s, uint64_t now)
         int64_t need =
             pages_for(s->n_tokens) - s->n_pages + seq_shares_tail(s, sc->pool) + reserved;
         int64_t n_free = unused_pages(sc);
-        if (need <= n_free)
+        if (need <= n_free && has_state_for(sc, s))
             return true;
         if (need <= n_free + (int64_t)sc->held_pages && evict_holder(sc, now))
             continue;

@@ -215,7 +215,7 @@ static bool reuse_computed_prefix(struct sched *sc, struct seq *s)
     struct planner *pl = &sc->planner;
 
     prefix_insert(s, sc->l.tree);
-    if (s->root.i == TREE_NONE.i || !is_prefilling(s))
+    if (s->root.i == TREE_NONE.i || !is_prefilling(s) || sc->l.states)
         return false;
     prefix_catch_up(s, sc->l.tree);
     for (int i = 0; i < pl->n_prefill && &sc->seqs[pl->prefill[i]] != s; i++)
@@ -243,11 +243,39 @@ static void plan_layers(struct sched *sc, struct seq *s, double ns)
         s->plan_logits = 0;
 }
 
+/* Number of the n next rows up to the position of the next checkpoint. */
+static int rows_to_checkpoint(const struct sched *sc, const struct seq *s, int n)
+{
+    if (!sc->l.states || !sc->l.tree || s->root.i == TREE_NONE.i)
+        return n;
+    int at = prefix_next_checkpoint(s, s->n_kv);
+    return at < s->n_prompt ? MIN(n, at - s->n_kv) : n;
+}
+
+/* Number of rows, at most n, that the limits of the step leave to `s`, apart from its budget. */
+static int rows_in_limits(const struct sched *sc, const struct seq *s, int n)
+{
+    const struct planner *pl = &sc->planner;
+
+    n = MIN(n, pl->rows_left);
+    return MIN(n, logits_begin(s) - s->n_kv + MIN(s->credits, pl->logits_left));
+}
+
+/* The states of the layers that a partial run of many rows has passed cannot resume after fewer
+ * rows. */
+static void discard_shortened_partial(struct sched *sc, struct seq *s)
+{
+    if (sc->l.states && s->n_partial_rows > STATE_LOG_ROWS &&
+        rows_in_limits(sc, s, s->n_partial_rows) < s->n_partial_rows)
+        sched_partial_discard(sc, s);
+}
+
 /* Plans up to a chunk of rows of `s`; takes pages from other sequences if necessary. */
 static void plan_seq_rows(struct sched *sc, struct seq *s, uint64_t now)
 {
     struct planner *pl = &sc->planner;
 
+    discard_shortened_partial(sc, s);
     if (s->n_partial_rows == 0 && reuse_computed_prefix(sc, s))
         return;
     int n =
@@ -256,16 +284,19 @@ static void plan_seq_rows(struct sched *sc, struct seq *s, uint64_t now)
     double ns = INFINITY;
 
     n = MIN(n, pl->rows_left);
+    if (s->n_partial_rows == 0)
+        n = rows_to_checkpoint(sc, s, n);
     if (is_prefilling(s) && pl->is_prefill_limited)
         n = prefill_rows_in_budget(sc, s, n, &ns);
     else if (is_prefilling(s) && exceeds_step_limit(sc, s, n))
         return;
     else if (is_prefilling(s))
         ns = prefill_only_limit(sc);
-    n = MIN(n, logits_from - s->n_kv + MIN(s->credits, pl->logits_left));
+    n = rows_in_limits(sc, s, n);
     if (n <= 0)
         return;
     s->plan_rows = sched_get_pages(sc, s, s->n_kv + n, now) - s->n_kv;
+    s->plan_rows = sched_get_slots(sc, s, s->plan_rows, now);
     s->plan_logits = MAX(s->n_kv + s->plan_rows - logits_from, 0);
     plan_layers(sc, s, ns);
     pl->rows_left -= s->plan_rows;
@@ -288,7 +319,8 @@ static void update_decode_only(const struct sched *sc, struct seq *s)
 
     if (s->n_tokens - s->n_kv == 1 && (s->is_scripted || s->score_from >= s->n_prompt - 1) &&
         (s->n_tree_pages == page || s->root.i == TREE_NONE.i) && page < s->n_pages &&
-        page_refs(sc->pool, s->pages[page]) == 1)
+        page_refs(sc->pool, s->pages[page]) == 1 &&
+        (!sc->l.states || !seq_needs_slot(s, sc->l.states)) && s->slot_out.i == STATE_NONE.i)
         s->decode_only_until = (page + 1) * PAGE_TOKENS;
 }
 
@@ -433,6 +465,25 @@ static bool is_partial(const struct sched *sc, int end_layer)
     return end_layer > 0 && end_layer < sc->l.n_layers;
 }
 
+/* A run that changes the state in place: an interrupted pass leaves it resumable at n_kv only. */
+static void begin_state_run(const struct sched *sc, struct seq *s)
+{
+    if (sc->l.states && s->slot_out.i == STATE_NONE.i)
+        s->slot_from = s->n_kv;
+}
+
+/* The run of n rows has passed all layers. */
+static void commit_state_run(const struct sched *sc, struct seq *s, int n)
+{
+    if (!sc->l.states || s->slot_out.i == STATE_NONE.i)
+        return;
+    if (s->slot.i != STATE_NONE.i)
+        page_unref(sc->l.states, s->slot);
+    s->slot = s->slot_out;
+    s->slot_out = STATE_NONE;
+    s->slot_from = s->n_kv + MAX(n - (int)STATE_LOG_ROWS, 0);
+}
+
 static void emit_rows(struct sched *sc, struct step_plan *p, struct seq *s)
 {
     if (s->n_kv % PAGE_TOKENS == 0 || s->plan_rows > 1)
@@ -443,6 +494,7 @@ static void emit_rows(struct sched *sc, struct step_plan *p, struct seq *s)
     else
         step_size_add(&p->size, s->n_kv, s->plan_rows);
     p->n_rows += s->plan_rows;
+    begin_state_run(sc, s);
     p->runs[p->n_runs++] = (struct plan_run){
         .seq = { sched_index(sc, s) },
         .s = s,
@@ -461,6 +513,7 @@ static void emit_rows(struct sched *sc, struct step_plan *p, struct seq *s)
 
 static void emit_decode_row(struct sched *sc, struct step_plan *p, struct seq *s)
 {
+    begin_state_run(sc, s);
     p->runs[p->n_runs++] = (struct plan_run){
         .seq = { sched_index(sc, s) },
         .s = s,
@@ -554,7 +607,10 @@ void sched_commit(struct sched *sc, const struct step_plan *p)
         }
         sched_partial_end(sc, s);
         charge_tenant(sc, s, p->runs[i].pos, n);
+        commit_state_run(sc, s, p->runs[i].n);
         s->n_kv += n;
+        if (sc->l.states && sc->l.tree)
+            prefix_checkpoint(s, sc->l.tree);
     }
 }
 
@@ -584,6 +640,8 @@ int sched_extend(struct sched *sc, struct step_plan *p, int i, int n)
     CHECK(r->yields_token && !s->is_scripted && s->state == SEQ_RUNNING);
     n = MIN(n, MIN(sc->planner.rows_left, sc->planner.logits_left));
     n = MIN(n, MIN(s->credits - r->n_logits, sc->l.prefill_chunk - r->n));
+    if (sc->l.states) /* the state must resume after the known tokens if all drafts are rejected */
+        n = MIN(n, (int)STATE_LOG_ROWS - (s->slot_out.i == STATE_NONE.i ? r->n : r->n_drafts));
     if (n <= 0)
         return 0;
     int from = r->pos + r->n, got = seq_reserve(s, sc->pool, from + n);

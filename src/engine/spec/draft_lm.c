@@ -290,6 +290,11 @@ int draft_lm_open(struct drafter **out, struct lm *take_lm, const struct kernels
     m->d.ops = &draft_lm_ops;
     m->lm = take_lm;
     m->n_slots = n_seqs;
+    if (take_lm->n_states > 0) {
+        close_draft_lm(&m->d);
+        return err_set(
+            e, ERR_UNSUPPORTED, "a model with recurrent layers cannot be the draft model");
+    }
     m->n_ctx = (int)MIN(
         (int64_t)MIN(n_ctx, take_lm->n_ctx_train), (int64_t)take_lm->n_pages * PAGE_TOKENS);
     size_t n_table = (size_t)pages_for(m->n_ctx);

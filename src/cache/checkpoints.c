@@ -1,0 +1,241 @@
+/* checkpoints.c: checkpoints of the prefix cache: positions of cached prefixes for which a state
+ * slot exists, so that a sequence of a model with recurrent layers can resume there.
+ *
+ * A checkpoint is listed at the parent of its page, so that a match finds it although a sibling
+ * that shares only the first tokens of the page continues the match.
+ *
+ * Owner: the engine thread. */
+#include "cache/tree_in.h"
+#include "base/mem.h"
+
+static struct index_list *list_of(struct tree *t, uint32_t node)
+{
+    return &t->nodes[t->nodes[node].parent].checkpoints;
+}
+
+/* ---- eviction */
+
+/* Pages to compute again without this checkpoint: those after the checkpoint before it. */
+static uint32_t pages_after_previous(struct tree *t, uint32_t i)
+{
+    const struct checkpoint *c = &t->checkpoints[i];
+    uint32_t n_pages = 1;
+
+    for (uint32_t at = c->node; tree_is_page(t, at); at = t->nodes[at].parent, n_pages++)
+        for (uint32_t j = list_of(t, at)->first; j != NONE; j = t->checkpoints[j].link.next)
+            if (t->checkpoints[j].node == at && t->checkpoints[j].n < c->n)
+                return n_pages;
+    return n_pages;
+}
+
+/* Callback of the pool of state slots: a checkpoint lost its last user or got one. */
+static void on_idle_change(void *arg, page_id slot, bool is_idle)
+{
+    struct tree *t = arg;
+
+    if (is_idle) {
+        uint64_t weight = (uint64_t)EVICT_WEIGHT * pages_after_previous(t, slot.i);
+        evict_touch(&t->evict_checkpoints, slot.i, (uint32_t)MIN(weight, UINT32_MAX));
+        evict_add(&t->evict_checkpoints, slot.i);
+    } else if (evict_has(&t->evict_checkpoints, slot.i))
+        evict_remove(&t->evict_checkpoints, slot.i);
+}
+
+int checkpoints_init(struct tree *t, struct err *e)
+{
+    uint32_t n = page_n_total(t->o.states);
+
+    t->checkpoints = try_calloc(n, sizeof(*t->checkpoints));
+    if (!t->checkpoints)
+        return err_set(e, ERR_MEMORY, "no memory for %u checkpoints", n);
+    for (uint32_t i = 0; i < n; i++)
+        t->checkpoints[i].node = NONE;
+    if (evict_init(&t->evict_checkpoints, t->o.policy, n, e))
+        return -1;
+    page_pool_watch(t->o.states, on_idle_change, t);
+    return 0;
+}
+
+void checkpoints_clear(struct tree *t)
+{
+    if (t->o.states)
+        page_pool_watch(t->o.states, NULL, NULL);
+    evict_clear(&t->evict_checkpoints);
+    mem_free(t->checkpoints);
+}
+
+static void drop(struct tree *t, uint32_t i)
+{
+    struct checkpoint *c = &t->checkpoints[i];
+
+    index_list_remove(list_of(t, c->node), INDEX_LINKS(t->checkpoints, link), i);
+    c->node = NONE;
+    page_unset_cached(t->o.states, (page_id){ i }); /* it is no candidate from here on */
+    page_unref(t->o.states, (page_id){ i });
+}
+
+bool tree_evict_checkpoint(struct tree *t)
+{
+    uint32_t i = evict_take(&t->evict_checkpoints);
+
+    if (i == EVICT_NONE)
+        return false;
+    t->stats.n_checkpoints_evicted++;
+    drop(t, i);
+    return true;
+}
+
+void checkpoints_drop(struct tree *t, uint32_t node)
+{
+    uint32_t next;
+
+    if (!t->o.states)
+        return;
+    for (uint32_t i = list_of(t, node)->first; i != NONE; i = next) {
+        next = t->checkpoints[i].link.next;
+        if (t->checkpoints[i].node == node)
+            drop(t, i);
+    }
+}
+
+void checkpoints_move(struct tree *t, uint32_t from, uint32_t to)
+{
+    CHECK(t->nodes[from].parent == t->nodes[to].parent);
+    if (!t->o.states)
+        return;
+    for (uint32_t i = list_of(t, from)->first; i != NONE; i = t->checkpoints[i].link.next)
+        if (t->checkpoints[i].node == from)
+            t->checkpoints[i].node = to;
+}
+
+/* ---- insertion */
+
+bool tree_has_states(const struct tree *t)
+{
+    return t->o.states;
+}
+
+bool tree_has_tokens(const struct tree *t, page_id page, int n)
+{
+    const struct node *at = &t->nodes[page.i];
+    int begin = (int)at->depth * PAGE_TOKENS;
+
+    return page_is_cached(t->pool, page) && n > begin && n <= begin + at->n_tokens;
+}
+
+void tree_add_checkpoint(struct tree *t, page_id page, int n_min, int n, state_id state)
+{
+    CHECK(tree_has_tokens(t, page, n) && n_min >= 0 && n_min <= n);
+    if (page_is_cached(t->o.states, state))
+        return;
+    for (uint32_t i = list_of(t, page.i)->first; i != NONE; i = t->checkpoints[i].link.next)
+        if (t->checkpoints[i].node == page.i && t->checkpoints[i].n == n)
+            return;
+    t->checkpoints[state.i].node = page.i;
+    t->checkpoints[state.i].n_min = n_min;
+    t->checkpoints[state.i].n = n;
+    index_list_add_first(list_of(t, page.i), INDEX_LINKS(t->checkpoints, link), state.i);
+    page_ref(t->o.states, state);
+    page_set_cached(t->o.states, state);
+    t->stats.n_checkpoints_made++;
+}
+
+/* ---- matching */
+
+struct resume_match {
+    uint32_t checkpoint; /* NONE = none */
+    uint32_t at;         /* last full page before the position, or the root */
+    int n, n_full;       /* the position, and the positions of the full pages before it */
+};
+
+/* Improves the match by the checkpoints in the children of `at`; n_full tokens precede them. */
+static void match_children(struct tree *t, uint32_t at, int n_full, const int32_t *tokens, int n,
+    struct resume_match *best)
+{
+    for (uint32_t i = t->nodes[at].checkpoints.first; i != NONE; i = t->checkpoints[i].link.next) {
+        const struct checkpoint *c = &t->checkpoints[i];
+        const int32_t *own = t->tokens[c->node];
+        int n_same = n_full, most = MIN(n, c->n);
+        while (n_same < most && own[n_same - n_full] == tokens[n_same])
+            n_same++;
+        if (n_same >= c->n_min && n_same > best->n)
+            *best = (struct resume_match){ i, at, n_same, n_full };
+    }
+}
+
+struct resume_point tree_resume(
+    struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *pages)
+{
+    struct resume_match best = { .checkpoint = NONE };
+    struct resume_point from = { .state = STATE_NONE };
+    uint32_t next, i = at->i;
+    int done = 0, n_more;
+
+    tree_check_place(t, *at);
+    CHECK(!tree_is_page(t, at->i));
+    for (;;) {
+        match_children(t, i, done, tokens, n, &best);
+        next = n - done >= PAGE_TOKENS ? tree_find_full(t, i, tokens + done) : NONE;
+        if (next == NONE)
+            break;
+        i = next;
+        done += PAGE_TOKENS;
+    }
+    tree_find_partial(t, i, tokens + done, MIN(n - done, (int)PAGE_TOKENS), &n_more);
+    from.n_cached = done + n_more;
+    if (best.checkpoint == NONE)
+        return from;
+    const struct checkpoint *c = &t->checkpoints[best.checkpoint];
+    from.state.i = best.checkpoint;
+    from.n_min = c->n_min;
+    from.n = best.n;
+    page_ref(t->o.states, from.state);
+    for (i = best.at, done = best.n_full; tree_is_page(t, i); i = t->nodes[i].parent) {
+        done -= PAGE_TOKENS;
+        tree_ref_page(t, i);
+        pages[done / PAGE_TOKENS] = (page_id){ i };
+    }
+    at->i = best.at;
+    if (best.n == best.n_full)
+        return from;
+    tree_ref_page(t, c->node);
+    pages[best.n_full / PAGE_TOKENS] = (page_id){ c->node };
+    if (best.n == best.n_full + PAGE_TOKENS)
+        at->i = c->node;
+    return from;
+}
+
+/* ---- inspection */
+
+const char *checkpoints_check(const struct tree *t)
+{
+    uint32_t n_listed = 0, n_made = 0;
+
+    for (uint32_t i = 0; i < t->n_pages + t->n_seen_roots; i++) {
+        if (tree_is_page(t, i) && t->nodes[i].n_tokens == 0)
+            continue;
+        for (uint32_t j = t->nodes[i].checkpoints.first; j != NONE;
+             j = t->checkpoints[j].link.next) {
+            if (t->nodes[t->checkpoints[j].node].parent != i)
+                return "a checkpoint is listed at a wrong page";
+            n_listed++;
+        }
+    }
+    for (uint32_t i = 0; i < page_n_total(t->o.states); i++) {
+        const struct checkpoint *c = &t->checkpoints[i];
+        if (page_is_cached(t->o.states, (page_id){ i }) != (c->node != NONE))
+            return "the cached flag of a state slot does not match the checkpoints";
+        bool is_idle = c->node != NONE && page_refs(t->o.states, (page_id){ i }) == 1;
+        if (evict_has(&t->evict_checkpoints, i) != is_idle)
+            return "the eviction candidates differ from the unused checkpoints";
+        if (c->node == NONE)
+            continue;
+        n_made++;
+        int begin = (int)t->nodes[c->node].depth * PAGE_TOKENS;
+        if (c->n <= begin || c->n > begin + t->nodes[c->node].n_tokens)
+            return "a checkpoint is not in its page";
+    }
+    if (n_made != n_listed)
+        return "the checkpoints are miscounted";
+    return evict_check(&t->evict_checkpoints);
+}
