@@ -14,17 +14,13 @@ int prefix_limit(const struct seq *s)
  * prefix too: a third one may follow, so a checkpoint is made at the end of the common part. */
 static int resume(struct seq *s, struct tree *t, int room)
 {
-    struct resume_point from;
-    int n_cached;
-
-    if (s->n_kv > 0)
-        return 0; /* the sequence has computed its own state since then */
-    int n = tree_resume(t, &s->node, s->tokens, room, s->pages, &from, &n_cached);
+    CHECK(s->n_kv == 0 && s->slot.i == STATE_NONE.i);
+    struct resume_point from = tree_resume(t, &s->node, s->tokens, room, s->pages);
     s->slot = from.state;
     s->slot_from = from.n_min;
-    if (n_cached - n >= CHECKPOINT_TOKENS_MIN)
-        s->checkpoint_at = n_cached;
-    return n;
+    if (from.n_cached - from.n >= CHECKPOINT_TOKENS_MIN)
+        s->checkpoint_at = from.n_cached;
+    return from.n;
 }
 
 /* Matches the prefix cache after the pages of the sequence, which are all full and in the tree.

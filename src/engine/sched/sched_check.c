@@ -39,12 +39,8 @@ static const char *check_states(const struct sched *sc)
     return NULL;
 }
 
-static const char *check_seq(struct sched *sc, const struct seq *s)
+static const char *check_partial(const struct sched *sc, const struct seq *s)
 {
-    if (s->n_kv < 0 || s->n_kv > s->n_tokens || s->n_kv > s->n_pages * PAGE_TOKENS)
-        return "n_kv exceeds the tokens or pages of a sequence";
-    if (s->plan_rows || s->copy_from.i != PAGE_NONE.i)
-        return "a sequence has planned rows between steps";
     if ((s->n_partial_rows > 0) != (sc->partial_seq == sched_index(sc, s)) ||
         (s->layer > 0) != (s->n_partial_rows > 0))
         return "partial_seq does not match the partial rows of a sequence";
@@ -52,7 +48,18 @@ static const char *check_seq(struct sched *sc, const struct seq *s)
         (s->state != SEQ_RUNNING || s->n_kv + s->n_partial_rows > s->n_tokens ||
             s->n_kv + s->n_partial_rows > s->n_pages * PAGE_TOKENS))
         return "partial rows exceed the tokens or pages of a sequence";
-    const char *wrong = check_slots(sc, s);
+    return NULL;
+}
+
+static const char *check_seq(struct sched *sc, const struct seq *s)
+{
+    if (s->n_kv < 0 || s->n_kv > s->n_tokens || s->n_kv > s->n_pages * PAGE_TOKENS)
+        return "n_kv exceeds the tokens or pages of a sequence";
+    if (s->plan_rows || s->copy_from.i != PAGE_NONE.i)
+        return "a sequence has planned rows between steps";
+    const char *wrong = check_partial(sc, s);
+    if (!wrong)
+        wrong = check_slots(sc, s);
     if (wrong)
         return wrong;
     if (s->state == SEQ_HELD && s->n_pages)
