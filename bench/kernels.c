@@ -488,7 +488,7 @@ static void op_max(const struct kernels *k, struct vectors *v)
 static void op_kv_append(const struct kernels *k, struct vectors *v)
 {
     for (int i = 0; i < N_OP / 2 / OP_DIM; i++) {
-        struct kv_slot slot = kv_slot_at(&op.layout, op.page, 0, 0, i % PAGE_TOKENS);
+        struct kv_slot slot = kv_slot_at(&op.layout, op.page, 0, i % PAGE_TOKENS);
         k->kv_append(&slot, v->b + i * OP_DIM, v->c + i * OP_DIM);
     }
 }
@@ -560,7 +560,7 @@ static void bench_ops(const struct kernels *k)
     bench_op(k, "softmax", 8, op_softmax);
     bench_op(k, "max", 4, op_max);
     for (int type = 0; type < N_KV_TYPES; type++) {
-        kv_layout_init(&op.layout, (enum kv_type)type, 1, 1, OP_DIM);
+        kv_layout_init(&op.layout, (enum kv_type)type, 1, OP_DIM);
         op.page = aligned(op.layout.page_bytes);
         memset(op.page, 0, op.layout.page_bytes);
         bench_op(k, names[type], type == KV_Q8_0 ? 5.0625 : 6, op_kv_append);
@@ -576,7 +576,7 @@ enum way { ONE_ROW, PROMPT, SHARED };
 struct attention {
     const struct kernels *k;
     enum way way;
-    struct kv_layout l;
+    struct kv_layout l[AT_LAYERS];
     uint8_t *arena, *cold; /* cold: buffer for the memory roof */
     page_id *pages;
     struct attn_row list[AT_ROWS];
@@ -595,14 +595,13 @@ static int n_layers_of(const struct attention *d)
 static void run_attention(void *arg, int thread, int n)
 {
     struct attention *d = arg;
-    size_t row = (size_t)d->n_q * AT_DIM, scratch = attn_scratch_floats(&d->l, d->n_q);
+    size_t row = (size_t)d->n_q * AT_DIM, scratch = attn_scratch_floats(d->l, d->n_q);
 
     for (int layer = 0; layer < n_layers_of(d); layer++)
-        for (int h = thread; h < d->l.n_kv_heads; h += n) {
-            struct attn_args a = { .layout = &d->l,
+        for (int h = thread; h < d->l[0].n_kv_heads; h += n) {
+            struct attn_args a = { .layout = &d->l[layer],
                 .arena = d->arena,
                 .pages = d->pages,
-                .layer = layer,
                 .kv_head = h,
                 .n_rows = d->n_rows,
                 .n_keys = d->way == PROMPT ? AT_KEYS - d->n_rows + 1 : AT_KEYS,
@@ -624,9 +623,9 @@ static void run_attention(void *arg, int thread, int n)
 /* Activation kind that determines the compute roof: that of most of the multiply-adds. */
 static enum act_kind attention_kind(const struct attention *d)
 {
-    if (d->l.type == KV_Q8_0)
+    if (d->l[0].type == KV_Q8_0)
         return ACT_Q8_0;
-    return d->l.type == KV_BF16 ? ACT_BF16X2 : ACT_F32;
+    return d->l[0].type == KV_BF16 ? ACT_BF16X2 : ACT_F32;
 }
 
 static struct roofs attention_roofs(const struct attention *d)
@@ -639,7 +638,7 @@ static struct speed try_attention(void *arg)
 {
     struct attention *d = arg;
     double bytes =
-        (double)AT_KEYS / PAGE_TOKENS * (double)d->l.page_bytes * n_layers_of(d) / AT_LAYERS;
+        (double)AT_KEYS / PAGE_TOKENS * (double)d->l[0].page_bytes * n_layers_of(d) / AT_LAYERS;
     double keys = AT_KEYS - (d->way == PROMPT ? (d->n_rows - 1) / 2.0 : 0);
     double macs = keys * AT_DIM * 2 * n_layers_of(d) * AT_HEADS * d->n_q * d->n_rows;
     struct roofs before = attention_roofs(d);
@@ -665,8 +664,10 @@ static void open_attention(struct attention *d, enum kv_type type)
     int n_pages = AT_KEYS / PAGE_TOKENS;
     size_t threads = (size_t)opt.threads, n = (size_t)8 * AT_DIM * AT_ROWS;
 
-    kv_layout_init(&d->l, type, AT_LAYERS, AT_HEADS, AT_DIM);
-    size_t bytes = (size_t)n_pages * d->l.page_bytes;
+    for (int i = 0; i < AT_LAYERS; i++)
+        kv_layout_init(&d->l[i], type, AT_HEADS, AT_DIM);
+    kv_layout_place(d->l, AT_LAYERS);
+    size_t bytes = (size_t)n_pages * d->l[0].page_bytes;
     d->arena = aligned(bytes);
     for (size_t i = 0; i < bytes / 2; i++) /* values 0.5 .. 1 in the 16-bit types */
         ((uint16_t *)(void *)d->arena)[i] =
@@ -680,7 +681,7 @@ static void open_attention(struct attention *d, enum kv_type type)
     for (size_t i = 0; i < n; i++)
         d->q[i] = (float)(i % 13) / 13 - 0.5f;
     d->out = aligned(n * threads * sizeof(float));
-    d->scratch = aligned(attn_scratch_floats(&d->l, 8) * threads * sizeof(float));
+    d->scratch = aligned(attn_scratch_floats(d->l, 8) * threads * sizeof(float));
 }
 
 static void close_attention(struct attention *d)
@@ -699,7 +700,7 @@ static void bench_way(struct attention *d, enum way way, int n_rows, int n_q)
     char what[16];
     int rows = way == ONE_ROW ? n_q : n_rows;
 
-    snprintf(what, sizeof(what), "%s %s", ways[way], types_of[d->l.type]);
+    snprintf(what, sizeof(what), "%s %s", ways[way], types_of[d->l[0].type]);
     if (!is_wanted(d->k->name, what, rows))
         return;
     d->way = way;

@@ -18,18 +18,19 @@ enum kv_type kv_type_by_name(const char *name)
     return (enum kv_type)i;
 }
 
-void kv_layout_init(
-    struct kv_layout *l, enum kv_type type, int n_layers, int n_kv_heads, int head_dim)
+static size_t layer_bytes(const struct kv_layout *l)
+{
+    return (size_t)l->n_kv_heads * (l->k_bytes + l->v_bytes);
+}
+
+void kv_layout_init(struct kv_layout *l, enum kv_type type, int n_kv_heads, int head_dim)
 {
     size_t tokens = round_up(PAGE_TOKENS, KV_GROUP), dim = (size_t)head_dim;
 
-    CHECK(n_layers > 0 && n_kv_heads > 0 && head_dim > 0 && head_dim % 2 == 0);
-    *l = (struct kv_layout){
-        .type = type, .n_layers = n_layers, .n_kv_heads = n_kv_heads, .head_dim = head_dim
-    };
+    CHECK(n_kv_heads > 0 && head_dim > 0 && head_dim <= KV_MAX_DIM && head_dim % 2 == 0);
+    *l = (struct kv_layout){ .type = type, .n_kv_heads = n_kv_heads, .head_dim = head_dim };
     if (type == KV_Q8_0) {
         size_t n_blocks = (dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
-        CHECK(head_dim <= KV_Q8_MAX_DIM);
         l->k_bytes = tokens / KV_GROUP * n_blocks * sizeof(struct p16_q8_0);
         l->v_scales = tokens * round_up(dim, 16);
         l->v_bytes = l->v_scales + n_blocks * tokens * sizeof(uint16_t);
@@ -37,16 +38,26 @@ void kv_layout_init(
         l->k_bytes = tokens * round_up(dim, 32) * sizeof(uint16_t);
         l->v_bytes = tokens * round_up(dim, 16) * sizeof(uint16_t);
     }
-    l->page_bytes = (size_t)n_layers * (size_t)n_kv_heads * (l->k_bytes + l->v_bytes);
+    l->page_bytes = layer_bytes(l);
 }
 
-struct kv_slot kv_slot_at(
-    const struct kv_layout *l, uint8_t *page, int layer, int kv_head, int token)
+void kv_layout_place(struct kv_layout *layers, int n)
 {
-    size_t block = (size_t)layer * (size_t)l->n_kv_heads + (size_t)kv_head;
-    uint8_t *k = page + block * (l->k_bytes + l->v_bytes);
+    size_t bytes = 0;
 
-    DCHECK(layer < l->n_layers && kv_head < l->n_kv_heads && token < PAGE_TOKENS);
+    for (int i = 0; i < n; i++) {
+        layers[i].offset = bytes;
+        bytes += layer_bytes(&layers[i]);
+    }
+    for (int i = 0; i < n; i++)
+        layers[i].page_bytes = bytes;
+}
+
+struct kv_slot kv_slot_at(const struct kv_layout *l, uint8_t *page, int kv_head, int token)
+{
+    uint8_t *k = page + l->offset + (size_t)kv_head * (l->k_bytes + l->v_bytes);
+
+    DCHECK(kv_head < l->n_kv_heads && token < PAGE_TOKENS);
     return (struct kv_slot){ .layout = l, .k = k, .v = k + l->k_bytes, .token = token };
 }
 
@@ -73,7 +84,8 @@ int attn_max_rows(int n_q)
 size_t attn_scratch_floats(const struct kv_layout *l, int n_q)
 {
     size_t dim = round_up((size_t)l->head_dim, 16);
-    size_t q8 = KV_Q8_MAX_DIM / Q8_0_BLOCK * sizeof(struct act_q8_0) / sizeof(float);
+    size_t n_blocks = ((size_t)l->head_dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
+    size_t q8 = n_blocks * sizeof(struct act_q8_0) / sizeof(float);
 
     /* Per query head in use: the query (for q8_0 also quantised), two outputs (split and total),
      * their maxima and sums, and space to align to a cache line. For the eight heads that are

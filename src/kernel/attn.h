@@ -1,7 +1,8 @@
 /* attn.h: layout of keys and values in KV pages, and attention over them.
  *
  * A page of the KV arena holds PAGE_TOKENS positions of one sequence for all layers:
- * [layer][kv head][K | V], 16-bit elements (f16 or bf16). The layout of a K block is
+ * [layer][kv head][K | V], 16-bit elements (f16 or bf16); layers may differ in the number and the
+ * dimension of their heads. The layout of a K block is
  * [token/16][d/32][16 d-pairs][16 tokens][2], that of a V block [d/16][token-pairs][16 d][2]:
  * AMX tiles can be loaded from it, and the other sets read lanes of 16 keys or 16 value
  * dimensions. Groups of 16 tokens are laid out even if a page holds fewer (SMALL builds).
@@ -27,24 +28,27 @@ enum {
     KV_SPLIT = 512,
     KV_GROUP = 16,
     KV_MAX_DIM = 512,      /* largest head dimension */
-    KV_Q8_MAX_DIM = 256,   /* largest head dimension for q8_0 */
     KV_MAX_ROW_HEADS = 64, /* most query heads of all rows of attn_args.rows together */
     KV_Q8_MAX_WEIGHT =
         32767, /* q8_0: integer to which the largest weight of a key block is scaled */
 };
 
-struct kv_layout {
+struct kv_layout { /* of one layer */
     enum kv_type type;
     /* head_dim: a multiple of 2; padded to 32 in K and to 16 in V */
-    int n_layers, n_kv_heads, head_dim;
-    size_t k_bytes, v_bytes; /* bytes per (layer, kv head) */
+    int n_kv_heads, head_dim;
+    size_t k_bytes, v_bytes; /* bytes per KV head */
     size_t v_scales;         /* q8_0: offset of the scales in a V block */
-    size_t page_bytes;
+    size_t offset;           /* of the layer in a page */
+    size_t page_bytes;       /* of all layers */
 };
 /* Types by name: "f16", "bf16", "q8_0"; N_KV_TYPES for any other name. */
 enum kv_type kv_type_by_name(const char *name);
-void kv_layout_init(
-    struct kv_layout *l, enum kv_type type, int n_layers, int n_kv_heads, int head_dim);
+/* A page of this layer alone. */
+void kv_layout_init(struct kv_layout *l, enum kv_type type, int n_kv_heads, int head_dim);
+/* Places layers, which may have different sizes, one after the other in a page. A layer without KV
+ * heads takes no bytes. */
+void kv_layout_place(struct kv_layout *layers, int n);
 
 /* Destination of one token's key and value of one (layer, kv head). */
 struct kv_slot {
@@ -52,8 +56,7 @@ struct kv_slot {
     uint8_t *k, *v; /* the page's K and V blocks of this layer and kv head */
     int token;      /* index of the token in the page */
 };
-struct kv_slot kv_slot_at(
-    const struct kv_layout *l, uint8_t *page, int layer, int kv_head, int token);
+struct kv_slot kv_slot_at(const struct kv_layout *l, uint8_t *page, int kv_head, int token);
 
 struct attn_row {
     const page_id *pages; /* page table of the row's sequence */
@@ -63,10 +66,10 @@ struct attn_row {
 };
 
 struct attn_args {
-    const struct kv_layout *layout;
-    const uint8_t *arena; /* page p is at arena + p * layout->page_bytes */
-    const page_id *pages; /* page table of the sequence */
-    int layer, kv_head;
+    const struct kv_layout *layout; /* of the layer */
+    const uint8_t *arena;           /* page p is at arena + p * layout->page_bytes */
+    const page_id *pages;           /* page table of the sequence */
+    int kv_head;
     int n_rows; /* consecutive rows of the sequence, >= 1; each key is read once for several rows */
 
     /* Rows of several sequences (a shared-prefix group), used instead of pages and n_keys; at most

@@ -5,7 +5,7 @@
 /* First column of the query heads of KV head h in a row of q, and of their output in attn_out. */
 static int q_column(const struct thread_ctx *s, int h)
 {
-    return h * forward_q_per_kv_head(s->m) * s->m->h.head_dim;
+    return h * layer_q_per_kv_head(s->params) * s->params->head_dim;
 }
 
 /* Arguments for the queries of KV head h; the pointers q and out are those of row 0, the caller
@@ -13,19 +13,19 @@ static int q_column(const struct thread_ctx *s, int h)
 static struct attn_args attn_args_of(const struct thread_ctx *s, int layer, int h)
 {
     const struct llama *m = s->m;
+    const struct layer_params *p = s->params;
     const float *sinks = m->w.layers[layer].sinks;
 
-    return (struct attn_args){ .layout = &m->kv,
+    return (struct attn_args){ .layout = &m->kv[layer],
         .arena = m->lm.arena,
-        .layer = layer,
         .kv_head = h,
         .n_rows = 1,
-        .n_q = forward_q_per_kv_head(s->m),
+        .n_q = layer_q_per_kv_head(p),
         .q = m->q + q_column(s, h),
-        .scale = m->h.attn_scale,
+        .scale = p->attn_scale,
         .soft_cap = m->h.attn_soft_cap,
-        .sinks = sinks ? sinks + h * forward_q_per_kv_head(m) : NULL,
-        .window = m->h.has_window[layer] ? m->h.window : 0,
+        .sinks = sinks ? sinks + h * layer_q_per_kv_head(p) : NULL,
+        .window = p->has_window ? m->h.window : 0,
         .out = m->attn_out + q_column(s, h),
         .q_stride = m->q_stride,
         .out_stride = m->q_stride,
@@ -92,7 +92,7 @@ static struct attn_args attn_args_of_split(
     a.n_keys = row->n_keys;
     a.q += (size_t)row->at * a.q_stride;
     a.out += (size_t)row->at * a.out_stride;
-    a.states = m->states + state * attn_state_floats(&m->kv, a.n_q);
+    a.states = m->states + state * attn_state_floats(a.layout, a.n_q);
     return a;
 }
 
@@ -158,7 +158,7 @@ void attention(const struct thread_ctx *s, const struct attn_work *w, const stru
 struct head_row attn_head_row(const struct thread_ctx *s, const struct attn_unit *u, int i)
 {
     const struct llama *m = s->m;
-    const int d = m->h.head_dim, h = u->heads.from + i / u->n_rows;
+    const int d = s->params->head_dim, h = u->heads.from + i / u->n_rows;
     const int r = unit_row(s, u, i % u->n_rows);
     struct head_row x = { .row = r,
         .head = h,
@@ -168,7 +168,7 @@ struct head_row attn_head_row(const struct thread_ctx *s, const struct attn_unit
 
     if (u->piece >= 0) {
         float *copy = s->thread_mem->row_buf;
-        memcpy(copy, x.q, (size_t)(forward_q_per_kv_head(m) * d) * sizeof(float));
+        memcpy(copy, x.q, (size_t)(layer_q_per_kv_head(s->params) * d) * sizeof(float));
         x.q = copy;
         if (u->piece < u->groups->n_pieces - 1)
             x.k = x.v = NULL;
@@ -188,9 +188,9 @@ struct attn_work attn_work_for(const struct thread_ctx *s, int layer)
         w.n_fused = 0;
     w.attn_out = forward_attn_out(s, &m->w.layers[layer]);
     w.first_phase = w.n_fused < s->n_rows ? ATTN_APPEND : ATTN_ATTEND;
-    w.is_by_head = w.n_fused == s->n_rows && m->h.head_dim % PANEL == 0 &&
+    w.is_by_head = w.n_fused == s->n_rows && s->params->head_dim % PANEL == 0 &&
                    !m->h.family->norms_whole_qk &&
-                   m->h.n_kv_heads / w.attn_out.n_heads % s->n_threads == 0;
+                   s->params->n_kv_heads / w.attn_out.n_heads % s->n_threads == 0;
     return w;
 }
 
@@ -200,7 +200,7 @@ static int rows_per_unit(const struct thread_ctx *s, int n_rows)
 {
     if (n_rows >= 64)
         return 8;
-    return MAX(MIN(n_rows * s->m->h.n_kv_heads / (2 * s->n_threads), 8), 1);
+    return MAX(MIN(n_rows * s->params->n_kv_heads / (2 * s->n_threads), 8), 1);
 }
 
 void attn_phase_begin(const struct thread_ctx *s, struct attn_work *w, enum attn_phase phase)
@@ -210,19 +210,19 @@ void attn_phase_begin(const struct thread_ctx *s, struct attn_work *w, enum attn
 
     w->phase = phase;
     w->n_heads = phase == ATTN_APPEND ? 1 : w->attn_out.n_heads;
-    w->n_pieces = has_groups && !w->is_by_head ? m->n_pieces : 0;
+    w->n_pieces = has_groups && !w->is_by_head ? m->n_pieces * s->params->n_kv_heads : 0;
     w->n_group_units = !has_groups ? 0 : w->is_by_head ? 1 : m->n_whole_groups;
     w->row_end = s->n_rows;
     w->rows_per_unit = rows_per_unit(s, s->n_rows - w->n_fused);
 }
 
 /* Piece i of the list of all pieces of all split rows. */
-static struct attn_unit split_unit(const struct llama *m, int i)
+static struct attn_unit split_unit(const struct thread_ctx *s, int i)
 {
-    const struct attn_group *p = &m->attn_groups[m->n_whole_groups];
+    const struct attn_group *p = &s->m->attn_groups[s->m->n_whole_groups];
 
-    for (; i >= p->n_pieces * m->h.n_kv_heads; p++)
-        i -= p->n_pieces * m->h.n_kv_heads;
+    for (; i >= p->n_pieces * s->params->n_kv_heads; p++)
+        i -= p->n_pieces * s->params->n_kv_heads;
     const int h = i / p->n_pieces;
     return (struct attn_unit){ .heads = { h, h + 1 },
         .row_from = p->from,
@@ -241,11 +241,11 @@ bool attn_next_unit(const struct thread_ctx *s, const struct attn_work *w, struc
     int i = thread_pool_next_task(m->thread_pool);
 
     if (i < w->n_pieces) {
-        *u = split_unit(m, i);
+        *u = split_unit(s, i);
         return true;
     }
     i -= w->n_pieces;
-    if (n == 0 || i / n * w->n_heads >= m->h.n_kv_heads)
+    if (n == 0 || i / n * w->n_heads >= s->params->n_kv_heads)
         return false;
 
     const int h = i / n * w->n_heads, at = i % n;

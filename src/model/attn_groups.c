@@ -51,14 +51,14 @@ static bool try_join(
 /* ---- split-KV */
 
 /* Fair share of one thread: attended keys of all rows and KV heads, divided by the number of
- * threads. */
+ * threads; of the layer with the fewest KV heads, which is the most difficult to divide. */
 static int64_t fair_keys(const struct llama *m)
 {
     int64_t n_keys = 0;
 
     for (int r = 0; r < m->n_rows; r++)
         n_keys += m->rows[r].pos + 1;
-    return n_keys * m->h.n_kv_heads / thread_pool_size(m->thread_pool);
+    return n_keys * m->min_kv_heads / thread_pool_size(m->thread_pool);
 }
 
 /* Whether unsplit groups balance the load: true if the thread with the most groups is within 1/16
@@ -66,7 +66,7 @@ static int64_t fair_keys(const struct llama *m)
 static bool is_balanced(const struct llama *m, int64_t fair)
 {
     const int n = thread_pool_size(m->thread_pool),
-              each = (m->n_attn_groups * m->h.n_kv_heads + n - 1) / n;
+              each = (m->n_attn_groups * m->min_kv_heads + n - 1) / n;
     int64_t heaviest = 0;
 
     for (int i = 0; i < m->n_attn_groups; i++) {
@@ -85,7 +85,7 @@ static bool split_group(struct llama *m, struct attn_group *p, int64_t most, siz
 {
     const struct attn_row *row = &m->attn_rows[p->from];
     const int n_splits = attn_n_splits(row->n_keys);
-    const size_t n = (size_t)n_splits * (size_t)m->h.n_kv_heads;
+    const size_t n = (size_t)n_splits * (size_t)m->max_kv_heads;
 
     if (p->n > 1 || n_splits == 1 || row->n_keys <= most || *n_states + n > m->n_states)
         return false;
@@ -93,7 +93,7 @@ static bool split_group(struct llama *m, struct attn_group *p, int64_t most, siz
     p->splits_per_piece = (int)MAX(most / KV_SPLIT, 1);
     p->n_pieces = (n_splits + p->splits_per_piece - 1) / p->splits_per_piece;
     p->state = *n_states;
-    for (int h = 0; h < m->h.n_kv_heads; h++)
+    for (int h = 0; h < m->max_kv_heads; h++)
         atomic_init(&m->n_done[p->state + (size_t)h], 0);
     *n_states += n;
     return true;
@@ -115,15 +115,15 @@ static void split_long_rows(struct llama *m)
             continue;
         m->attn_groups[i] = m->attn_groups[--m->n_whole_groups];
         m->attn_groups[m->n_whole_groups] = p;
-        m->n_pieces += p.n_pieces * m->h.n_kv_heads;
+        m->n_pieces += p.n_pieces;
     }
 }
 
 void attn_groups_build(struct llama *m)
 {
-    const int group = m->h.n_heads / m->h.n_kv_heads, n = m->n_decode_rows;
-    const int fair = n * m->h.n_kv_heads / (2 * thread_pool_size(m->thread_pool));
-    const int most = MAX(MIN(fair, attn_max_rows(group)), 1);
+    const int n = m->n_decode_rows;
+    const int fair = n * m->min_kv_heads / (2 * thread_pool_size(m->thread_pool));
+    const int most = MAX(MIN(fair, attn_max_rows(m->max_q_per_kv_head)), 1);
 
     for (int r = 0; r < n; r++)
         m->attn_rows[r] = (struct attn_row){ m->rows[r].pages, m->rows[r].pos + 1, r };

@@ -137,8 +137,8 @@ static int find_slot(struct tensor_slot *s, const struct bind *b, struct err *e)
     enum need need = hparams_need(b->h, s->id, s->layer);
 
     snprintf(s->name, sizeof(s->name), row->name, s->layer);
-    s->cols = hparams_dim(b->h, row->cols);
-    s->rows = hparams_dim(b->h, row->rows);
+    s->cols = hparams_dim(b->h, row->cols, s->layer);
+    s->rows = hparams_dim(b->h, row->rows, s->layer);
     s->n_experts = row->is_per_expert ? b->h->n_experts : 1;
     s->t = gguf_tensor(b->g, s->name);
     if (!s->t)
@@ -181,7 +181,8 @@ static size_t slot_bytes(const struct bind *b, const struct tensor_slot *s)
     if (!parts)
         return align_bytes(pack_bytes(s->t->type, all_rows(s), s->cols));
     for (int i = 0; i < MAX_PARTS && parts[i].rows; i++)
-        n += align_bytes(pack_bytes(s->t->type, hparams_dim(b->h, parts[i].rows), s->cols));
+        n += align_bytes(
+            pack_bytes(s->t->type, hparams_dim(b->h, parts[i].rows, s->layer), s->cols));
     return n;
 }
 
@@ -316,7 +317,7 @@ static int load_parts(
     for (int i = 0; i < MAX_PARTS && parts[i].rows; i++) {
         struct packed *w =
             (struct packed *)(void *)((char *)&b->w->layers[s->layer] + parts[i].field);
-        int n = hparams_dim(b->h, parts[i].rows);
+        int n = hparams_dim(b->h, parts[i].rows, s->layer);
         if (load_rows(b, s, w, n, rows, e))
             return -1;
         rows += (size_t)n * row_bytes;
@@ -447,7 +448,7 @@ static int check_factors(const struct weights *w, const struct hparams *h, struc
         { w->rope_short, TENSOR_ROPE_SHORT } };
 
     for (size_t t = 0; t < ARRAY_LEN(all); t++)
-        for (int i = 0; all[t].x && i < h->n_rot / 2; i++)
+        for (int i = 0; all[t].x && i < h->rope.n_rot / 2; i++)
             if (!(all[t].x[i] > 0 && isfinite(all[t].x[i])))
                 return err_set(e, ERR_CORRUPT, "tensor %s: factor %d has the invalid value %g",
                     tensor_rows[all[t].id].name, i, (double)all[t].x[i]);

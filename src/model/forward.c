@@ -34,10 +34,10 @@ static void embed_rows(const struct thread_ctx *s)
             memcpy(x, partial_row(m, r), m->d_stride * sizeof(*x));
         else
             embed_token(m, m->rows[r].token, x);
-        rope_table_at(&m->rope, m->rows[r].pos, m->cs + (size_t)r * (size_t)m->h.n_rot);
+        rope_table_at(&m->rope, m->rows[r].pos, m->cs + (size_t)r * (size_t)m->h.rope.n_rot);
         if (m->window_cs)
-            rope_table_at(
-                &m->window_rope, m->rows[r].pos, m->window_cs + (size_t)r * (size_t)m->h.n_rot);
+            rope_table_at(&m->window_rope, m->rows[r].pos,
+                m->window_cs + (size_t)r * (size_t)m->h.window_rope.n_rot);
     }
     barrier(s);
 }
@@ -116,7 +116,11 @@ static void save_partial_rows(const struct thread_ctx *s)
 static void forward_job(void *arg, int thread, int n_threads)
 {
     struct llama *m = arg;
-    struct thread_ctx s = { m, &m->per_thread[thread], thread, n_threads, NULL, m->n_rows };
+    struct thread_ctx s = { .m = m,
+        .thread_mem = &m->per_thread[thread],
+        .thread = thread,
+        .n_threads = n_threads,
+        .n_rows = m->n_rows };
 
     embed_rows(&s); /* x[n_rows][d_model] */
     for (int i = 0; i < m->h.n_layers && !m->is_stopped; i++) {

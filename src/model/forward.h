@@ -54,7 +54,7 @@ struct attn_group {
     /* Split-KV: only for a group of one row, values per KV head. */
     /* KV splits in total; pieces of work, each of splits_per_piece splits */
     int n_splits, n_pieces, splits_per_piece;
-    size_t state; /* index in struct llama's `states`: [n_kv_heads][n_splits] */
+    size_t state; /* index in struct llama's `states`: [max_kv_heads][n_splits] */
 };
 
 /* Scratch memory of one thread; no other thread writes to it. */
@@ -76,7 +76,10 @@ struct llama {
     /* activation of the feed-forward network: hidden = function of gate and up */
     void (*activate)(float *out, const float *gate, const float *up, int n);
     struct thread_pool *thread_pool;
-    struct kv_layout kv;
+    enum kv_type kv_type;
+    struct kv_layout *kv; /* [n_layers] */
+    /* attention of all layers: KV heads, query heads per KV head */
+    int min_kv_heads, max_kv_heads, max_q_per_kv_head;
 
     /* Scratch memory, sized by max_rows; the pointers point into one block. */
     uint8_t *block;
@@ -92,8 +95,8 @@ struct llama {
     void *attn_out_acts, *hidden_acts; /* the same, quantised */
     float *shared_hidden;              /* [n_rows][shared_stride]: hidden of the shared expert */
     void *shared_hidden_acts;
-    float *cs;        /* [n_rows][n_rot]: RoPE cos, sin per pair */
-    float *window_cs; /* the same in layers with a window; NULL: as cs */
+    float *cs;        /* [n_rows][rope.n_rot]: RoPE cos, sin per pair */
+    float *window_cs; /* [n_rows][window_rope.n_rot]: in layers with a window; NULL: as cs */
     float *logits;    /* [max_logits][n_vocab] */
     float *peaks;     /* [max_logits][logit_groups(n_vocab)] */
     struct batch_row *rows;
@@ -116,7 +119,7 @@ struct llama {
     /* Variables of the current step. */
     int n_rows, n_logit_rows, n_attn_groups;
     int n_whole_groups; /* the first groups: one thread computes a whole KV head */
-    int n_pieces;       /* number of split-KV pieces of the other groups, over all KV heads */
+    int n_pieces;       /* number of split-KV pieces of the other groups, per KV head */
     /* decode rows: the first rows; each is a run of its own and passes all layers */
     int n_decode_rows;
     int n_full_rows; /* rows that pass all layers; the rows after them are the partial run */

@@ -12,8 +12,9 @@ struct thread_ctx { /* one thread in the current step */
     struct llama *m;
     struct thread_scratch *thread_mem;
     int thread, n_threads;
-    const int *gather; /* rows of the step that are still needed; NULL: all */
-    int n_rows;        /* number of rows in this layer */
+    const struct layer_params *params; /* of the current layer */
+    const int *gather;                 /* rows of the step that are still needed; NULL: all */
+    int n_rows;                        /* number of rows in this layer */
 };
 
 struct inputs { /* the same rows in each form that the GEMMs read */
@@ -92,11 +93,6 @@ static inline unsigned act_kinds(
     const struct llama *m, const struct packed *a, const struct packed *b, const struct packed *c)
 {
     return act_kind_bit(m, a) | act_kind_bit(m, b) | act_kind_bit(m, c);
-}
-
-static inline int forward_q_per_kv_head(const struct llama *m)
-{
-    return m->h.n_heads / m->h.n_kv_heads;
 }
 
 /* Thread 0 reads the stop flag; all threads act on it after the next barrier. */

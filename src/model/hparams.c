@@ -6,6 +6,7 @@
 struct hparams_reader {
     const struct gguf *g;
     const struct family *family;
+    int n_layers; /* of the file: the length of an array with a value for each layer */
     char key[96]; /* key of the last lookup, for error messages */
 };
 
@@ -37,6 +38,28 @@ static int get_int(
         return err_set(e, ERR_RANGE, "%s = %llu, supported are %d to %d", key,
             (unsigned long long)v, ok.lo, ok.hi);
     *out = (int)v;
+    return 0;
+}
+
+/* The value of one layer: the key has one number for all layers, or an array with one for each. On
+ * entry *out is the default, or -1 if the key is required. */
+static int get_layer_int(struct hparams_reader *r, const char *tail, struct int_range ok, int layer,
+    int *out, struct err *e)
+{
+    const struct gguf_value *v = gguf_find(r->g, key_of(r, tail));
+    int64_t x;
+
+    if (!v || v->kind != GGUF_ARR)
+        return get_int(r, tail, ok, out, e);
+    if (v->arr.n != (uint64_t)r->n_layers)
+        return err_set(e, ERR_CORRUPT, "%s has %llu values, expected one for each of %d layers",
+            r->key, (unsigned long long)v->arr.n, r->n_layers);
+    if (!gguf_arr_i64(v, (uint64_t)layer, &x))
+        return err_set(e, ERR_UNSUPPORTED, "%s is not an array of whole numbers", r->key);
+    if (x < ok.lo || x > ok.hi)
+        return err_set(e, ERR_RANGE, "%s = %lld in layer %d, supported are %d to %d", r->key,
+            (long long)x, layer, ok.lo, ok.hi);
+    *out = (int)x;
     return 0;
 }
 
@@ -107,15 +130,13 @@ static int read_scaling_type(struct hparams *h, struct hparams_reader *r, struct
 static int read_rope(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     struct rope_params *p = &h->rope;
-    h->has_rope = true;
-    if (h->family->may_lack_rope)
-        gguf_get_bool(r->g, key_of(r, "rope.scaling.finetuned"), &h->has_rope);
     *p = (struct rope_params){ .base = 10000,
         .factor = 1,
         .beta_fast = 32,
         .beta_slow = 1,
         .attn_factor = 1,
-        .n_ctx_orig = h->n_ctx };
+        .n_ctx_orig = h->n_ctx,
+        .n_rot = p->n_rot };
 
     if (read_scaling_type(h, r, e) || get_positive(r, "rope.freq_base", &p->base, e))
         return -1;
@@ -134,7 +155,9 @@ static int read_rope(struct hparams *h, struct hparams_reader *r, struct err *e)
         return -1;
     if (p->scaling == ROPE_PLAIN || p->scaling == ROPE_LONG)
         p->factor = 1;
+    int window_n_rot = h->window_rope.n_rot;
     h->window_rope = *p;
+    h->window_rope.n_rot = window_n_rot;
     if (h->family->has_plain_window_rope) {
         h->window_rope.scaling = ROPE_PLAIN;
         h->window_rope.factor = 1;
@@ -149,36 +172,88 @@ static int read_rope(struct hparams *h, struct hparams_reader *r, struct err *e)
     return 0;
 }
 
-static int read_heads(struct hparams *h, struct hparams_reader *r, struct err *e)
-{
-    h->n_heads = -1;
-    if (get_int(r, "attention.head_count", (struct int_range){ 1, 1024 }, &h->n_heads, e))
-        return -1;
-    h->n_kv_heads = h->n_heads;
-    if (get_int(
-            r, "attention.head_count_kv", (struct int_range){ 1, h->n_heads }, &h->n_kv_heads, e))
-        return -1;
-    if (h->n_heads % h->n_kv_heads)
-        return err_set(e, ERR_CORRUPT, "%d attention heads are not divisible by %d KV heads",
-            h->n_heads, h->n_kv_heads);
+/* The keys of layers without and with a window. */
+static const struct head_keys {
+    const char *key_length, *value_length, *n_rot;
+} head_keys[2] = {
+    { "attention.key_length", "attention.value_length", "rope.dimension_count" },
+    { "attention.key_length_swa", "attention.value_length_swa", "rope.dimension_count_swa" },
+};
 
-    bool has_length = gguf_find(r->g, key_of(r, "attention.key_length"));
-    if (!has_length && h->d_model % h->n_heads)
-        return err_set(e, ERR_CORRUPT, "the embedding size %d is not divisible by %d heads",
-            h->d_model, h->n_heads);
-    h->head_dim = has_length ? -1 : h->d_model / h->n_heads;
-    if (get_int(r, "attention.key_length", (struct int_range){ 2, MAX_HEAD_DIM }, &h->head_dim, e))
+/* On entry *head_dim and *n_rot are the defaults. */
+static int read_head_dim(struct hparams_reader *r, const struct head_keys *keys, int *head_dim,
+    int *n_rot, struct err *e)
+{
+    if (get_int(r, keys->key_length, (struct int_range){ 2, MAX_HEAD_DIM }, head_dim, e))
         return -1;
-    int v_dim = h->head_dim;
-    if (get_int(
-            r, "attention.value_length", (struct int_range){ h->head_dim, h->head_dim }, &v_dim, e))
+    int v_dim = *head_dim;
+    if (get_int(r, keys->value_length, (struct int_range){ v_dim, v_dim }, &v_dim, e))
         return -1;
-    h->n_rot = h->head_dim;
-    if (get_int(r, "rope.dimension_count", (struct int_range){ 2, h->head_dim }, &h->n_rot, e))
+    if (*n_rot < 0)
+        *n_rot = *head_dim;
+    if (get_int(r, keys->n_rot, (struct int_range){ 2, *head_dim }, n_rot, e))
         return -1;
-    if (h->head_dim % 2 || h->n_rot % 2)
+    if (*head_dim % 2 || *n_rot % 2)
         return err_set(e, ERR_UNSUPPORTED,
-            "the head dimension %d and the RoPE dimension %d must be even", h->head_dim, h->n_rot);
+            "the head dimension %d and the RoPE dimension %d must be even", *head_dim, *n_rot);
+    return 0;
+}
+
+/* Layers with a window have the dimensions of the others, unless the file has keys for them. */
+static int read_head_dims(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    const int n_heads = h->layers[0].n_heads;
+    int dims[2], n_rot = -1;
+
+    if (!gguf_find(r->g, key_of(r, head_keys[0].key_length)) && h->d_model % n_heads)
+        return err_set(e, ERR_CORRUPT, "the embedding size %d is not divisible by %d heads",
+            h->d_model, n_heads);
+    dims[0] = h->d_model / n_heads;
+    if (read_head_dim(r, &head_keys[0], &dims[0], &n_rot, e))
+        return -1;
+    h->rope.n_rot = n_rot;
+    dims[1] = dims[0];
+    if (read_head_dim(r, &head_keys[1], &dims[1], &n_rot, e))
+        return -1;
+    h->window_rope.n_rot = n_rot;
+    for (int i = 0; i < h->n_layers; i++)
+        h->layers[i].head_dim = dims[h->layers[i].has_window];
+    return 0;
+}
+
+static int read_layer(struct hparams *h, struct hparams_reader *r, int layer, struct err *e)
+{
+    struct layer_params *p = &h->layers[layer];
+
+    p->mixer = MIXER_ATTENTION;
+    p->n_heads = p->d_ff = -1;
+    if (get_layer_int(
+            r, "attention.head_count", (struct int_range){ 1, 1024 }, layer, &p->n_heads, e))
+        return -1;
+    p->n_kv_heads = p->n_heads;
+    if (get_layer_int(r, "attention.head_count_kv", (struct int_range){ 1, p->n_heads }, layer,
+            &p->n_kv_heads, e) ||
+        get_layer_int(
+            r, "feed_forward_length", (struct int_range){ 1, 1 << 20 }, layer, &p->d_ff, e))
+        return -1;
+    if (p->n_heads % p->n_kv_heads)
+        return err_set(e, ERR_CORRUPT, "%d attention heads are not divisible by %d KV heads",
+            p->n_heads, p->n_kv_heads);
+    return 0;
+}
+
+static int read_layers(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    bool has_rope = true;
+
+    if (h->family->may_lack_rope)
+        gguf_get_bool(r->g, key_of(r, "rope.scaling.finetuned"), &has_rope);
+    for (int i = 0; i < h->n_layers; i++) {
+        const int period = h->family->rope_period;
+        if (read_layer(h, r, i, e))
+            return -1;
+        h->layers[i].has_rope = has_rope && (!period || (i + 1) % period != 0);
+    }
     return 0;
 }
 
@@ -195,14 +270,14 @@ static int read_window_pattern(struct hparams *h, struct hparams_reader *r, stru
             if (!gguf_arr_i64(v, (uint64_t)i, &is_set))
                 return err_set(
                     e, ERR_CORRUPT, "%s is not an array of %d booleans", r->key, h->n_layers);
-            h->has_window[i] = is_set != 0;
+            h->layers[i].has_window = is_set != 0;
         }
         return 0;
     }
     if (get_int(r, tail, (struct int_range){ 0, MAX_LAYERS }, &period, e))
         return -1;
     for (int i = 0; i < h->n_layers; i++)
-        h->has_window[i] = !period || (i + 1) % period != 0;
+        h->layers[i].has_window = !period || (i + 1) % period != 0;
     return 0;
 }
 
@@ -279,7 +354,7 @@ static int read_experts(struct hparams *h, struct hparams_reader *r, struct err 
         return -1;
     if (!h->n_experts)
         return 0;
-    h->d_ff_expert = h->d_ff;
+    h->d_ff_expert = h->layers[0].d_ff;
     if (get_int(r, "expert_feed_forward_length", width, &h->d_ff_expert, e) ||
         get_int(r, "leading_dense_block_count", (struct int_range){ 0, h->n_layers },
             &h->n_dense_layers, e) ||
@@ -297,6 +372,7 @@ static int read_mtp_layers(struct hparams *h, struct hparams_reader *r, struct e
 {
     const int most = h->family->has_mtp_layers ? h->n_layers - 1 : 0;
 
+    r->n_layers = h->n_layers;
     if (get_int(r, "nextn_predict_layers", (struct int_range){ 0, most }, &h->n_mtp_layers, e))
         return -1;
     h->n_layers -= h->n_mtp_layers;
@@ -322,14 +398,25 @@ static int read_soft_caps(struct hparams *h, struct hparams_reader *r, struct er
     return 0;
 }
 
-static int read_scales(struct hparams *h, struct hparams_reader *r, struct err *e)
+static int read_attn_scales(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     const bool is_wide = h->n_layers == h->family->n_wide_scale_layers;
-    double scale = 1 / sqrt(is_wide ? (double)h->d_model / h->n_heads : h->head_dim);
+
+    for (int i = 0; i < h->n_layers; i++) {
+        struct layer_params *p = &h->layers[i];
+        double scale = 1 / sqrt(is_wide ? (double)h->d_model / p->n_heads : p->head_dim);
+        if (get_positive(r, "attention.scale", &scale, e))
+            return -1;
+        p->attn_scale = (float)scale;
+    }
+    return 0;
+}
+
+static int read_scales(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
     double logit_scale = 1, slope = 0;
 
-    if (get_positive(r, "attention.scale", &scale, e) ||
-        get_positive(r, "logit_scale", &logit_scale, e) ||
+    if (read_attn_scales(h, r, e) || get_positive(r, "logit_scale", &logit_scale, e) ||
         get_positive(r, "attention.temperature_scale", &slope, e) ||
         get_factor(r, "embedding_scale", &h->embd_scale, e) ||
         get_factor(r, "residual_scale", &h->residual_scale, e) || read_soft_caps(h, r, e))
@@ -339,7 +426,6 @@ static int read_scales(struct hparams *h, struct hparams_reader *r, struct err *
     if (logit_scale != 1 && !h->family->divides_logits)
         return err_set(
             e, ERR_UNSUPPORTED, "%s = %g is not supported", key_of(r, "logit_scale"), logit_scale);
-    h->attn_scale = (float)scale;
     h->logit_scale = (float)(1 / logit_scale);
     h->query_scale_slope = (float)slope;
     return 0;
@@ -363,7 +449,7 @@ int hparams_read_keys(struct hparams *h, const struct gguf *g, int n_vocab, stru
     struct hparams_reader r = { .g = g };
     double eps = 1e-5;
 
-    *h = (struct hparams){ .n_layers = -1, .d_model = -1, .d_ff = -1, .n_vocab = n_vocab };
+    *h = (struct hparams){ .n_layers = -1, .d_model = -1, .n_vocab = n_vocab };
     if (!gguf_get_str(g, "general.architecture", &arch))
         return err_set(e, ERR_CORRUPT, "general.architecture is missing");
     h->family = r.family = family_find(arch);
@@ -373,10 +459,9 @@ int hparams_read_keys(struct hparams *h, const struct gguf *g, int n_vocab, stru
     if (reject_unsupported_keys(&r, e) ||
         get_int(&r, "block_count", (struct int_range){ 1, MAX_LAYERS }, &h->n_layers, e) ||
         get_int(&r, "embedding_length", (struct int_range){ 1, 1 << 17 }, &h->d_model, e) ||
-        get_int(&r, "feed_forward_length", (struct int_range){ 1, 1 << 20 }, &h->d_ff, e) ||
-        read_mtp_layers(h, &r, e) || read_experts(h, &r, e) || read_heads(h, &r, e) ||
-        read_context(h, &r, e) || read_rope(h, &r, e) || read_scales(h, &r, e) ||
-        get_positive(&r, "attention.layer_norm_rms_epsilon", &eps, e))
+        read_mtp_layers(h, &r, e) || read_layers(h, &r, e) || read_experts(h, &r, e) ||
+        read_context(h, &r, e) || read_head_dims(h, &r, e) || read_rope(h, &r, e) ||
+        read_scales(h, &r, e) || get_positive(&r, "attention.layer_norm_rms_epsilon", &eps, e))
         return -1;
     h->eps = (float)eps;
     return 0;
@@ -408,13 +493,6 @@ bool hparams_has_experts(const struct hparams *h, int layer)
     return h->n_experts > 0 && layer >= h->n_dense_layers;
 }
 
-bool hparams_has_rope(const struct hparams *h, int layer)
-{
-    if (!h->has_rope)
-        return false;
-    return !h->family->rope_period || (layer + 1) % h->family->rope_period != 0;
-}
-
 enum need hparams_need(const struct hparams *h, enum tensor t, int layer)
 {
     enum need need = h->family->needs[t] ? h->family->needs[t] : tensor_rows[t].need;
@@ -431,9 +509,10 @@ enum need hparams_need(const struct hparams *h, enum tensor t, int layer)
     return is_here ? need : NEED_NO;
 }
 
-int hparams_dim(const struct hparams *h, enum dim d)
+int hparams_dim(const struct hparams *h, enum dim d, int layer)
 {
-    const int q = h->n_heads * h->head_dim, kv = h->n_kv_heads * h->head_dim;
+    const struct layer_params *p = &h->layers[layer];
+    const int q = p->n_heads * p->head_dim, kv = p->n_kv_heads * p->head_dim;
 
     switch (d) {
     case DIM_ONE:
@@ -446,17 +525,17 @@ int hparams_dim(const struct hparams *h, enum dim d)
     case DIM_KV:
         return kv;
     case DIM_HEADS:
-        return h->n_heads;
+        return p->n_heads;
     case DIM_QKV:
         return q + 2 * kv;
     case DIM_Q_NORM:
-        return h->family->norms_whole_qk ? q : h->head_dim;
+        return h->family->norms_whole_qk ? q : p->head_dim;
     case DIM_K_NORM:
-        return h->family->norms_whole_qk ? kv : h->head_dim;
+        return h->family->norms_whole_qk ? kv : p->head_dim;
     case DIM_FF:
-        return h->d_ff;
+        return p->d_ff;
     case DIM_FF_UP:
-        return h->family->fuses_gate_up ? 2 * h->d_ff : h->d_ff;
+        return h->family->fuses_gate_up ? 2 * p->d_ff : p->d_ff;
     case DIM_FF_EXPERT:
         return h->d_ff_expert;
     case DIM_FF_SHARED:
@@ -464,7 +543,7 @@ int hparams_dim(const struct hparams *h, enum dim d)
     case DIM_VOCAB:
         return h->n_vocab;
     case DIM_PAIRS:
-        return h->n_rot / 2;
+        return h->rope.n_rot / 2;
     case DIM_EXPERTS:
         return h->n_experts;
     case N_DIMS:
@@ -472,4 +551,13 @@ int hparams_dim(const struct hparams *h, enum dim d)
     }
     CHECK(!"dim");
     return 0;
+}
+
+int hparams_max_dim(const struct hparams *h, enum dim d)
+{
+    int most = 0;
+
+    for (int i = 0; i < h->n_layers; i++)
+        most = MAX(most, hparams_dim(h, d, i));
+    return most;
 }

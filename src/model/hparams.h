@@ -14,7 +14,7 @@
 #include "format/gguf.h"
 #include "model/family.h"
 
-enum { MAX_LAYERS = 1024, MAX_HEAD_DIM = 256, MAX_EXPERTS = 1024, MAX_EXPERTS_USED = 32 };
+enum { MAX_LAYERS = 1024, MAX_HEAD_DIM = 512, MAX_EXPERTS = 1024, MAX_EXPERTS_USED = 32 };
 
 enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_YARN, ROPE_LONG };
 
@@ -24,29 +24,44 @@ struct rope_params {
     double factor; /* positions are divided by it; 1 without scaling */
     double n_ctx_orig, beta_fast, beta_slow, log_multiplier; /* YaRN */
     double attn_factor;                                      /* YaRN, longrope */
+    int n_rot; /* dimensions of a head that are rotated: even, at most head_dim */
 };
+
+/* What a layer does before its feed-forward network. */
+enum mixer { MIXER_ATTENTION };
+
+struct layer_params {
+    enum mixer mixer;
+    int n_heads, n_kv_heads; /* n_heads is a multiple of n_kv_heads */
+    int head_dim;            /* even, at most MAX_HEAD_DIM */
+    int d_ff;                /* of the feed-forward network, if the layer has no experts */
+    float attn_scale;
+    bool has_window; /* attention to hparams.window positions; RoPE is hparams.window_rope */
+    bool has_rope;
+};
+
+/* Query heads that share one KV head (GQA). */
+static inline int layer_q_per_kv_head(const struct layer_params *p)
+{
+    return p->n_heads / p->n_kv_heads;
+}
 
 struct hparams {
     const struct family *family;
     int n_layers;
     int d_model;
-    int n_heads, n_kv_heads; /* n_heads is a multiple of n_kv_heads */
-    int head_dim;            /* even, at most MAX_HEAD_DIM */
-    int n_rot;               /* even, at most head_dim */
-    int d_ff;                /* of layers without experts */
-    int n_experts;           /* 0: none */
-    int n_experts_used;      /* per row: top-k */
-    int d_ff_expert;         /* of one expert */
-    int d_ff_shared;         /* of the shared expert, which every row uses; 0: none */
-    int n_dense_layers;      /* the first layers, which have no experts */
-    int n_mtp_layers;        /* layers of the file after n_layers, which are not loaded */
+    int n_experts;      /* 0: none */
+    int n_experts_used; /* per row: top-k */
+    int d_ff_expert;    /* of one expert */
+    int d_ff_shared;    /* of the shared expert, which every row uses; 0: none */
+    int n_dense_layers; /* the first layers, which have no experts */
+    int n_mtp_layers;   /* layers of the file after n_layers, which are not loaded */
     enum router_fn router;
     bool norms_expert_weights; /* the weights of the experts that a row uses add up to 1 */
     float expert_weight_scale;
     int n_vocab;
     int n_ctx; /* context length of the training */
     float eps;
-    float attn_scale;
     /* factors of the embedding, of each output that is added to the residual stream, and of the
      * logits */
     float embd_scale, residual_scale, logit_scale;
@@ -55,9 +70,8 @@ struct hparams {
     /* queries at position p: factor 1 + slope * ln(1 + floor(p / rope.n_ctx_orig)); 0: none */
     float query_scale_slope;
     int window; /* positions to which a row attends in layers with a window; 0: no layer has one */
-    bool has_window[MAX_LAYERS];
-    bool has_rope;
-    struct rope_params rope, window_rope; /* of layers without and with a window */
+    struct rope_params rope, window_rope;   /* of layers without and with a window */
+    struct layer_params layers[MAX_LAYERS]; /* [n_layers] */
 };
 
 int hparams_read(struct hparams *h, const struct gguf *g, struct err *e);
@@ -68,6 +82,7 @@ int hparams_read_keys(struct hparams *h, const struct gguf *g, int n_vocab, stru
 enum need hparams_need(const struct hparams *h, enum tensor t, int layer);
 
 bool hparams_has_experts(const struct hparams *h, int layer);
-bool hparams_has_rope(const struct hparams *h, int layer);
 
-int hparams_dim(const struct hparams *h, enum dim d);
+/* Dimension in a layer; `layer` has no effect on dimensions that are the same in all layers. */
+int hparams_dim(const struct hparams *h, enum dim d, int layer);
+int hparams_max_dim(const struct hparams *h, enum dim d); /* the largest of all layers */

@@ -90,14 +90,14 @@ struct tile_split forward_tile_split(
  * without work; 0: none. */
 static int heads_per_tile(const struct thread_ctx *s, int block)
 {
-    const struct hparams *h = &s->m->h;
-    const int width = h->n_heads / h->n_kv_heads * h->head_dim;
+    const struct layer_params *p = s->params;
+    const int width = layer_q_per_kv_head(p) * p->head_dim;
 
     if (width % block == 0)
         return 1;
-    for (int n = 2; n <= h->n_kv_heads; n++) {
-        int n_pieces = h->n_kv_heads / n;
-        if (h->n_kv_heads % n == 0 && n * width % block == 0)
+    for (int n = 2; n <= p->n_kv_heads; n++) {
+        int n_pieces = p->n_kv_heads / n;
+        if (p->n_kv_heads % n == 0 && n * width % block == 0)
             return n_pieces % s->n_threads == 0 || n_pieces >= TILES_PER_THREAD * s->n_threads ? n
                                                                                                : 0;
     }

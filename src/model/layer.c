@@ -35,7 +35,7 @@ static void qkv_proj_heads(const struct thread_ctx *s, const struct layer *l,
 
     qkv_outputs(s->m, l, to);
     for (int i = 0; i < N_QKV; i++) {
-        int n = to[i].w->n_panels / s->m->h.n_kv_heads;
+        int n = to[i].w->n_panels / s->params->n_kv_heads;
         forward_gemm(s, to[i].w, in,
             (struct gemm_args){ .panel_from = heads.from * n,
                 .panel_to = heads.to * n,
@@ -58,13 +58,14 @@ static void o_proj(const struct thread_ctx *s, const struct layer *l)
 static void qk_norm_rows(const struct thread_ctx *s, const struct layer *l)
 {
     const struct llama *m = s->m;
+    const struct layer_params *p = s->params;
     int from, to;
 
     forward_thread_range(s, s->n_rows, &from, &to);
     for (int r = from; r < to; r++) {
         float *q = m->q + (size_t)r * m->q_stride, *k = m->k + (size_t)r * m->kv_stride;
-        m->kernels->rms_norm(q, q, l->q_norm, hparams_dim(&m->h, DIM_Q), m->h.eps);
-        m->kernels->rms_norm(k, k, l->k_norm, hparams_dim(&m->h, DIM_KV), m->h.eps);
+        m->kernels->rms_norm(q, q, l->q_norm, p->n_heads * p->head_dim, m->h.eps);
+        m->kernels->rms_norm(k, k, l->k_norm, p->n_kv_heads * p->head_dim, m->h.eps);
     }
 }
 
@@ -74,7 +75,7 @@ static void qk_norm_rows(const struct thread_ctx *s, const struct layer *l)
 static void qkv_bias(const struct thread_ctx *s, const struct layer *l, const struct head_row *x)
 {
     const struct kernels *kernels = s->m->kernels;
-    const int d = s->m->h.head_dim, group = forward_q_per_kv_head(s->m);
+    const int d = s->params->head_dim, group = layer_q_per_kv_head(s->params);
 
     if (l->q_bias)
         kernels->add(x->q, l->q_bias + x->head * group * d, group * d);
@@ -87,11 +88,11 @@ static void qkv_bias(const struct thread_ctx *s, const struct layer *l, const st
 static void qk_norm(const struct thread_ctx *s, const struct layer *l, const struct head_row *x)
 {
     const struct llama *m = s->m;
-    const int d = m->h.head_dim;
+    const int d = s->params->head_dim;
 
     if (m->h.family->norms_whole_qk)
         return;
-    for (int i = 0; l->q_norm && i < forward_q_per_kv_head(m); i++)
+    for (int i = 0; l->q_norm && i < layer_q_per_kv_head(s->params); i++)
         m->kernels->rms_norm(x->q + i * d, x->q + i * d, l->q_norm, d, m->h.eps);
     if (l->k_norm && x->k)
         m->kernels->rms_norm(x->k, x->k, l->k_norm, d, m->h.eps);
@@ -106,21 +107,22 @@ static void scale_queries(const struct thread_ctx *s, const struct head_row *x)
         return;
     const double turns = floor(s->m->rows[x->row].pos / h->rope.n_ctx_orig);
     const float factor = (float)(1 + (double)h->query_scale_slope * log(1 + turns));
-    for (int i = 0; i < forward_q_per_kv_head(s->m) * h->head_dim; i++)
+    for (int i = 0; i < layer_q_per_kv_head(s->params) * s->params->head_dim; i++)
         x->q[i] *= factor;
 }
 
-static void rope(const struct thread_ctx *s, int layer, const struct head_row *x)
+static void rope(const struct thread_ctx *s, const struct head_row *x)
 {
     const struct llama *m = s->m;
-    const int d = m->h.head_dim, n_rot = m->h.n_rot;
-    const float *all_cs = m->window_cs && m->h.has_window[layer] ? m->window_cs : m->cs;
-    const float *cs = all_cs + (size_t)x->row * (size_t)n_rot;
+    const bool is_window = m->window_cs && s->params->has_window;
+    const int d = s->params->head_dim;
+    const int n_rot = is_window ? m->h.window_rope.n_rot : m->h.rope.n_rot;
+    const float *cs = (is_window ? m->window_cs : m->cs) + (size_t)x->row * (size_t)n_rot;
     const bool is_neox = m->h.family->is_rope_neox;
 
-    if (!hparams_has_rope(&m->h, layer))
+    if (!s->params->has_rope)
         return;
-    m->kernels->rope(x->q, forward_q_per_kv_head(m), d, cs, n_rot, is_neox);
+    m->kernels->rope(x->q, layer_q_per_kv_head(s->params), d, cs, n_rot, is_neox);
     if (x->k)
         m->kernels->rope(x->k, 1, d, cs, n_rot, is_neox);
 }
@@ -132,8 +134,8 @@ static void kv_append(const struct thread_ctx *s, int layer, const struct head_r
 
     if (!x->k)
         return;
-    uint8_t *page = m->lm.arena + row->pages[row->pos / PAGE_TOKENS].i * m->kv.page_bytes;
-    struct kv_slot slot = kv_slot_at(&m->kv, page, layer, x->head, row->pos % PAGE_TOKENS);
+    uint8_t *page = m->lm.arena + row->pages[row->pos / PAGE_TOKENS].i * m->lm.page_bytes;
+    struct kv_slot slot = kv_slot_at(&m->kv[layer], page, x->head, row->pos % PAGE_TOKENS);
     m->kernels->kv_append(&slot, x->k, x->v);
 }
 
@@ -169,6 +171,8 @@ void layer_forward(struct thread_ctx *s, int index)
 {
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[index];
+
+    s->params = &m->h.layers[index];
     struct attn_work work = attn_work_for(s, index);
     struct inputs in = { 0 };
 
@@ -195,7 +199,7 @@ void layer_forward(struct thread_ctx *s, int index)
                 struct head_row r = attn_head_row(s, &u, i);
                 qkv_bias(s, l, &r); /* q [n_heads / n_kv_heads][head_dim], k and v [head_dim] */
                 qk_norm(s, l, &r);
-                rope(s, index, &r);
+                rope(s, &r);
                 scale_queries(s, &r);
                 kv_append(s, index, &r); /* k, v -> KV page of the row */
             }

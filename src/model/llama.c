@@ -30,6 +30,7 @@ static void llama_close(struct lm *lm)
     thread_pool_close(m->thread_pool);
     weights_clear(&m->w);
     mem_free(m->per_thread);
+    mem_free(m->kv);
     block_free(m->block);
     block_free(m->lm.arena);
     mem_free(m);
@@ -110,7 +111,7 @@ static size_t n_entries(const struct llama *m)
 /* Longest row of `hidden`. */
 static int max_ff_width(const struct llama *m)
 {
-    return MAX(m->h.d_ff, m->h.d_ff_expert);
+    return MAX(hparams_max_dim(&m->h, DIM_FF), m->h.d_ff_expert);
 }
 
 static void lay_out_acts(
@@ -172,37 +173,48 @@ static void lay_out_shared(struct llama *m, struct scratch_layout *c, size_t row
     m->k = reserve(&attn, rows * m->kv_stride, sizeof(float));
     m->v = reserve(&attn, rows * m->kv_stride, sizeof(float));
     m->attn_out = reserve(&attn, rows * m->q_stride, sizeof(float));
-    m->attn_out_acts = reserve(&attn, rows, max_quantised_row_bytes(m, hparams_dim(&m->h, DIM_Q)));
+    m->attn_out_acts =
+        reserve(&attn, rows, max_quantised_row_bytes(m, hparams_max_dim(&m->h, DIM_Q)));
     m->hidden = reserve(&ff, n_entries(m) * m->ff_stride, sizeof(float));
     m->hidden_acts = reserve(&ff, n_entries(m), max_quantised_row_bytes(m, max_ff_width(m)));
     c->used = MAX(attn.used, ff.used);
 }
 
+/* The largest result of a function of a layer's KV layout and query heads per KV head. */
+static size_t max_layer_floats(
+    const struct llama *m, size_t (*floats)(const struct kv_layout *l, int n_q))
+{
+    size_t most = 0;
+
+    for (int i = 0; i < m->h.n_layers; i++)
+        most = MAX(most, floats(&m->kv[i], layer_q_per_kv_head(&m->h.layers[i])));
+    return most;
+}
+
 /* States of split-KV rows: the largest possible number, up to MAX_SPLIT_STATES. */
 static void lay_out_states(struct llama *m, struct scratch_layout *c)
 {
-    const int group = m->h.n_heads / m->h.n_kv_heads;
     const size_t splits = ((size_t)m->lm.n_pages * PAGE_TOKENS + KV_SPLIT - 1) / KV_SPLIT;
-    const size_t most = (size_t)m->lm.max_rows * (size_t)m->h.n_kv_heads * splits;
+    const size_t most = (size_t)m->lm.max_rows * (size_t)m->max_kv_heads * splits;
 
     m->n_states = thread_pool_size(m->thread_pool) > 1 ? MIN(most, (size_t)MAX_SPLIT_STATES) : 0;
-    m->states = reserve(c, m->n_states * attn_state_floats(&m->kv, group), sizeof(float));
+    m->states = reserve(c, m->n_states * max_layer_floats(m, attn_state_floats), sizeof(float));
     m->n_done = reserve(c, m->n_states, sizeof(*m->n_done));
 }
 
 static void lay_out(struct llama *m, struct scratch_layout *c)
 {
     const size_t rows = (size_t)m->lm.max_rows, n_logits = (size_t)m->lm.max_logits;
-    const int group = m->h.n_heads / m->h.n_kv_heads;
+    const size_t attn_floats = max_layer_floats(m, attn_scratch_floats);
 
     m->x = reserve(c, rows * m->d_stride, sizeof(float));
     if (hparams_need(&m->h, TENSOR_POST_FFN_NORM, 0) != NEED_NO)
         m->y = reserve(c, rows * m->d_stride, sizeof(float));
     m->partial_x = reserve(c, (size_t)m->lm.max_partial_rows * m->d_stride, sizeof(float));
     lay_out_shared(m, c, rows);
-    m->cs = reserve(c, rows * (size_t)m->h.n_rot, sizeof(float));
+    m->cs = reserve(c, rows * (size_t)m->h.rope.n_rot, sizeof(float));
     if (m->h.window && memcmp(&m->rope, &m->window_rope, sizeof(m->rope)) != 0)
-        m->window_cs = reserve(c, rows * (size_t)m->h.n_rot, sizeof(float));
+        m->window_cs = reserve(c, rows * (size_t)m->h.window_rope.n_rot, sizeof(float));
     m->logits = reserve(c, n_logits * (size_t)m->h.n_vocab, sizeof(float));
     m->peaks = reserve(c, n_logits * (size_t)logit_groups(m->h.n_vocab), sizeof(float));
     m->rows = reserve(c, rows, sizeof(*m->rows));
@@ -217,7 +229,7 @@ static void lay_out(struct llama *m, struct scratch_layout *c)
         thread_mem->row_buf = reserve(c, row_floats(m->max_width), sizeof(float));
         thread_mem->tile = reserve(c, m->tile_floats, sizeof(float));
         thread_mem->tile2 = reserve(c, m->tile_floats, sizeof(float));
-        thread_mem->attn = reserve(c, attn_scratch_floats(&m->kv, group), sizeof(float));
+        thread_mem->attn = reserve(c, attn_floats, sizeof(float));
         lay_out_acts(m, c, thread_mem->acts, REDUNDANT_ROWS, 0);
     }
 }
@@ -228,13 +240,13 @@ static int alloc_scratch(struct llama *m, struct err *e)
     struct scratch_layout c = { 0 };
 
     m->d_stride = row_floats(h->d_model);
-    m->q_stride = row_floats(hparams_dim(h, DIM_Q));
-    m->kv_stride = row_floats(hparams_dim(h, DIM_KV));
+    m->q_stride = row_floats(hparams_max_dim(h, DIM_Q));
+    m->kv_stride = row_floats(hparams_max_dim(h, DIM_KV));
     m->ff_stride = row_floats(max_ff_width(m));
     m->shared_stride = row_floats(h->d_ff_shared);
     m->tile_floats = (size_t)MAX(m->lm.max_rows * TILE_PANELS, act_block(ACT_Q8_K) / PANEL) * PANEL;
     m->max_width =
-        MAX(h->d_model, MAX(hparams_dim(h, DIM_Q), MAX(max_ff_width(m), h->d_ff_shared)));
+        MAX(h->d_model, MAX(hparams_max_dim(h, DIM_Q), MAX(max_ff_width(m), h->d_ff_shared)));
 
     m->per_thread = try_calloc((size_t)thread_pool_size(m->thread_pool), sizeof(*m->per_thread));
     if (!m->per_thread)
@@ -252,13 +264,39 @@ static int alloc_scratch(struct llama *m, struct err *e)
 
 /* ---- KV arena */
 
+/* kv: [n_layers] */
+static void lay_out_pages(struct kv_layout *kv, const struct hparams *h, enum kv_type type)
+{
+    for (int i = 0; i < h->n_layers; i++)
+        kv_layout_init(&kv[i], type, h->layers[i].n_kv_heads, h->layers[i].head_dim);
+    kv_layout_place(kv, h->n_layers);
+}
+
+static int open_pages(struct llama *m, enum kv_type type, struct err *e)
+{
+    m->kv_type = type;
+    m->kv = try_calloc((size_t)m->h.n_layers, sizeof(*m->kv));
+    if (!m->kv)
+        return err_set(e, ERR_MEMORY, "no memory for %d layers", m->h.n_layers);
+    lay_out_pages(m->kv, &m->h, type);
+    m->lm.page_bytes = m->kv[0].page_bytes;
+    m->min_kv_heads = INT32_MAX;
+    for (int i = 0; i < m->h.n_layers; i++) {
+        const struct layer_params *p = &m->h.layers[i];
+        m->min_kv_heads = MIN(m->min_kv_heads, p->n_kv_heads);
+        m->max_kv_heads = MAX(m->max_kv_heads, p->n_kv_heads);
+        m->max_q_per_kv_head = MAX(m->max_q_per_kv_head, layer_q_per_kv_head(p));
+    }
+    return 0;
+}
+
 static int alloc_arena(struct llama *m, struct err *e)
 {
     size_t n;
 
-    if (__builtin_mul_overflow((size_t)m->lm.n_pages, m->kv.page_bytes, &n))
+    if (__builtin_mul_overflow((size_t)m->lm.n_pages, m->lm.page_bytes, &n))
         return err_set(e, ERR_MEMORY, "a KV cache of %u pages of %zu bytes is too large",
-            m->lm.n_pages, m->kv.page_bytes);
+            m->lm.n_pages, m->lm.page_bytes);
     m->lm.arena = block_alloc(n);
     if (!m->lm.arena)
         return err_set(e, ERR_MEMORY, "no memory for a KV cache of %zu MB", n / MB);
@@ -305,9 +343,9 @@ static void open_rope(struct llama *m, int n_ctx)
                            : n_ctx > (int)p->n_ctx_orig ? w->rope_long
                                                         : w->rope_short;
 
-    rope_table_init(&m->rope, p, m->h.n_rot, factors);
-    rope_table_init(&m->window_rope, &m->h.window_rope, m->h.n_rot,
-        m->h.family->has_plain_window_rope ? NULL : factors);
+    rope_table_init(&m->rope, p, factors);
+    rope_table_init(
+        &m->window_rope, &m->h.window_rope, m->h.family->has_plain_window_rope ? NULL : factors);
 }
 
 static int open_components(
@@ -327,8 +365,7 @@ static int open_components(
         return -1;
     set_activation(m);
     open_rope(m, o->n_ctx ? o->n_ctx : m->h.n_ctx);
-    kv_layout_init(&m->kv, o->kv_type, m->h.n_layers, m->h.n_kv_heads, m->h.head_dim);
-    return alloc_scratch(m, e) || alloc_arena(m, e) ? -1 : 0;
+    return open_pages(m, o->kv_type, e) || alloc_scratch(m, e) || alloc_arena(m, e) ? -1 : 0;
 }
 
 static uint64_t n_macs(const struct packed *w)
@@ -351,6 +388,7 @@ static void count_costs(struct llama *m)
 
     for (int i = 0; i < m->h.n_layers; i++) {
         const struct packed *all[MAX_MATRICES];
+        lm->key_macs += 2 * (uint64_t)hparams_dim(&m->h, DIM_Q, i);
         layer_matrices(&m->w.layers[i], all);
         for (size_t j = 0; j < MAX_MATRICES; j++)
             count_matrix_cost(
@@ -358,7 +396,6 @@ static void count_costs(struct llama *m)
     }
     lm->logit_macs = n_macs(head);
     lm->step_bytes += (size_t)head->n_panels * head->panel_bytes;
-    lm->key_macs = 2 * (uint64_t)m->h.n_layers * (uint64_t)hparams_dim(&m->h, DIM_Q);
     lm->is_integer = act_kind_for(m->w.layers[0].ffn.gate.type) != ACT_F32;
 }
 
@@ -366,7 +403,7 @@ static void count_costs(struct llama *m)
  * instead of those of ref.c. */
 static bool has_own_numerics(const struct llama *m)
 {
-    if (m->kv.type == KV_BF16)
+    if (m->kv_type == KV_BF16)
         return true;
     for (int i = 0; i < m->h.n_layers; i++) {
         const struct packed *all[MAX_MATRICES];
@@ -384,7 +421,7 @@ static uint32_t kv_kind(const struct llama *m)
 {
     uint32_t sums = has_own_numerics(m) ? m->kernels->numerics_id : 0;
 
-    return sums << 16 | KV_LAYOUT_VERSION << 8 | (uint32_t)m->kv.type;
+    return sums << 16 | KV_LAYOUT_VERSION << 8 | (uint32_t)m->kv_type;
 }
 
 int lm_open_llama(
@@ -401,7 +438,6 @@ int lm_open_llama(
     m->lm.n_vocab = m->h.n_vocab;
     m->lm.n_threads = thread_pool_size(m->thread_pool);
     m->lm.n_ctx_train = m->h.n_ctx;
-    m->lm.page_bytes = m->kv.page_bytes;
     m->lm.kv_kind = kv_kind(m);
     m->lm.weight_bytes = m->w.bytes;
     m->lm.weights_file = m->w.file.map.p ? &m->w.file.map : NULL;
@@ -414,12 +450,15 @@ int lm_open_llama(
 int llama_needs(struct llama_needs *out, const struct gguf *g, enum kv_type kv_type, struct err *e)
 {
     struct hparams h;
-    struct kv_layout kv;
 
     if (hparams_read(&h, g, e))
         return -1;
-    kv_layout_init(&kv, kv_type, h.n_layers, h.n_kv_heads, h.head_dim);
-    *out = (struct llama_needs){ h.n_vocab, h.n_ctx, kv.page_bytes };
+    struct kv_layout *kv = try_calloc((size_t)h.n_layers, sizeof(*kv));
+    if (!kv)
+        return err_set(e, ERR_MEMORY, "no memory for %d layers", h.n_layers);
+    lay_out_pages(kv, &h, kv_type);
+    *out = (struct llama_needs){ h.n_vocab, h.n_ctx, kv->page_bytes };
+    mem_free(kv);
     return 0;
 }
 

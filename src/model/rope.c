@@ -3,25 +3,24 @@
 #include <math.h>
 
 /* Index of the pair that makes `turns` full rotations over the original context length. */
-static double pair_with_rotations(const struct rope_params *p, int n_rot, double n_rotations)
+static double pair_with_rotations(const struct rope_params *p, double n_rotations)
 {
-    return n_rot * log(p->n_ctx_orig / (n_rotations * 2 * M_PI)) / (2 * log(p->base));
+    return p->n_rot * log(p->n_ctx_orig / (n_rotations * 2 * M_PI)) / (2 * log(p->base));
 }
 
 /* 1 for pairs with a high frequency (not scaled), 0 for a low frequency (scaled), linear in
  * between. */
-static double yarn_unscaled_share(const struct rope_params *p, int n_rot, int pair)
+static double yarn_unscaled_share(const struct rope_params *p, int pair)
 {
-    double lo = fmax(0, floor(pair_with_rotations(p, n_rot, p->beta_fast)));
-    double hi = fmin(n_rot - 1, ceil(pair_with_rotations(p, n_rot, p->beta_slow)));
+    double lo = fmax(0, floor(pair_with_rotations(p, p->beta_fast)));
+    double hi = fmin(p->n_rot - 1, ceil(pair_with_rotations(p, p->beta_slow)));
     double ramp = (pair - lo) / fmax(0.001, hi - lo);
     return 1 - fmin(1, fmax(0, ramp));
 }
 
-void rope_table_init(
-    struct rope_table *t, const struct rope_params *p, int n_rot, const float *factors)
+void rope_table_init(struct rope_table *t, const struct rope_params *p, const float *factors)
 {
-    t->n_pairs = n_rot / 2;
+    t->n_pairs = p->n_rot / 2;
     t->magnitude = 1;
     if (p->scaling == ROPE_YARN && p->factor > 1)
         t->magnitude = (float)(p->attn_factor * (1 + 0.1 * log(p->factor)) /
@@ -29,9 +28,9 @@ void rope_table_init(
     if (p->scaling == ROPE_LONG)
         t->magnitude = (float)p->attn_factor;
     for (int i = 0; i < t->n_pairs; i++) {
-        double base_freq = pow(p->base, -2.0 * i / n_rot) / (factors ? (double)factors[i] : 1);
+        double base_freq = pow(p->base, -2.0 * i / p->n_rot) / (factors ? (double)factors[i] : 1);
         double scaled_freq = base_freq / p->factor;
-        double unscaled = p->scaling == ROPE_YARN ? yarn_unscaled_share(p, n_rot, i) : 0;
+        double unscaled = p->scaling == ROPE_YARN ? yarn_unscaled_share(p, i) : 0;
         t->freq[i] = scaled_freq * (1 - unscaled) + base_freq * unscaled;
     }
 }

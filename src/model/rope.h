@@ -12,14 +12,13 @@
 #include "model/hparams.h"
 
 struct rope_table {
-    int n_pairs;
+    int n_pairs;                   /* rotated dimensions / 2 */
     float magnitude;               /* YaRN scales queries and keys by this factor; else 1 */
     double freq[MAX_HEAD_DIM / 2]; /* radians per position */
 };
 
 /* factors: [n_rot/2] divisors of the frequencies, or NULL. */
-void rope_table_init(
-    struct rope_table *t, const struct rope_params *p, int n_rot, const float *factors);
+void rope_table_init(struct rope_table *t, const struct rope_params *p, const float *factors);
 
 /* Writes cs: [n_pairs][cos, sin] of one position. */
 void rope_table_at(const struct rope_table *t, int pos, float *cs);

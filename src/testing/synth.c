@@ -368,7 +368,7 @@ static void plan_if_needed(struct synth_plan *p, enum tensor t, int layer)
 {
     const struct tensor_row *row = &tensor_rows[t];
     const enum need need = hparams_need(&p->h, t, layer);
-    const uint32_t cols = (uint32_t)hparams_dim(&p->h, row->cols);
+    const uint32_t cols = (uint32_t)hparams_dim(&p->h, row->cols, layer);
     const float vector_sigma = p->s->vector_sigma > 0 ? p->s->vector_sigma : 0.02f;
     struct synth_tensor x = { .type = Q_F32, .cols = cols, .sigma = vector_sigma };
     char name[64];
@@ -378,11 +378,11 @@ static void plan_if_needed(struct synth_plan *p, enum tensor t, int layer)
     snprintf(name, sizeof(name), row->name, layer);
     if (row->rows == DIM_ONE || row->is_table) {
         x.fill_kind = vector_kind(t);
-        x.rows = row->is_table ? (uint64_t)hparams_dim(&p->h, row->rows) : 0;
+        x.rows = row->is_table ? (uint64_t)hparams_dim(&p->h, row->rows, layer) : 0;
     } else {
         x.fill_kind = FILL_MATRIX;
         x.type = matrix_type(p->s, t, layer, cols);
-        x.rows = (uint64_t)hparams_dim(&p->h, row->rows);
+        x.rows = (uint64_t)hparams_dim(&p->h, row->rows, layer);
         x.n_experts = row->is_per_expert ? (uint64_t)p->h.n_experts : 0;
         x.sigma = matrix_gain(p->s, t) / sqrtf((float)cols);
     }

@@ -10,15 +10,27 @@ struct seq {
     uint8_t *arena;
     page_id *pages;
     float *k, *v; /* [n][head_dim] of the tested layer and head, as appended */
-    int n, layer, head;
+    int n, head;
 };
+
+/* Layout of one layer in pages of LAYERS layers. */
+static struct kv_layout layer_layout(enum kv_type type, int layer, int dim)
+{
+    struct kv_layout all[LAYERS];
+
+    for (int i = 0; i < LAYERS; i++)
+        kv_layout_init(&all[i], type, HEADS, dim);
+    kv_layout_place(all, LAYERS);
+    return all[layer];
+}
 
 static struct seq seq_new(struct rng *r, const struct kernels *k, enum kv_type type, int dim, int n)
 {
-    struct seq s = { .n = n, .layer = (int)rng_below(r, LAYERS), .head = (int)rng_below(r, HEADS) };
+    const int layer = (int)rng_below(r, LAYERS);
+    struct seq s = { .n = n, .head = (int)rng_below(r, HEADS) };
     int n_pages = (n + PAGE_TOKENS - 1) / PAGE_TOKENS + 1;
 
-    kv_layout_init(&s.layout, type, LAYERS, HEADS, dim);
+    s.layout = layer_layout(type, layer, dim);
     size_t bytes = (size_t)n_pages * s.layout.page_bytes;
     s.arena = try_aligned(64, bytes);
     s.pages = xmalloc((size_t)n_pages * sizeof(*s.pages));
@@ -32,7 +44,7 @@ static struct seq seq_new(struct rng *r, const struct kernels *k, enum kv_type t
     kit_fill(r, s.v, (size_t)(n * dim), 1);
     for (int pos = 0; pos < n; pos++) {
         uint8_t *page = s.arena + s.pages[pos / PAGE_TOKENS].i * s.layout.page_bytes;
-        struct kv_slot slot = kv_slot_at(&s.layout, page, s.layer, s.head, pos % PAGE_TOKENS);
+        struct kv_slot slot = kv_slot_at(&s.layout, page, s.head, pos % PAGE_TOKENS);
         k->kv_append(&slot, s.k + pos * dim, s.v + pos * dim);
     }
     return s;
@@ -87,7 +99,6 @@ static void attend_rows(
     struct attn_args a = { .layout = &s->layout,
         .arena = s->arena,
         .pages = s->pages,
-        .layer = s->layer,
         .kv_head = s->head,
         .n_rows = r->n,
         .n_keys = r->n_keys,
@@ -248,12 +259,12 @@ static void dims_and_groups(const struct kernels *k, const struct kernels *ref)
 {
     enum { N = 600 };
     struct rng r = { .key = 4 };
-    static float q[20 * 256], got[20 * 256], want[20 * 256];
+    static float q[20 * KV_MAX_DIM], got[20 * KV_MAX_DIM], want[20 * KV_MAX_DIM];
 
-    for (int dim = 2; dim <= 256; dim += dim < 34 ? 2 : dim < 66 ? 6 : 38)
+    for (int dim = 2; dim <= KV_MAX_DIM; dim += dim < 34 ? 2 : dim < 66 ? 6 : dim < 256 ? 38 : 128)
         for (int n_q = 1; n_q <= 17; n_q += n_q < 9 ? 1 + dim % 3 : 8) {
-            struct seq s =
-                seq_new(&r, k, (enum kv_type)(dim / 2 % N_KV_TYPES), dim, dim == 128 ? N : 40);
+            struct seq s = seq_new(
+                &r, k, (enum kv_type)((dim / 2 + n_q) % N_KV_TYPES), dim, dim == 128 ? N : 40);
             kit_fill(&r, q, (size_t)(n_q * dim), 1);
             kit_fill(&r, got, ARRAY_LEN(got), 1);
             memcpy(want, got, sizeof(got));
@@ -286,8 +297,8 @@ static void consecutive_rows_equal_single_rows(const struct kernels *k, const st
             rows.n_keys -= rows.n_keys + n - 1 > end;
             if (round % 4 == 0) { /* the last value is not finite */
                 struct kv_slot slot = kv_slot_at(&s.layout,
-                    s.arena + s.pages[(end - 1) / PAGE_TOKENS].i * s.layout.page_bytes, s.layer,
-                    s.head, (end - 1) % PAGE_TOKENS);
+                    s.arena + s.pages[(end - 1) / PAGE_TOKENS].i * s.layout.page_bytes, s.head,
+                    (end - 1) % PAGE_TOKENS);
                 s.v[(end - 1) * dim] = INFINITY;
                 k->kv_append(&slot, s.k + (end - 1) * dim, s.v + (end - 1) * dim);
             }
@@ -327,7 +338,7 @@ static void tiny_outputs_of_consecutive_rows(const struct kernels *k, const stru
             }
             struct kv_slot slot =
                 kv_slot_at(&s.layout, s.arena + s.pages[pos / PAGE_TOKENS].i * s.layout.page_bytes,
-                    s.layer, s.head, pos % PAGE_TOKENS);
+                    s.head, pos % PAGE_TOKENS);
             k->kv_append(&slot, s.k + pos * DIM, s.v + pos * DIM);
         }
         for (int i = 0; i < ROWS; i++)
@@ -375,7 +386,6 @@ static void rows_that_share_a_prefix(const struct kernels *k, const struct kerne
         }
         struct attn_args a = { .layout = &s.layout,
             .arena = s.arena,
-            .layer = s.layer,
             .kv_head = s.head,
             .n_rows = n_rows,
             .rows = rows,
@@ -450,7 +460,6 @@ static struct split_run split_run_new(struct rng *r, const struct seq *s, int n_
     p.a = (struct attn_args){ .layout = &s->layout,
         .arena = s->arena,
         .pages = s->pages,
-        .layer = s->layer,
         .kv_head = s->head,
         .n_rows = 1,
         .n_keys = n_keys,
@@ -519,7 +528,7 @@ static void special_numbers(const struct kernels *k, const struct kernels *ref)
             (round % 3 ? key : value)[rng_below(&r, DIM)] =
                 special[rng_below(&r, ARRAY_LEN(special))];
             uint8_t *page = s.arena + s.pages[pos / PAGE_TOKENS].i * s.layout.page_bytes;
-            struct kv_slot slot = kv_slot_at(&s.layout, page, s.layer, s.head, pos % PAGE_TOKENS);
+            struct kv_slot slot = kv_slot_at(&s.layout, page, s.head, pos % PAGE_TOKENS);
             k->kv_append(&slot, key, value);
         }
         kit_fill(&r, q, N_Q * DIM, 1);
@@ -543,16 +552,14 @@ static void append_writes_one_token(const struct kernels *k, const struct kernel
     for (int dim = 2; dim <= 128; dim += 14)
         for (int token = 0; token < PAGE_TOKENS; token++)
             for (int type = KV_F16; type < N_KV_TYPES; type++) {
-                struct kv_layout l;
-                kv_layout_init(&l, (enum kv_type)type, LAYERS, HEADS, dim);
+                struct kv_layout l = layer_layout((enum kv_type)type, 1, dim);
                 uint8_t *a = try_aligned(64, l.page_bytes), *b = try_aligned(64, l.page_bytes);
                 EXPECT(a && b);
                 for (size_t i = 0; i < l.page_bytes; i++)
                     a[i] = b[i] = (uint8_t)rng_next(&r);
                 kit_fill(&r, key, 128, powf(10, (float)(token % 9) - 4));
                 kit_fill(&r, value, 128, powf(10, (float)(token % 7) - 3));
-                struct kv_slot sa = kv_slot_at(&l, a, 1, 2, token),
-                               sb = kv_slot_at(&l, b, 1, 2, token);
+                struct kv_slot sa = kv_slot_at(&l, a, 2, token), sb = kv_slot_at(&l, b, 2, token);
                 k->kv_append(&sa, key, value);
                 ref->kv_append(&sb, key, value);
                 EXPECT(!memcmp(a, b, l.page_bytes));

@@ -125,7 +125,7 @@ static void attention_results_are_frozen(void)
     for (int type = KV_F16; type < N_KV_TYPES; type++) {
         struct rng r = { .key = 3 };
         struct kv_layout l;
-        kv_layout_init(&l, (enum kv_type)type, 1, 1, DIM);
+        kv_layout_init(&l, (enum kv_type)type, 1, DIM);
         uint8_t *arena = try_aligned(64, N_PAGES * l.page_bytes);
         float *scratch = xmalloc(attn_scratch_floats(&l, N_Q) * sizeof(float));
         EXPECT(arena);
@@ -134,8 +134,8 @@ static void attention_results_are_frozen(void)
         for (int t = 0; t < N; t++) {
             fill(&r, key, DIM);
             fill(&r, value, DIM);
-            struct kv_slot s = kv_slot_at(
-                &l, arena + pages[t / PAGE_TOKENS].i * l.page_bytes, 0, 0, t % PAGE_TOKENS);
+            struct kv_slot s =
+                kv_slot_at(&l, arena + pages[t / PAGE_TOKENS].i * l.page_bytes, 0, t % PAGE_TOKENS);
             k->kv_append(&s, key, value);
         }
         fill(&r, q, N_Q * DIM);

@@ -132,8 +132,7 @@ static const struct kernels *ref_set(void)
 static const uint16_t *page_of(const struct attn_args *a, int pos, bool want_values)
 {
     const struct kv_layout *l = a->layout;
-    size_t at =
-        ((size_t)a->layer * (size_t)l->n_kv_heads + (size_t)a->kv_head) * (l->k_bytes + l->v_bytes);
+    size_t at = l->offset + (size_t)a->kv_head * (l->k_bytes + l->v_bytes);
     const uint8_t *page = a->arena + a->pages[pos / PAGE_TOKENS].i * l->page_bytes + at;
 
     return (const uint16_t *)(const void *)(page + (want_values ? l->k_bytes : 0));

@@ -78,18 +78,18 @@ static inline void tiny_tensor(struct tiny_file *f, const struct tiny_model *t, 
 static inline void tiny_tensors(struct tiny_file *f, const struct tiny_model *t)
 {
     const struct family *family = family_find(str_of(t->arch)); /* NULL: unknown */
-    const struct hparams h = { .family = family ? family : family_find(STR("llama")),
+    struct hparams h = { .family = family ? family : family_find(STR("llama")),
         .n_experts = t->experts,
         .d_model = t->d,
-        .n_heads = t->heads,
-        .n_kv_heads = t->kv_heads,
-        .head_dim = t->head_dim,
-        .n_rot = t->head_dim,
-        .d_ff = t->ff,
+        .rope.n_rot = t->head_dim,
         .d_ff_expert = t->ff,
         .n_vocab = t->vocab };
     char name[64];
 
+    for (int l = 0; l < t->layers; l++)
+        h.layers[l] = (struct layer_params){
+            .n_heads = t->heads, .n_kv_heads = t->kv_heads, .head_dim = t->head_dim, .d_ff = t->ff
+        };
     for (int l = 0; l < t->layers; l++)
         for (int id = 0; id < N_TENSORS; id++) {
             bool is_first = id < TENSOR_FIRST_OF_LAYER;
@@ -100,8 +100,8 @@ static inline void tiny_tensors(struct tiny_file *f, const struct tiny_model *t)
                 continue;
             snprintf(name, sizeof(name), tensor_rows[id].name, l);
             tiny_tensor(f, t, name, (enum tensor)id,
-                (uint64_t)hparams_dim(&h, tensor_rows[id].cols),
-                (uint64_t)hparams_dim(&h, tensor_rows[id].rows));
+                (uint64_t)hparams_dim(&h, tensor_rows[id].cols, l),
+                (uint64_t)hparams_dim(&h, tensor_rows[id].rows, l));
         }
     if (t->extra_tensor)
         tiny_tensor(f, t, t->extra_tensor, TENSOR_Q, 32, 16);

@@ -76,7 +76,7 @@ static void append_q8_0(const struct kv_slot *slot, const float *k, const float 
     struct p16_q8_0 *kp = (struct p16_q8_0 *)(void *)slot->k + token / KV_GROUP * n;
     int8_t *vp = (int8_t *)slot->v;
     uint16_t *scales = (uint16_t *)(void *)(slot->v + l->v_scales);
-    struct act_q8_0 key[KV_Q8_MAX_DIM / Q8_0_BLOCK], value[KV_Q8_MAX_DIM / Q8_0_BLOCK];
+    struct act_q8_0 key[KV_MAX_DIM / Q8_0_BLOCK], value[KV_MAX_DIM / Q8_0_BLOCK];
 
     quantise_head(k, l->head_dim, key);
     quantise_head(v, l->head_dim, value);
@@ -108,10 +108,9 @@ void ref_kv_append(const struct kv_slot *slot, const float *k, const float *v)
 static const uint8_t *kv_block_of(const struct attn_args *a, int pos)
 {
     const struct kv_layout *l = a->layout;
-    size_t block = (size_t)a->layer * (size_t)l->n_kv_heads + (size_t)a->kv_head;
     const uint8_t *page = a->arena + a->pages[pos / PAGE_TOKENS].i * l->page_bytes;
 
-    return page + block * (l->k_bytes + l->v_bytes);
+    return page + l->offset + (size_t)a->kv_head * (l->k_bytes + l->v_bytes);
 }
 
 static const uint16_t *k_of(const struct attn_args *a, int pos)
@@ -216,7 +215,7 @@ static void add_values_q8_0(const struct attn_args *a, const float *w, int from,
 struct query {
     const float *q; /* [head_dim] */
     int first_key;
-    struct act_q8_0 q8[KV_Q8_MAX_DIM / Q8_0_BLOCK];
+    struct act_q8_0 q8[KV_MAX_DIM / Q8_0_BLOCK];
 };
 
 static float cap_score(float score, float cap)

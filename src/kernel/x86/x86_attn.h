@@ -75,10 +75,9 @@ static inline const float *attn_query(const struct attn_args *a, int row, int he
 static inline const uint8_t *attn_block_of(const struct attn_args *a, int pos)
 {
     const struct kv_layout *l = a->layout;
-    size_t block = (size_t)a->layer * (size_t)l->n_kv_heads + (size_t)a->kv_head;
 
-    return a->arena + a->pages[pos / PAGE_TOKENS].i * l->page_bytes +
-           block * (l->k_bytes + l->v_bytes);
+    return a->arena + a->pages[pos / PAGE_TOKENS].i * l->page_bytes + l->offset +
+           (size_t)a->kv_head * (l->k_bytes + l->v_bytes);
 }
 
 /* 16-bit keys of the group of 16 tokens that contains `pos` */

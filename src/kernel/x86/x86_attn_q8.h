@@ -42,7 +42,7 @@ static void append_q8(const struct kv_slot *slot, const float *k, const float *v
     struct p16_q8_0 *kp = (struct p16_q8_0 *)(void *)slot->k + token / KV_GROUP * n;
     uint8_t *vp = slot->v + token / 2 * 32 + token % 2;
     uint16_t *scales = (uint16_t *)(void *)(slot->v + l->v_scales);
-    struct act_q8_0 key[KV_Q8_MAX_DIM / Q8_0_BLOCK], value[KV_Q8_MAX_DIM / Q8_0_BLOCK];
+    struct act_q8_0 key[KV_MAX_DIM / Q8_0_BLOCK], value[KV_MAX_DIM / Q8_0_BLOCK];
     uint8_t q[Q8_0_BLOCK];
 
     quantise_head(k, dim, key);

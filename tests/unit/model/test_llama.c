@@ -487,7 +487,7 @@ static void expect_groups(
             n_sharers += who[i] != UNSHARED && who[i] != CHUNKED;
         }
     EXPECT_EQ(m->n_decode_rows, n_decode_rows);
-    const int most = MAX(n_decode_rows * m->h.n_kv_heads / (2 * sh->m->n_threads), 1);
+    const int most = MAX(n_decode_rows * m->min_kv_heads / (2 * sh->m->n_threads), 1);
     EXPECT_EQ(m->n_attn_groups, n_decode_rows - n_sharers + (n_sharers + most - 1) / most);
     for (int i = 0; i < m->n_attn_groups; i++)
         EXPECT(m->attn_groups[i].n == 1 || m->attn_groups[i].n_shared >= KV_BLOCK);

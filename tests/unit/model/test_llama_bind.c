@@ -189,7 +189,7 @@ static void out_of_range_numbers_are_rejected_by_name(void)
         { "attention.head_count_kv", 3, "not divisible" },
         { "attention.head_count_kv", 8, "head_count_kv" },
         { "attention.key_length", 15, "must be even" },
-        { "attention.key_length", 512, "key_length" },
+        { "attention.key_length", 514, "key_length" },
         { "attention.value_length", 8, "value_length" },
         { "rope.dimension_count", 18, "dimension_count" },
         { "rope.dimension_count", 7, "must be even" },

@@ -111,9 +111,9 @@ static void compute_alone(struct split_fixture *sc)
 static void fill_states_with_nan(struct lm *m)
 {
     const struct llama *l = llama_of(m);
-    const int group = l->h.n_heads / l->h.n_kv_heads;
+    const int group = l->max_q_per_kv_head;
 
-    memset(l->states, 0xff, l->n_states * attn_state_floats(&l->kv, group) * sizeof(float));
+    memset(l->states, 0xff, l->n_states * attn_state_floats(l->kv, group) * sizeof(float));
 }
 
 /* Each split row has its own states, the last row's first; all counters are ready for the next
@@ -122,15 +122,15 @@ static void expect_separate_states(const struct llama *l)
 {
     for (int i = l->n_whole_groups; i < l->n_attn_groups; i++) {
         const struct attn_group *p = &l->attn_groups[i], *next = p + 1;
-        const size_t end = p->state + (size_t)(p->n_splits * l->h.n_kv_heads);
+        const size_t end = p->state + (size_t)(p->n_splits * l->max_kv_heads);
         EXPECT_EQ(p->n, 1);
         EXPECT_EQ(p->n_splits, (l->attn_rows[p->from].n_keys + KV_SPLIT - 1) / KV_SPLIT);
         EXPECT_EQ(p->n_pieces, (p->n_splits + p->splits_per_piece - 1) / p->splits_per_piece);
         EXPECT(end <= l->n_states);
         EXPECT_EQ(p->state, i + 1 < l->n_attn_groups
-                                ? next->state + (size_t)(next->n_splits * l->h.n_kv_heads)
+                                ? next->state + (size_t)(next->n_splits * l->max_kv_heads)
                                 : 0);
-        for (int h = 0; h < l->h.n_kv_heads; h++)
+        for (int h = 0; h < l->max_kv_heads; h++)
             EXPECT_EQ(atomic_load(&l->n_done[p->state + (size_t)h]), 0);
     }
 }
@@ -139,7 +139,7 @@ static void expect_separate_states(const struct llama *l)
  * With more than one KV head, whole heads may already balance the threads. */
 static void expect_split(const struct llama *l)
 {
-    if (l->h.n_kv_heads > 1)
+    if (l->max_kv_heads > 1)
         return;
     EXPECT(l->n_whole_groups < l->n_attn_groups);
     EXPECT(l->n_pieces >= 2);
