@@ -123,6 +123,7 @@ static int open_states(struct core *c, struct sched_limits *l, struct err *e)
     if (page_pool_new(&c->states, c->lm->n_states, e))
         return -1;
     l->states = c->states;
+    c->queue->stats.states_total = c->lm->n_states;
     return 0;
 }
 

@@ -42,6 +42,8 @@ struct engine_stats {
     _Atomic uint64_t step_fixed_ns, step_row_ns, step_key_ps;
     /* Unused pages in the prefix cache, which can be evicted; not in pages_used. */
     _Atomic uint32_t pages_cached;
+    /* State slots of recurrent layers: used by sequences; held by the prefix cache only. */
+    _Atomic uint32_t states_used, states_cached, states_total;
     struct prefix_counts prefix;
 };
 

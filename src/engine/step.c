@@ -353,6 +353,8 @@ static void update_prefix_stats(struct engine_stats *st, const struct tree_stats
     st->prefix.inserted = t->n_inserted;
     st->prefix.evicted = t->n_evicted;
     st->prefix.evicted_for_quota = t->n_evicted_for_quota;
+    st->prefix.checkpoints = t->n_checkpoints_made;
+    st->prefix.checkpoints_evicted = t->n_checkpoints_evicted;
 }
 
 static void update_disk_stats(struct engine_stats *st, const struct tier_stats *t)
@@ -392,6 +394,10 @@ static void update_stats(struct core *c)
     st->preemptions = n.preemptions;
     st->pages_cached = page_n_idle(c->pool);
     st->pages_used = page_n_total(c->pool) - page_n_free(c->pool) - page_n_idle(c->pool);
+    if (c->states) {
+        st->states_cached = page_n_idle(c->states);
+        st->states_used = page_n_total(c->states) - page_n_free(c->states) - page_n_idle(c->states);
+    }
     if (c->tree)
         update_prefix_stats(st, tree_stats(c->tree));
     if (c->tier)

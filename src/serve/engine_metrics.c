@@ -38,6 +38,11 @@ static void copy_counters(const struct engine_stats *s, struct metrics *m)
         { METRIC_kv_disk_bytes, s->prefix.disk_bytes },
         { METRIC_kv_pages_used, s->pages_used },
         { METRIC_kv_pages_total, s->pages_total },
+        { METRIC_state_slots_used, s->states_used },
+        { METRIC_state_slots_cached, s->states_cached },
+        { METRIC_state_slots_total, s->states_total },
+        { METRIC_state_checkpoints_total, s->prefix.checkpoints },
+        { METRIC_state_checkpoints_evicted_total, s->prefix.checkpoints_evicted },
     };
     for (size_t j = 0; j < ARRAY_LEN(rows); j++)
         metric_add(m, rows[j].which, (int64_t)rows[j].value);
@@ -134,6 +139,18 @@ static void copy_pool(const struct model *model, struct metrics *m)
     metric_add_series(m, METRIC_kv_pool_bytes, label, lm->n_pages * lm->page_bytes);
 }
 
+/* Memory of a model; the KV pages and state slots that are not used yet take no physical memory. */
+static void copy_memory(const struct model *model, struct metrics *m)
+{
+    const struct lm *lm = model->lm;
+    char label[72];
+
+    label_of(model, label);
+    metric_add_series(m, METRIC_model_weight_bytes, label, lm->weight_bytes);
+    metric_add_series(m, METRIC_model_kv_bytes, label, lm->n_pages * lm->page_bytes);
+    metric_add_series(m, METRIC_model_state_bytes, label, lm->n_states * lm->state_bytes);
+}
+
 void engine_metrics_copy(struct registry *p, struct metrics *m)
 {
     metric_set(m, METRIC_models_ready, (uint64_t)registry_n_ready(p));
@@ -148,5 +165,6 @@ void engine_metrics_copy(struct registry *p, struct metrics *m)
         copy_drafts(s, m);
         copy_costs(model, s, m);
         copy_pool(model, m);
+        copy_memory(model, m);
     }
 }
