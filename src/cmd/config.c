@@ -83,6 +83,7 @@ static int model_field(struct config_reader *r, struct model_entry *m, const cha
         { "ctx_size", NULL, &m->ctx_size },
         { "parallel", NULL, &m->parallel },
         { "kv_bytes", NULL, &m->kv_bytes },
+        { "state_cache", NULL, &m->state_cache },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(fields); i++)

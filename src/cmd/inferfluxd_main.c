@@ -65,6 +65,7 @@ static struct model_spec spec_with_defaults(
         .threads = (int)o->threads,
         .ctx_size = o->ctx_size,
         .kv_bytes = o->kv_bytes,
+        .state_cache = o->state_cache,
         .engine = engine_options_default,
         .show_progress = true,
     };
@@ -119,6 +120,7 @@ static int list_models(const struct options *o, const struct engine_options *bat
         s->backend = !strcmp(m->backend, "script") ? BACKEND_SCRIPT : BACKEND_NATIVE;
         s->ctx_size = m->ctx_size ? m->ctx_size : s->ctx_size;
         s->kv_bytes = m->kv_bytes ? m->kv_bytes : s->kv_bytes;
+        s->state_cache = m->state_cache ? m->state_cache : s->state_cache;
         if (m->parallel)
             s->engine.max_batch = (int)MIN(m->parallel, 1024);
     }

@@ -17,7 +17,7 @@ struct model_entry { /* one element of `models:` in the configuration file */
     const char *tool_parser, *thinking_parser; /* parser ids of chat/parser.h; "" = detected */
     const char *draft;                         /* path of the draft model; "" */
     int64_t ctx_size, parallel;
-    int64_t kv_bytes;
+    int64_t kv_bytes, state_cache;
     int line; /* line in the file, for errors */
 };
 

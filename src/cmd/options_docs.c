@@ -94,7 +94,7 @@ void options_docs(struct buf *out)
         "detected ones |\n"
         "| `draft` | GGUF file of a draft model with the same vocabulary; `inferctl inspect "
         "--draft SMALL.gguf FILE.gguf` checks whether it fits |\n"
-        "| `ctx_size`, `parallel`, `kv_bytes` | as above, for this model only |\n");
+        "| `ctx_size`, `parallel`, `kv_bytes`, `state_cache` | as above, for this model only |\n");
 }
 
 /* mdoc requires a backslash before each hyphen that is printed as such. */

@@ -90,6 +90,8 @@ int draft_check_file(const struct model *m, struct err *e)
         return err_wrap(e, "draft model");
     int rc =
         check_vocab(m->vocab, g, e) || llama_needs(&needs, g, kv_type_by_name(m->spec->kv_type), e);
+    if (!rc && needs.state_bytes > 0)
+        rc = err_set(e, ERR_UNSUPPORTED, "a model with recurrent layers cannot be a draft model");
     gguf_close(g);
     return rc ? err_wrap(e, "draft model %s", path) : 0;
 }

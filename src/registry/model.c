@@ -158,6 +158,30 @@ static int choose_pages(uint32_t *out, const struct model *m, size_t page_bytes,
     return 0;
 }
 
+/* Number of state slots of a model with recurrent layers: two for each sequence that may run, since
+ * a long run writes a second one, and those of checkpoints within --state-cache. By default there
+ * are CHECKPOINTS_PER_SEQ checkpoints per sequence, within an eighth of the available memory. */
+static int choose_states(uint32_t *out, const struct model *m, size_t state_bytes, struct err *e)
+{
+    enum { CHECKPOINTS_PER_SEQ = 8 };
+    const struct model_spec *spec = m->spec;
+    uint64_t at_hand = memory_available(), n_seqs = (uint64_t)spec->engine.max_batch;
+
+    *out = 0;
+    if (!state_bytes)
+        return 0;
+    uint64_t running = MIN(2 * n_seqs, at_hand / 2 / state_bytes);
+    uint64_t cached = spec->state_cache
+                          ? (uint64_t)spec->state_cache / state_bytes
+                          : MIN(CHECKPOINTS_PER_SEQ * n_seqs, at_hand / 8 / state_bytes);
+    if (running < 2)
+        return err_set(e, ERR_MEMORY,
+            "two recurrent states take %llu MB, and half of the available memory is %llu MB",
+            (unsigned long long)(2 * state_bytes / MB + 1), (unsigned long long)(at_hand / 2 / MB));
+    *out = (uint32_t)MIN(running + cached, (uint64_t)UINT32_MAX / 8 - 1);
+    return 0;
+}
+
 /* Upper bound of the rows of a step: the configured limit, or one prefill chunk per sequence. */
 static int max_step_rows(const struct engine_options *o)
 {
@@ -182,10 +206,16 @@ static int max_step_logits(const struct engine_options *o, int n_vocab)
     return MAX(n, MIN((int)SCORED_ROWS, (int)(SCORED_BYTES / sizeof(float)) / n_vocab));
 }
 
-/* Memory that a native model needs; sets m->n_ctx and the number of KV pages. Reads no weights. */
-static int plan_memory(struct model *m, const struct gguf *g, struct llama_needs *needs,
-    uint32_t *n_pages, struct err *e)
+struct memory_plan {
+    struct llama_needs needs;
+    uint32_t n_pages, n_states;
+};
+
+/* Memory that a native model needs, and the context length m->n_ctx. Reads no weights. */
+static int plan_memory(
+    struct model *m, const struct gguf *g, struct memory_plan *plan, struct err *e)
 {
+    struct llama_needs *needs = &plan->needs;
     const struct model_spec *spec = m->spec;
     enum kv_type kv = kv_type_by_name(spec->kv_type);
 
@@ -196,7 +226,10 @@ static int plan_memory(struct model *m, const struct gguf *g, struct llama_needs
         return err_set(e, ERR_CORRUPT, "the vocabulary has %d tokens and the embedding %d rows",
             vocab_n_tokens(m->vocab), needs->n_vocab);
     m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : needs->n_ctx_train;
-    return choose_pages(n_pages, m, needs->page_bytes, e);
+    return choose_pages(&plan->n_pages, m, needs->page_bytes, e) ||
+                   choose_states(&plan->n_states, m, needs->state_bytes, e)
+               ? -1
+               : 0;
 }
 
 static int open_lm(
@@ -205,8 +238,7 @@ static int open_lm(
     const struct model_spec *spec = m->spec;
     struct progress progress = { spec->id, clock_ns(), 0 };
     char packfile[PACK_PATH_MAX];
-    struct llama_needs needs;
-    uint32_t n_pages;
+    struct memory_plan plan;
 
     if (spec->backend == BACKEND_SCRIPT) {
         struct script_options so = { .n_vocab = vocab_n_tokens(m->vocab),
@@ -216,16 +248,17 @@ static int open_lm(
         so.n_ctx_train = m->n_ctx;
         return lm_open_script(lm, &so, e);
     }
-    if (plan_memory(m, g, &needs, &n_pages, e))
+    if (plan_memory(m, g, &plan, e))
         return -1;
     struct llama_options o = {
         .kernels = k,
         .n_threads = spec->threads ? spec->threads : thread_count_online(),
-        .n_pages = n_pages,
+        .n_pages = plan.n_pages,
+        .n_states = plan.n_states,
         .kv_type = kv_type_by_name(spec->kv_type),
         .n_ctx = m->n_ctx,
         .max_rows = useful_step_rows(&spec->engine),
-        .max_logits = max_step_logits(&spec->engine, needs.n_vocab),
+        .max_logits = max_step_logits(&spec->engine, plan.needs.n_vocab),
         .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw_progress : NULL,
         .progress_arg = &progress,
         .packfile = pack_path(packfile, spec, m->file_bytes) ? packfile : NULL,
@@ -294,14 +327,13 @@ struct model_spec model_spec_of(const char *id, const char *path)
 static int check_engine(struct model *m, const struct gguf *g, struct err *e)
 {
     const struct kernels *k;
-    struct llama_needs needs;
-    uint32_t n_pages;
+    struct memory_plan plan;
 
     if (kernels_choose(&k, m->spec->kernels, e))
         return -1;
     if (m->spec->backend == BACKEND_SCRIPT)
         return 0;
-    if (plan_memory(m, g, &needs, &n_pages, e))
+    if (plan_memory(m, g, &plan, e))
         return -1;
     return wants_draft(m->spec) ? draft_check_file(m, e) : 0;
 }

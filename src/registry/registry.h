@@ -45,6 +45,7 @@ struct model_spec { /* strings are borrowed and outlive the registry */
     int threads;            /* 0 = one per processor */
     int64_t ctx_size;       /* tokens; 0 = the model's training context */
     int64_t kv_bytes;       /* 0 = automatic */
+    int64_t state_cache;    /* bytes of checkpoints of recurrent state; 0 = automatic */
     const char *draft_path; /* draft model for speculative decoding; NULL or "" = none */
     struct engine_options engine;
     bool show_progress; /* progress of loading on stderr, if that is a terminal */

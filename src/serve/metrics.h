@@ -22,7 +22,7 @@ enum metric {
     N_METRICS
 };
 
-enum { METRIC_SERIES = 256 };
+enum { METRIC_SERIES = 512 };
 
 struct metric_series { /* one label value of a metric */
     enum metric which;
