@@ -459,6 +459,30 @@ static void op_silu_mul(const struct kernels *k, struct vectors *v)
     k->silu_mul(v->a, v->b, v->c, N_OP);
 }
 
+static void op_softplus(const struct kernels *k, struct vectors *v)
+{
+    k->softplus(v->a, v->b, v->c, N_OP);
+}
+
+static void op_conv(const struct kernels *k, struct vectors *v)
+{
+    struct conv_row c = { { v->b, v->b, v->b, v->b }, v->c, 0, NULL, 4, true };
+
+    k->conv(v->a, &c, N_OP);
+}
+
+/* A slice of a state, with 32 keys: the state is read and written. */
+static void op_delta_rule(const struct kernels *k, struct vectors *v)
+{
+    enum { KEYS = N_OP / STATE_COLS };
+    float *out = (float *)(void *)v->out;
+    struct state_update last = { v->b, v->b + KEYS, 0.5f };
+    struct state_row row = { v->a, v->a, KEYS, STATE_COLS, &last, 1, v->b, v->c, v->b, 0.5f, 0.5f,
+        out, out + STATE_COLS };
+
+    k->delta_rule(&row);
+}
+
 static void op_rope(const struct kernels *k, struct vectors *v)
 {
     k->rope(v->b, N_OP / OP_DIM, OP_DIM, v->c, OP_DIM, false);
@@ -554,6 +578,9 @@ static void bench_ops(const struct kernels *k)
     bench_op(k, "bf16x2", 8, op_planes);
     bench_op(k, "silu_mul", 12, op_silu_mul);
     bench_op(k, "gelu_mul", 12, op_gelu_mul);
+    bench_op(k, "softplus", 12, op_softplus);
+    bench_op(k, "conv", 36, op_conv);
+    bench_op(k, "delta_rule", 8, op_delta_rule);
     bench_op(k, "rope", 8, op_rope);
     bench_op(k, "add", 12, op_add);
     bench_op(k, "add_scaled", 12, op_add_scaled);

@@ -8,6 +8,7 @@
 #include "base/err.h"
 #include "kernel/attn.h"
 #include "kernel/gemm.h"
+#include "kernel/recurrent.h"
 
 struct kernels {
     const char *name;

@@ -112,6 +112,36 @@ static void vector_results_are_frozen(void)
     EXPECT_EQ(hash(hash(START, out, sizeof(out)), &sum, sizeof(sum)), want[4]);
 }
 
+static void recurrent_results_are_frozen(void)
+{
+    static const uint64_t want[] = { 0xbeafc3912ea68347, 0x38488743a84e7731, 0xd5c65bb859722c3c,
+        0x81c3052a1ebea902, 0xbcb9ce303115dace, 0xec2189fd1c9ef270 };
+    enum { KEYS = 40, COLS = 50, STRIDE = 64, N = 500 };
+    const struct kernels *k = kit_ref();
+    struct rng r = { .key = 4 };
+    float x[N], y[N], out[N] = { 0 }, s[KEYS * STRIDE];
+
+    fill(&r, x, N);
+    fill(&r, y, N);
+    fill(&r, s, KEYS * STRIDE);
+    k->sigmoid_mul(out, x, y, N);
+    EXPECT_EQ(hash(START, out, sizeof(out)), want[0]);
+    k->softplus(out, x, y, N);
+    EXPECT_EQ(hash(START, out, sizeof(out)), want[1]);
+    k->l2_norm(out, x, N, 1e-6f, 1);
+    EXPECT_EQ(hash(START, out, sizeof(out)), want[2]);
+    struct conv_row c = { { x, x + 10, x + 20 }, y, 100, x + 30, 3, true };
+    k->conv(out, &c, 100);
+    EXPECT_EQ(hash(START, out, sizeof(out)), want[3]);
+    struct state_update up = { x, x + 50, 0.9f };
+    struct state_row row = { s, s, KEYS, COLS, &up, 1, x + 100, y, y + 100, 0.8f, 0.3f, out,
+        out + 100 };
+    k->delta_rule(&row);
+    EXPECT_EQ(hash(hash(START, out, sizeof(out)), s, sizeof(s)), want[4]);
+    k->state_row(&row);
+    EXPECT_EQ(hash(hash(START, out, sizeof(out)), s, sizeof(s)), want[5]);
+}
+
 static void attention_results_are_frozen(void)
 {
     static const uint64_t want[N_KV_TYPES] = { 0xa610d37cf0cb5d39, 0x08b7c201069b5db2,
@@ -159,4 +189,4 @@ static void attention_results_are_frozen(void)
 }
 
 TESTS(TEST(gemm_results_are_frozen), TEST(vector_results_are_frozen),
-    TEST(attention_results_are_frozen))
+    TEST(recurrent_results_are_frozen), TEST(attention_results_are_frozen))

@@ -88,6 +88,8 @@ static void rms_norm(const struct kernels *k, const struct kernels *ref)
 ACTIVATION(silu_mul)
 ACTIVATION(gelu_mul)
 ACTIVATION(swiglu_oai)
+ACTIVATION(sigmoid_mul)
+ACTIVATION(softplus)
 
 static void add(const struct kernels *k, const struct kernels *ref)
 {
@@ -113,6 +115,101 @@ static void add_scaled(const struct kernels *k, const struct kernels *ref)
         k->add_scaled(a, by, p.y, n);
         ref->add_scaled(b, by, p.y, n);
         SAME(n);
+    }
+}
+
+static void l2_norm(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 10 };
+
+    FOR_EACH_LENGTH(n, profile)
+    {
+        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
+        bool in_place = n % 2;
+        k->l2_norm(a, in_place ? a : p.x, n, 1e-6f, 0.25f);
+        ref->l2_norm(b, in_place ? b : p.x, n, 1e-6f, 0.25f);
+        SAME(n);
+    }
+}
+
+/* The taps and inputs are parts of the same vectors. */
+static void conv(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 11 };
+
+    FOR_EACH_LENGTH(n, profile)
+    {
+        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
+        struct conv_row c = { .w = p.y,
+            .w_stride = (size_t)rng_below(&r, (uint32_t)(MARGIN / CONV_MAX_TAPS)),
+            .bias = n % 2 ? p.x + MARGIN - 1 : NULL,
+            .n_taps = 1 + (int)rng_below(&r, CONV_MAX_TAPS),
+            .has_silu = rng_below(&r, 2) };
+        for (int t = 0; t < c.n_taps; t++)
+            c.x[t] = p.x + rng_below(&r, MARGIN);
+        k->conv(a, &c, n);
+        ref->conv(b, &c, n);
+        SAME(n);
+    }
+}
+
+enum { STATE_KEYS = 130, STATE_FLOATS = STATE_KEYS * STATE_COLS };
+
+struct state_buffers {
+    float s[STATE_FLOATS], from[STATE_FLOATS];
+    float keys[STATE_MAX_UPDATES + 2][STATE_KEYS], cols[STATE_MAX_UPDATES + 1][STATE_COLS];
+    float u[STATE_COLS + MARGIN], out[STATE_COLS + MARGIN];
+};
+static struct state_buffers sa, sb;
+
+/* One row on the buffers of one set. */
+static void run_state_row(
+    struct state_buffers *b, struct state_row row, bool is_delta, const struct kernels *k)
+{
+    struct state_update updates[STATE_MAX_UPDATES];
+
+    for (int i = 0; i < row.n_updates; i++)
+        updates[i] = (struct state_update){ b->keys[2 + i], b->cols[1 + i], 0.5f + (float)i / 16 };
+    row.updates = updates;
+    row.from = row.from ? b->s : b->from;
+    row.to = row.to ? b->s : NULL;
+    row.k = b->keys[0];
+    row.q = b->keys[1];
+    row.v = b->cols[0];
+    row.u = b->u;
+    row.out = b->out;
+    (is_delta ? k->delta_rule : k->state_row)(&row);
+}
+
+/* Rows with every number of columns and some numbers of keys and updates; in place, to other
+ * memory, or not stored. Memory after the columns of u and out does not change. */
+static void state_rows(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 12 };
+    const float in_place = 0;
+
+    for (int round = 0; round < 4 * STATE_COLS; round++) {
+        int n_updates = round % 3 ? round % 2 : (int)rng_below(&r, STATE_MAX_UPDATES + 1);
+        struct state_row row = { .n_keys = 1 + (int)rng_below(&r, STATE_KEYS),
+            .n_cols = round % STATE_COLS + 1,
+            .n_updates = n_updates,
+            .g = 0.9f,
+            .beta = 0.4f };
+        float *all = (float *)&sa;
+        fill(&r, all, (int)(sizeof(sa) / sizeof(*all)), round / STATE_COLS == 3 ? 2 : 0);
+        for (int i = 0; i < STATE_FLOATS; i++) /* the padding of a stored row is 0 */
+            if (i % state_stride(row.n_cols) >= row.n_cols)
+                sa.s[i] = sa.from[i] = 0;
+        row.from = round % 5 ? NULL : &in_place;
+        float stored;
+        row.to = n_updates > 1 || rng_below(&r, 2) ? &stored : NULL;
+        sb = sa;
+        run_state_row(&sa, row, round % 7 != 0, k);
+        run_state_row(&sb, row, round % 7 != 0, ref);
+        if (!kit_same_floats((float *)&sa, (float *)&sb, sizeof(sa) / sizeof(float))) {
+            fprintf(stderr, "%s, round %d\n", k->name, round);
+            fail();
+        }
     }
 }
 
@@ -279,6 +376,11 @@ FOR_EVERY_SET(rms_norm)
 FOR_EVERY_SET(silu_mul)
 FOR_EVERY_SET(gelu_mul)
 FOR_EVERY_SET(swiglu_oai)
+FOR_EVERY_SET(sigmoid_mul)
+FOR_EVERY_SET(softplus)
+FOR_EVERY_SET(l2_norm)
+FOR_EVERY_SET(conv)
+FOR_EVERY_SET(state_rows)
 FOR_EVERY_SET(add)
 FOR_EVERY_SET(add_scaled)
 FOR_EVERY_SET(softmax)
@@ -317,8 +419,9 @@ static void no_set_has_gaps(const struct kernels *k, const struct kernels *ref)
 FOR_EVERY_SET(no_set_has_gaps)
 
 TESTS(TEST(rms_norm_in_every_set), TEST(silu_mul_in_every_set), TEST(gelu_mul_in_every_set),
-    TEST(swiglu_oai_in_every_set), TEST(add_in_every_set), TEST(add_scaled_in_every_set),
-    TEST(softmax_in_every_set), TEST(max_in_every_set), TEST(rope_in_every_set),
-    TEST(activation_quantisation_in_every_set), TEST(bf16x2_in_every_set),
-    TEST(rows_in_pieces_equal_whole_rows_in_every_set), TEST(sets_are_chosen_by_name),
-    TEST(no_set_has_gaps_in_every_set))
+    TEST(swiglu_oai_in_every_set), TEST(sigmoid_mul_in_every_set), TEST(softplus_in_every_set),
+    TEST(l2_norm_in_every_set), TEST(conv_in_every_set), TEST(state_rows_in_every_set),
+    TEST(add_in_every_set), TEST(add_scaled_in_every_set), TEST(softmax_in_every_set),
+    TEST(max_in_every_set), TEST(rope_in_every_set), TEST(activation_quantisation_in_every_set),
+    TEST(bf16x2_in_every_set), TEST(rows_in_pieces_equal_whole_rows_in_every_set),
+    TEST(sets_are_chosen_by_name), TEST(no_set_has_gaps_in_every_set))

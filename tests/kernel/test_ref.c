@@ -187,6 +187,92 @@ static void rope_rotates_pairs(void)
     }
 }
 
+static void activations_of_recurrent_layers_match_their_formulas(void)
+{
+    enum { N = 2000 };
+    float x[N], y[N], out[N];
+
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)(i - N / 2) / 10;
+        y[i] = (float)(i % 7) / 7 - 0.4f;
+    }
+    kit_ref()->softplus(out, x, y, N);
+    for (int i = 0; i < N; i++) {
+        double v = (double)(x[i] + y[i]), want = fmax(v, 0) + log1p(exp(-fabs(v)));
+        EXPECT(fabs(out[i] - want) <= want * 0x1p-22 + 0x1p-147);
+    }
+    kit_ref()->sigmoid_mul(out, x, y, N);
+    for (int i = 0; i < N; i++) {
+        double want = y[i] / (1 + exp(-(double)x[i]));
+        EXPECT(fabs(out[i] - want) <= fabs(want) * 1e-6 + 0x1p-126);
+    }
+    kit_ref()->l2_norm(out, y, N, 1e-6f, 3);
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += (double)y[i] * y[i];
+    for (int i = 0; i < N; i++)
+        EXPECT(fabs(out[i] - 3 * y[i] / sqrt(sum + 1e-6)) <= fabs(out[i]) * 1e-6);
+    float special[] = { INFINITY, -INFINITY, NAN }, zeros[3] = { 0 };
+    const float want[] = { INFINITY, 0, NAN };
+    kit_ref()->softplus(special, special, zeros, 3);
+    EXPECT(kit_same_floats(special, want, 3));
+}
+
+static void conv_is_a_sum_over_taps(void)
+{
+    enum { N = 90, TAPS = 4 };
+    struct rng r = { .key = 7 };
+    float x[TAPS][N], w[TAPS][N], bias[N], out[N];
+    struct conv_row c = { { x[0], x[1], x[2], x[3] }, w[0], N, bias, TAPS, true };
+
+    kit_fill(&r, x[0], N * TAPS, 1);
+    kit_fill(&r, w[0], N * TAPS, 1);
+    kit_fill(&r, bias, N, 1);
+    kit_ref()->conv(out, &c, N);
+    for (int i = 0; i < N; i++) {
+        double sum = bias[i];
+        for (int t = 0; t < TAPS; t++)
+            sum += (double)w[t][i] * x[t][i];
+        EXPECT(fabs(out[i] - sum / (1 + exp(-sum))) < 1e-5);
+    }
+}
+
+/* Rows of a state in double precision, as in the papers: the state decays, the delta rule corrects
+ * what it returns for k, and the output is that of the state after the row. */
+static void state_rows_match_the_recurrence(void)
+{
+    enum { KEYS = 24, COLS = 20, STRIDE = 32, ROWS = 50 };
+    struct rng r = { .key = 8 };
+
+    for (int is_delta = 0; is_delta < 2; is_delta++) {
+        float s[KEYS * STRIDE] = { 0 }, k[2][KEYS], q[KEYS], v[COLS], u[2][COLS], out[COLS];
+        double want[KEYS][COLS] = { { 0 } };
+        struct state_update last = { 0 };
+        for (int row = 0; row < ROWS; row++) {
+            float *now_k = k[row % 2], *now_u = u[row % 2];
+            kit_fill(&r, now_k, KEYS, 0.2f);
+            kit_fill(&r, q, KEYS, 0.2f);
+            kit_fill(&r, v, COLS, 1);
+            kit_fill(&r, now_u, COLS, 1);
+            struct state_row x = { s, s, KEYS, COLS, &last, row > 0, now_k, q, v, 0.95f, 0.7f,
+                now_u, out };
+            (is_delta ? kit_ref()->delta_rule : kit_ref()->state_row)(&x);
+            last = (struct state_update){ now_k, now_u, x.g };
+            for (int c = 0; c < COLS; c++) {
+                double found = 0, sum = 0;
+                for (int j = 0; j < KEYS; j++)
+                    found += (want[j][c] *= (double)x.g) * now_k[j];
+                double update = is_delta ? (double)x.beta * (v[c] - found) : now_u[c];
+                for (int j = 0; j < KEYS; j++)
+                    sum += (want[j][c] += now_k[j] * update) * q[j];
+                EXPECT(fabs(out[c] - sum) < 1e-5);
+            }
+        }
+    }
+}
+
 TESTS(TEST(gemm_is_the_sum_of_products), TEST(quantised_activations_are_near),
     TEST(sums_of_blocks_are_sums), TEST(exp_matches_libm), TEST(softmax_returns_the_sum),
-    TEST(max_skips_nan), TEST(rms_norm_and_silu_match_their_formulas), TEST(rope_rotates_pairs))
+    TEST(max_skips_nan), TEST(rms_norm_and_silu_match_their_formulas), TEST(rope_rotates_pairs),
+    TEST(activations_of_recurrent_layers_match_their_formulas), TEST(conv_is_a_sum_over_taps),
+    TEST(state_rows_match_the_recurrence))

@@ -1,6 +1,7 @@
 /* ref.c: definition of every operation. All other kernel sets are compared with it bit for bit, so
  * it is never optimised. Each multiplication and addition is rounded separately unless the code
- * uses fmaf. ref_gemm.c and ref_attn.c define GEMM and attention. */
+ * uses fmaf. ref_gemm.c, ref_attn.c and ref_recurrent.c define GEMM, attention and recurrent
+ * layers. */
 #include "kernel/ref/ref.h"
 #include "kernel/acts.h"
 #include "base/half.h"
@@ -189,6 +190,12 @@ const struct kernels kernels_ref = {
     .silu_mul = silu_mul,
     .gelu_mul = gelu_mul,
     .swiglu_oai = swiglu_oai,
+    .sigmoid_mul = ref_sigmoid_mul,
+    .softplus = ref_softplus,
+    .l2_norm = ref_l2_norm,
+    .conv = ref_conv,
+    .delta_rule = ref_delta_rule,
+    .state_row = ref_state_row,
     .add = add,
     .add_scaled = add_scaled,
     .kv_append = ref_kv_append,

@@ -10,6 +10,13 @@ extern const struct kernels kernels_avx2;
 #include "kernel/types.def"
 #undef WEIGHT
 
+void avx2_sigmoid_mul(float *out, const float *gate, const float *x, int n);
+void avx2_softplus(float *out, const float *x, const float *bias, int n);
+void avx2_l2_norm(float *out, const float *x, int n, float eps, float factor);
+void avx2_conv(float *out, const struct conv_row *c, int n);
+void avx2_delta_rule(const struct state_row *s);
+void avx2_state_row(const struct state_row *s);
+
 void avx2_kv_append(const struct kv_slot *slot, const float *k, const float *v);
 void avx2_attend(const struct attn_args *a);
 void avx2_attend_merge(const struct attn_args *a);
