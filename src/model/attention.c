@@ -130,6 +130,18 @@ static int unit_row(const struct thread_ctx *s, const struct attn_unit *u, int i
     return u->n_groups ? s->m->attn_rows[u->row_from + i].at : u->row_from + i;
 }
 
+/* attn_out *= sigmoid(gate), in columns [col, col + n) of output row r. */
+static void apply_gate(const struct thread_ctx *s, int layer, int r, int col, int n)
+{
+    const struct llama *m = s->m;
+    float *out = m->attn_out + (size_t)r * m->q_stride + col;
+
+    if (m->w.layers[layer].mix_gate.n_rows == 0)
+        return;
+    m->kernels->sigmoid_mul(
+        out, m->mix_gate + (size_t)picked_row(s, r) * m->q_stride + col, out, n);
+}
+
 void attention(const struct thread_ctx *s, const struct attn_work *w, const struct attn_unit *u)
 {
     struct head_range heads = u->heads;
@@ -151,8 +163,10 @@ void attention(const struct thread_ctx *s, const struct attn_work *w, const stru
     }
 
     const int from = q_column(s, heads.from), n = q_column(s, heads.to) - from;
-    for (int i = 0; i < u->n_rows; i++)
+    for (int i = 0; i < u->n_rows; i++) {
+        apply_gate(s, w->layer, unit_row(s, u, i), from, n);
         forward_quantise_tile(s, &w->attn_out, unit_row(s, u, i), from, n);
+    }
 }
 
 struct head_row attn_head_row(const struct thread_ctx *s, const struct attn_unit *u, int i)

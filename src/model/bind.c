@@ -10,26 +10,17 @@
 
 enum { ALIGNMENT = 64, PACK_PANELS = 16 };
 
-enum { MAX_PARTS = 3 };
+enum { MAX_PARTS = 4 };
 
-struct tensor_part { /* some rows of a tensor of the file are one tensor of the model */
-    size_t field;    /* struct packed, in struct layer */
-    enum dim rows;   /* DIM_ONE: there is no further part */
+/* Rows of a tensor of the file that belong to one matrix of the model: the file has n_groups groups
+ * of `group` rows, and each has n of them, from row `from` of the group on. */
+struct tensor_part {
+    size_t field; /* struct packed, in struct layer; that of the previous part: further rows */
+    int n_groups, group, from, n;
 };
 
-/* Tensors with the rows of several matrices; TENSOR_UP only if family->fuses_gate_up. */
-static const struct tensor_part qkv_parts[MAX_PARTS] = {
-    { offsetof(struct layer, q), DIM_Q },
-    { offsetof(struct layer, k), DIM_KV },
-    { offsetof(struct layer, v), DIM_KV },
-};
-static const struct tensor_part gate_up_parts[MAX_PARTS] = {
-    { offsetof(struct layer, ffn.gate), DIM_FF },
-    { offsetof(struct layer, ffn.up), DIM_FF },
-};
-
-/* Field of each other tensor in struct weights or, from TENSOR_FIRST_OF_LAYER on, in struct layer:
- * a struct packed for matrices, a pointer for vectors. */
+/* Field of each tensor without parts in struct weights or, from TENSOR_FIRST_OF_LAYER on, in struct
+ * layer: a struct packed for matrices, a pointer for vectors. */
 static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_EMBD] = offsetof(struct weights, embd),
     [TENSOR_OUT_NORM] = offsetof(struct weights, out_norm),
@@ -38,6 +29,7 @@ static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_ROPE_LONG] = offsetof(struct weights, rope_long),
     [TENSOR_ROPE_SHORT] = offsetof(struct weights, rope_short),
     [TENSOR_ATTN_NORM] = offsetof(struct layer, attn_norm),
+    [TENSOR_QKV] = offsetof(struct layer, recurrent.in),
     [TENSOR_Q] = offsetof(struct layer, q),
     [TENSOR_K] = offsetof(struct layer, k),
     [TENSOR_V] = offsetof(struct layer, v),
@@ -47,6 +39,14 @@ static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_Q_NORM] = offsetof(struct layer, q_norm),
     [TENSOR_K_NORM] = offsetof(struct layer, k_norm),
     [TENSOR_O] = offsetof(struct layer, o),
+    [TENSOR_MIX_GATE] = offsetof(struct layer, mix_gate),
+    [TENSOR_SSM_ALPHA] = offsetof(struct layer, recurrent.alpha),
+    [TENSOR_SSM_BETA] = offsetof(struct layer, recurrent.beta),
+    [TENSOR_SSM_CONV] = offsetof(struct layer, recurrent.conv),
+    [TENSOR_SSM_DT_BIAS] = offsetof(struct layer, recurrent.dt_bias),
+    [TENSOR_SSM_A] = offsetof(struct layer, recurrent.a),
+    [TENSOR_SSM_NORM] = offsetof(struct layer, recurrent.norm),
+    [TENSOR_SSM_OUT] = offsetof(struct layer, o),
     [TENSOR_POST_ATTN_NORM] = offsetof(struct layer, post_attn_norm),
     [TENSOR_FFN_NORM] = offsetof(struct layer, ffn_norm),
     [TENSOR_POST_FFN_NORM] = offsetof(struct layer, post_ffn_norm),
@@ -163,27 +163,76 @@ static size_t align_bytes(size_t n)
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* The parts of a tensor with the rows of several matrices; NULL: it is one matrix. */
-static const struct tensor_part *parts_of(const struct bind *b, const struct tensor_slot *s)
+/* The number of parts of a tensor that is not one matrix with its rows in their order; 0: it is. */
+static int parts_of(
+    const struct bind *b, const struct tensor_slot *s, struct tensor_part parts[MAX_PARTS])
 {
-    if (s->id == TENSOR_QKV)
-        return qkv_parts;
-    return s->id == TENSOR_UP && b->h->family->fuses_gate_up ? gate_up_parts : NULL;
+    const struct layer_params *p = &b->h->layers[s->layer];
+    const struct recurrent_params *r = &b->h->recurrent;
+    const int kv = p->n_kv_heads * p->head_dim, q = p->n_heads * p->head_dim;
+
+    if (s->id == TENSOR_QKV && p->mixer == MIXER_ATTENTION) {
+        parts[0] = (struct tensor_part){ offsetof(struct layer, q), 1, s->rows, 0, q };
+        parts[1] = (struct tensor_part){ offsetof(struct layer, k), 1, s->rows, q, kv };
+        parts[2] = (struct tensor_part){ offsetof(struct layer, v), 1, s->rows, q + kv, kv };
+        return 3;
+    }
+    if (s->id == TENSOR_UP && b->h->family->fuses_gate_up) {
+        parts[0] = (struct tensor_part){ offsetof(struct layer, ffn.gate), 1, s->rows, 0, p->d_ff };
+        parts[1] =
+            (struct tensor_part){ offsetof(struct layer, ffn.up), 1, s->rows, p->d_ff, p->d_ff };
+        return 2;
+    }
+    if (s->id == TENSOR_Q && b->h->family->gates_attention) {
+        const int n = p->n_heads, d = p->head_dim;
+        parts[0] = (struct tensor_part){ offsetof(struct layer, q), n, 2 * d, 0, d };
+        parts[1] = (struct tensor_part){ offsetof(struct layer, mix_gate), n, 2 * d, d, d };
+        return 2;
+    }
+    if (s->id == TENSOR_SSM_BETA_ALPHA) {
+        const int n = r->n_key_heads, d = r->n_value_heads / n;
+        parts[0] = (struct tensor_part){ offsetof(struct layer, recurrent.beta), n, 2 * d, 0, d };
+        parts[1] = (struct tensor_part){ offsetof(struct layer, recurrent.alpha), n, 2 * d, d, d };
+        return 2;
+    }
+    if (s->id == TENSOR_SSM_IN) {
+        const int n = r->n_key_heads, k = r->key_dim, v = r->n_value_heads / n * r->value_dim;
+        const size_t in = offsetof(struct layer, recurrent.in);
+        const size_t gate = offsetof(struct layer, mix_gate);
+        parts[0] = (struct tensor_part){ in, n, 2 * k + 2 * v, 0, k };
+        parts[1] = (struct tensor_part){ in, n, 2 * k + 2 * v, k, k };
+        parts[2] = (struct tensor_part){ in, n, 2 * k + 2 * v, 2 * k, v };
+        parts[3] = (struct tensor_part){ gate, n, 2 * k + 2 * v, 2 * k + v, v };
+        return 4;
+    }
+    return 0;
+}
+
+/* Number of parts from `from` on that are the rows of one matrix, and the number of these rows. */
+static int parts_of_matrix(const struct tensor_part *parts, int from, int n_parts, int *n_rows)
+{
+    int to = from;
+
+    for (*n_rows = 0; to < n_parts && parts[to].field == parts[from].field; to++)
+        *n_rows += parts[to].n_groups * parts[to].n;
+    return to - from;
 }
 
 static size_t slot_bytes(const struct bind *b, const struct tensor_slot *s)
 {
-    const struct tensor_part *parts = parts_of(b, s);
-    size_t n = 0;
+    struct tensor_part parts[MAX_PARTS];
+    const int n_parts = parts_of(b, s, parts);
+    size_t bytes = 0;
 
     if (is_vector(s->id))
         return align_bytes((size_t)s->cols * (size_t)s->rows * sizeof(float));
-    if (!parts)
+    if (!n_parts)
         return align_bytes(pack_bytes(s->t->type, all_rows(s), s->cols));
-    for (int i = 0; i < MAX_PARTS && parts[i].rows; i++)
-        n += align_bytes(
-            pack_bytes(s->t->type, hparams_dim(b->h, parts[i].rows, s->layer), s->cols));
-    return n;
+    for (int i = 0, n_rows; i < n_parts;) {
+        i += parts_of_matrix(parts, i, n_parts, &n_rows);
+        bytes += align_bytes(pack_bytes(s->t->type, n_rows, s->cols));
+    }
+    return bytes;
 }
 
 typedef int (*slot_fn)(struct bind *b, struct tensor_slot *s, struct err *e);
@@ -237,6 +286,27 @@ static int reject_unknown_tensors(const struct bind *b, struct err *e)
     return 0;
 }
 
+/* The input matrices of a recurrent layer are either one tensor or two. */
+static int check_recurrent_inputs(const struct bind *b, struct err *e)
+{
+    static const enum tensor ids[] = { TENSOR_QKV, TENSOR_MIX_GATE, TENSOR_SSM_IN };
+    bool has[ARRAY_LEN(ids)];
+    char name[ARRAY_LEN(ids)][64];
+
+    for (int layer = 0; layer < b->h->n_layers; layer++) {
+        if (hparams_need(b->h, TENSOR_SSM_IN, layer) != NEED_MAYBE)
+            continue;
+        for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
+            snprintf(name[i], sizeof(name[i]), tensor_rows[ids[i]].name, layer);
+            has[i] = gguf_tensor(b->g, name[i]);
+        }
+        if (has[2] ? has[0] || has[1] : !has[0] || !has[1])
+            return err_set(e, ERR_CORRUPT, "either tensors %s and %s or tensor %s are required",
+                name[0], name[1], name[2]);
+    }
+    return 0;
+}
+
 /* ---- second pass: pack */
 
 struct pack_job {
@@ -284,12 +354,24 @@ static uint8_t *take_bytes(struct bind *b, size_t n)
     return to;
 }
 
+/* to: [n_cols][n_rows]; from: [n_rows][n_cols], of any alignment */
+static void transpose(uint8_t *to, const uint8_t *from, size_t n_rows, size_t n_cols)
+{
+    const size_t n = sizeof(float);
+
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t c = 0; c < n_cols; c++)
+            memcpy(to + (c * n_rows + r) * n, from + (r * n_cols + c) * n, n);
+}
+
 static void load_vector(struct bind *b, const struct tensor_slot *s)
 {
     size_t n = (size_t)s->cols * (size_t)s->rows * sizeof(float);
     uint8_t *to = take_bytes(b, n);
 
-    if (!b->is_packed)
+    if (!b->is_packed && tensor_rows[s->id].is_transposed)
+        transpose(to, s->t->data, (size_t)s->rows, (size_t)s->cols);
+    else if (!b->is_packed)
         memcpy(to, s->t->data, n);
     *(const float **)tensor_field(b, s) = (const float *)to;
 }
@@ -308,19 +390,42 @@ static int load_rows(struct bind *b, const struct tensor_slot *s, struct packed 
     return 0;
 }
 
-static int load_parts(
-    struct bind *b, const struct tensor_slot *s, const struct tensor_part *parts, struct err *e)
+/* Copies the rows of the parts of one matrix, in their order. */
+static void gather_rows(
+    const struct tensor_slot *s, const struct tensor_part *parts, int n_parts, uint8_t *to)
 {
     const size_t row_bytes = (size_t)s->t->bytes / (size_t)s->rows;
-    const uint8_t *rows = s->t->data;
 
-    for (int i = 0; i < MAX_PARTS && parts[i].rows; i++) {
+    for (const struct tensor_part *p = parts; p < parts + n_parts; p++)
+        for (int g = 0; g < p->n_groups; g++) {
+            const size_t n = (size_t)p->n * row_bytes;
+            memcpy(to, s->t->data + (size_t)(g * p->group + p->from) * row_bytes, n);
+            to += n;
+        }
+}
+
+static int load_parts(struct bind *b, const struct tensor_slot *s, const struct tensor_part *parts,
+    int n_parts, struct err *e)
+{
+    const size_t row_bytes = (size_t)s->t->bytes / (size_t)s->rows;
+
+    for (int i = 0, n, n_rows; i < n_parts; i += n) {
         struct packed *w =
             (struct packed *)(void *)((char *)&b->w->layers[s->layer] + parts[i].field);
-        int n = hparams_dim(b->h, parts[i].rows, s->layer);
-        if (load_rows(b, s, w, n, rows, e))
+        n = parts_of_matrix(parts, i, n_parts, &n_rows);
+        const uint8_t *rows = s->t->data + (size_t)parts[i].from * row_bytes;
+        uint8_t *copy = NULL;
+        if (n > 1 || parts[i].n_groups > 1) {
+            rows = copy = try_malloc((size_t)n_rows * row_bytes);
+            if (!copy)
+                return err_set(e, ERR_MEMORY, "no memory for tensor %s", s->name);
+            if (!b->is_packed)
+                gather_rows(s, parts + i, n, copy);
+        }
+        int rc = load_rows(b, s, w, n_rows, rows, e);
+        mem_free(copy);
+        if (rc)
             return -1;
-        rows += (size_t)n * row_bytes;
     }
     return 0;
 }
@@ -328,14 +433,15 @@ static int load_parts(
 /* Sets the tensor's address in the block, and packs it unless the block already contains it. */
 static int load_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
 {
-    const struct tensor_part *parts = parts_of(b, s);
+    struct tensor_part parts[MAX_PARTS];
 
     if (!s->t)
         return 0;
+    const int n_parts = parts_of(b, s, parts);
     if (is_vector(s->id))
         load_vector(b, s);
-    else if (parts ? load_parts(b, s, parts, e)
-                   : load_rows(b, s, tensor_field(b, s), all_rows(s), s->t->data, e))
+    else if (n_parts ? load_parts(b, s, parts, n_parts, e)
+                     : load_rows(b, s, tensor_field(b, s), all_rows(s), s->t->data, e))
         return -1;
     if (b->w->wants_file && !b->has_digest)
         content_add(&b->content, s->t);
@@ -473,7 +579,8 @@ int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *
     struct bind b = { .w = w, .h = h, .g = g, .thread_pool = thread_pool, .o = o };
 
     *w = (struct weights){ 0 };
-    if (reject_unknown_tensors(&b, e) || each_slot(&b, measure_tensor, e))
+    if (reject_unknown_tensors(&b, e) || check_recurrent_inputs(&b, e) ||
+        each_slot(&b, measure_tensor, e))
         goto fail;
     w->layers = try_calloc((size_t)h->n_layers, sizeof(*w->layers));
     if (!w->layers) {

@@ -23,6 +23,15 @@ struct ffn {
     struct packed down;     /* [d_model][d_ff] */
 };
 
+struct recurrent_weights {     /* sizes: struct recurrent_params, hparams_dim() */
+    struct packed in;          /* [DIM_CONV][d_model]: queries, keys, values of all heads */
+    struct packed alpha, beta; /* [n_value_heads][d_model]: decay, and factor of the correction */
+    const float *conv;         /* [n_taps][DIM_CONV] */
+    const float *dt_bias;      /* [n_value_heads] */
+    const float *a;            /* [n_value_heads]: decay is exp(a * softplus(alpha + dt_bias)) */
+    const float *norm;         /* [value_dim] */
+};
+
 struct layer {                    /* shapes are [rows][cols], cols contiguous in the file */
     const float *attn_norm;       /* [d_model], or NULL: no norm before attention */
     struct packed q;              /* [n_heads * head_dim][d_model] */
@@ -31,14 +40,16 @@ struct layer {                    /* shapes are [rows][cols], cols contiguous in
     const float *k_bias, *v_bias; /* [n_kv_heads * head_dim], or NULL */
     /* [head_dim], of all heads if family->norms_whole_qk; or NULL */
     const float *q_norm, *k_norm;
-    const float *sinks;          /* [n_heads]: scores without values; or NULL */
-    struct packed o;             /* [d_model][n_heads * head_dim] */
-    const float *o_bias;         /* [d_model], or NULL */
-    const float *post_attn_norm; /* [d_model]: of the output of Wo; or NULL */
-    const float *ffn_norm;       /* [d_model], or NULL: no norm before the feed-forward network */
-    const float *post_ffn_norm;  /* [d_model]: of the output of W_down; or NULL */
-    struct ffn ffn;              /* of all experts, if there are experts */
-    struct packed router;        /* [n_experts][d_model]; empty: a layer without experts */
+    const float *sinks;                 /* [n_heads]: scores without values; or NULL */
+    struct recurrent_weights recurrent; /* empty in attention layers */
+    struct packed mix_gate;             /* [DIM_MIX][d_model]: gate of the output; empty: none */
+    struct packed o;                    /* [d_model][DIM_MIX] */
+    const float *o_bias;                /* [d_model], or NULL */
+    const float *post_attn_norm;        /* [d_model]: of the output of Wo; or NULL */
+    const float *ffn_norm;      /* [d_model], or NULL: no norm before the feed-forward network */
+    const float *post_ffn_norm; /* [d_model]: of the output of W_down; or NULL */
+    struct ffn ffn;             /* of all experts, if there are experts */
+    struct packed router;       /* [n_experts][d_model]; empty: a layer without experts */
     /* [n_experts], or NULL: added to the scores; added for the choice of the experts only */
     const float *router_score_bias, *router_bias;
     /* [n_experts][d_ff], [n_experts][d_model], or NULL */

@@ -18,7 +18,8 @@ enum tensor {
     TENSOR_ROPE_LONG, /* longrope: divisors of the frequencies for long contexts */
     TENSOR_ROPE_SHORT,
     TENSOR_ATTN_NORM, /* from here on: one per layer */
-    TENSOR_QKV,       /* the rows of Q, K and V */
+    /* the rows of Q, K and V; in a recurrent layer those of the inputs of the convolution */
+    TENSOR_QKV,
     TENSOR_Q,
     TENSOR_K,
     TENSOR_V,
@@ -30,6 +31,16 @@ enum tensor {
     TENSOR_SINKS,
     TENSOR_O,
     TENSOR_O_BIAS,
+    TENSOR_MIX_GATE, /* gate of the output of a recurrent layer */
+    TENSOR_SSM_IN,   /* the rows of TENSOR_QKV and TENSOR_MIX_GATE, by key heads */
+    TENSOR_SSM_ALPHA,
+    TENSOR_SSM_BETA,
+    TENSOR_SSM_BETA_ALPHA, /* the rows of both, by key heads */
+    TENSOR_SSM_CONV,
+    TENSOR_SSM_DT_BIAS,
+    TENSOR_SSM_A,
+    TENSOR_SSM_NORM,
+    TENSOR_SSM_OUT,
     TENSOR_POST_ATTN_NORM,
     TENSOR_FFN_NORM,
     TENSOR_POST_FFN_NORM,
@@ -58,6 +69,7 @@ enum dim {
     DIM_SINGLE, /* a matrix with one row */
     DIM_MODEL,
     DIM_Q,
+    DIM_Q_ROWS, /* rows of Q, and those of the gate of attention */
     DIM_KV,
     DIM_HEADS,
     DIM_QKV,
@@ -70,8 +82,20 @@ enum dim {
     DIM_VOCAB,
     DIM_PAIRS,
     DIM_EXPERTS,
+    DIM_CONV, /* channels of the convolution */
+    DIM_CONV_TAPS,
+    DIM_MIX,          /* output of attention or of a recurrent layer */
+    DIM_STATE_VALUES, /* of all value heads */
+    DIM_STATE_VALUE,  /* of one value head */
+    DIM_VALUE_HEADS,
+    DIM_BETA_ALPHA,
+    DIM_SSM_IN,
     N_DIMS
 };
+
+/* What a layer does before its feed-forward network: attention, or an operation with a recurrent
+ * state instead of keys and values (recurrent.c). */
+enum mixer { MIXER_ATTENTION, MIXER_DELTA_NET };
 
 enum need { NEED_DEFAULT, NEED_YES, NEED_MAYBE, NEED_NO };
 
@@ -81,6 +105,8 @@ struct tensor_row {
     enum need need;      /* in families whose row does not state it */
     bool is_per_expert;  /* this number of rows for each expert, one expert after the other */
     bool is_table;       /* stored as F32 rows, like a vector */
+    bool is_transposed;  /* a table of which the columns become rows */
+    unsigned mixers;     /* one bit per mixer whose layers have it; 0: all layers */
 };
 
 /* Weights of the chosen experts: the softmax of all scores; the sigmoid of each score; the softmax
@@ -118,6 +144,12 @@ struct family {
     int window_period;
     bool has_plain_window_rope; /* RoPE of layers with a window is not scaled */
     bool may_lack_rope;         /* in files with rope.scaling.finetuned = false */
+    /* the layers of which attention.recurrent_layers is true are of this kind; without that key all
+     * but each full_attention_interval-th. MIXER_ATTENTION: none */
+    enum mixer recurrent;
+    /* value head h uses key head h % n_key_heads; else h / (n_value_heads / n_key_heads) */
+    bool has_tiled_value_heads;
+    bool gates_attention; /* attn_q has for each head its query, then a gate of its output */
     int rope_period; /* layer i has no RoPE if (i + 1) % rope_period == 0; 0: all layers have */
 };
 

@@ -143,6 +143,16 @@ static bool is_partial_run(const struct llama *m, const struct lm_run *run)
     return run->from_layer > 0 || (run->end_layer > 0 && run->end_layer < m->h.n_layers);
 }
 
+/* The rows of the run are the last ones of the step so far. */
+static void add_state_run(struct llama *m, const struct lm_run *run)
+{
+    CHECK(run->state_out.i < m->lm.n_states);
+    CHECK(run->pos == 0 ? run->state.i == STATE_NONE.i : run->state.i < m->lm.n_states);
+    CHECK(run->state.i != run->state_out.i || run->n <= STATE_LOG_ROWS);
+    m->state_runs[m->n_state_runs++] =
+        (struct state_run){ m->n_rows - run->n, run->n, run->pos, run->state, run->state_out };
+}
+
 static void add_run(struct llama *m, const struct lm_run *run)
 {
     CHECK(run->n >= 1 && run->pos >= 0 && run->n_logits >= 0 && run->n_logits <= run->n);
@@ -158,9 +168,13 @@ static void add_run(struct llama *m, const struct lm_run *run)
         CHECK(run->tokens[i] >= 0 && run->tokens[i] < m->h.n_vocab);
         if (i >= run->n - run->n_logits)
             m->logit_rows[m->n_logit_rows++] = m->n_rows;
-        m->rows[m->n_rows++] =
-            (struct batch_row){ .token = run->tokens[i], .pos = run->pos + i, .pages = run->pages };
+        m->rows[m->n_rows++] = (struct batch_row){ .token = run->tokens[i],
+            .pos = run->pos + i,
+            .pages = run->pages,
+            .run = m->n_state_runs };
     }
+    if (m->state.n_layers)
+        add_state_run(m, run);
 }
 
 /* Adds the partial run; there is one buffer for its state. */
@@ -177,6 +191,8 @@ static void add_partial_run(struct llama *m, const struct lm_run *run)
     if (run->from_layer > 0)
         CHECK(p->n >= run->n && p->pos == run->pos && p->from_layer == run->from_layer &&
               p->pages == run->pages);
+    if (run->from_layer > 0 && m->state.n_layers) /* the states of all layers have one position */
+        CHECK(p->n == run->n && p->state.i == run->state.i && p->state_out.i == run->state_out.i);
     add_run(m, run);
 }
 
@@ -214,7 +230,7 @@ bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic
 {
     struct lm_run *part = find_partial_run(m, runs, n_runs);
 
-    m->n_rows = m->n_logit_rows = 0;
+    m->n_rows = m->n_logit_rows = m->n_state_runs = 0;
     m->is_stopped = false;
     m->stop = stop;
     add_runs(m, runs, n_runs, true);

@@ -29,6 +29,7 @@
 #include "model/moe.h"
 #include "model/lm.h"
 #include "model/rope.h"
+#include "model/state_slot.h"
 
 #include <stdatomic.h>
 
@@ -44,6 +45,24 @@ struct batch_row {
     int32_t token;
     int pos;
     const page_id *pages; /* page table of the row's run */
+    int run;              /* index in struct llama's `state_runs`, if there are recurrent layers */
+};
+
+/* One run of the step in recurrent layers. */
+struct state_run {
+    int row, n, pos; /* first row of the step, rows, position of the first row */
+    state_id state, state_out;
+};
+
+/* Scratch memory of recurrent layers, which shares memory with that of attention. The row lengths
+ * are those of struct state_layout, padded. */
+struct recurrent_mem {
+    size_t conv_stride, value_stride, head_stride;
+    float *conv_in;     /* [n_rows][conv_stride]: inputs of the convolution */
+    float *conv;        /* [n_rows][conv_stride]: q, k (normalised) and v of all heads */
+    float *g, *beta;    /* [n_rows][head_stride]: decay, and factor of the correction */
+    float *u, *out;     /* [n_rows][value_stride]: updates and outputs of the value heads */
+    const float *zeros; /* [channels]: input of the convolution before position 0 */
 };
 
 /* Shared-prefix group: decode rows whose sequences have a common KV prefix (cascade attention). */
@@ -65,6 +84,7 @@ struct thread_scratch {
     float *attn; /* attn_scratch_floats() */
     /* REDUNDANT_ROWS rows of max_width; NULL for a kind that no GEMM reads */
     void *acts[N_ACT_KINDS];
+    float *state; /* [key_dim][STATE_COLS]: a slice of a recurrent state; or NULL */
 };
 
 struct llama {
@@ -81,6 +101,9 @@ struct llama {
     /* attention of all layers: KV heads, query heads per KV head */
     int min_kv_heads, max_kv_heads, max_q_per_kv_head;
 
+    struct state_layout state;
+    uint8_t *state_arena; /* [n_states][state.bytes] */
+
     /* Scratch memory, sized by max_rows; the pointers point into one block. */
     uint8_t *block;
     size_t block_bytes;
@@ -89,7 +112,9 @@ struct llama {
     /* [max_partial_rows][d_stride]: residual stream of a partial run between two passes */
     float *partial_x;
     float *q, *k, *v; /* q: [n_rows][q_stride]; k, v: [n_rows][kv_stride] */
-    float *attn_out;  /* [n_rows][q_stride]: attention output, before Wo */
+    float *mix_gate;  /* [n_rows][q_stride]: gate of the mixer's output */
+    float *attn_out;  /* [n_rows][q_stride]: output of the mixer, before Wo */
+    struct recurrent_mem recurrent;
     /* [n_rows or n_entries][ff_stride]: silu(gate) * up; shares memory with q, k, v and attn_out */
     float *hidden;
     void *attn_out_acts, *hidden_acts; /* the same, quantised */
@@ -100,6 +125,7 @@ struct llama {
     float *logits;    /* [max_logits][n_vocab] */
     float *peaks;     /* [max_logits][logit_groups(n_vocab)] */
     struct batch_row *rows;
+    struct state_run *state_runs;   /* [max_rows] */
     struct attn_row *attn_rows;     /* [max_rows]: decode rows, in the order of their groups */
     struct attn_group *attn_groups; /* [max_rows] */
     float *states;                  /* [n_states]: split-KV partial results (attn_state_floats()) */
@@ -117,7 +143,7 @@ struct llama {
     struct lm_run partial; /* n == 0: none; from_layer: the layer at which it resumes */
 
     /* Variables of the current step. */
-    int n_rows, n_logit_rows, n_attn_groups;
+    int n_rows, n_logit_rows, n_attn_groups, n_state_runs;
     int n_whole_groups; /* the first groups: one thread computes a whole KV head */
     int n_pieces;       /* number of split-KV pieces of the other groups, per KV head */
     /* decode rows: the first rows; each is a run of its own and passes all layers */

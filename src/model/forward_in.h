@@ -102,6 +102,13 @@ static inline void poll_stop(const struct thread_ctx *s)
         s->m->is_stopped = atomic_load_explicit(s->m->stop, memory_order_relaxed);
 }
 
+/* After the last update of KV pages and states, only the rows that get logits are needed. */
+static inline void keep_logit_rows(struct thread_ctx *s)
+{
+    s->gather = s->m->n_logit_rows < s->n_rows ? s->m->logit_rows : NULL;
+    s->n_rows = s->m->n_logit_rows;
+}
+
 /* ---- inputs.c */
 
 /* RMSNorm (if any) and quantisation of s->n_rows rows. Up to REDUNDANT_ROWS rows: each thread
@@ -124,6 +131,9 @@ struct inputs forward_inputs_slice(const struct inputs *in, int n, int first, co
 
 /* Output buffers of attention (input of Wo) and of gate/up (input of W_down). */
 struct act_out forward_attn_out(const struct thread_ctx *s, const struct layer *l);
+/* The same if a row is the output of a recurrent layer and computed in n_parts parts. */
+struct act_out forward_recurrent_out(
+    const struct thread_ctx *s, const struct layer *l, int n_parts);
 struct act_out forward_hidden_out(
     const struct thread_ctx *s, const struct packed *down, int n_rows);
 struct act_out forward_shared_hidden_out(const struct thread_ctx *s, const struct packed *down);

@@ -1,4 +1,5 @@
 #include "model/hparams.h"
+#include "kernel/recurrent.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -202,8 +203,13 @@ static int read_head_dim(struct hparams_reader *r, const struct head_keys *keys,
 /* Layers with a window have the dimensions of the others, unless the file has keys for them. */
 static int read_head_dims(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
-    const int n_heads = h->layers[0].n_heads;
-    int dims[2], n_rot = -1;
+    int first = 0, dims[2], n_rot = -1;
+
+    while (first < h->n_layers - 1 && h->layers[first].mixer != MIXER_ATTENTION)
+        first++;
+    const int n_heads = h->layers[first].n_heads;
+    if (!n_heads)
+        return err_set(e, ERR_UNSUPPORTED, "a model without attention layers is not supported");
 
     if (!gguf_find(r->g, key_of(r, head_keys[0].key_length)) && h->d_model % n_heads)
         return err_set(e, ERR_CORRUPT, "the embedding size %d is not divisible by %d heads",
@@ -217,24 +223,57 @@ static int read_head_dims(struct hparams *h, struct hparams_reader *r, struct er
         return -1;
     h->window_rope.n_rot = n_rot;
     for (int i = 0; i < h->n_layers; i++)
-        h->layers[i].head_dim = dims[h->layers[i].has_window];
+        if (h->layers[i].mixer == MIXER_ATTENTION)
+            h->layers[i].head_dim = dims[h->layers[i].has_window];
     return 0;
+}
+
+/* A recurrent layer is marked in a list, or is not each `interval`-th layer. */
+static int read_mixer(struct hparams *h, struct hparams_reader *r, int layer, struct err *e)
+{
+    struct layer_params *p = &h->layers[layer];
+    int interval = 4, is_recurrent;
+
+    if (h->family->recurrent == MIXER_ATTENTION)
+        return 0;
+    if (get_int(r, "full_attention_interval", (struct int_range){ 1, MAX_LAYERS }, &interval, e))
+        return -1;
+    is_recurrent = (layer + 1) % interval != 0;
+    if (get_layer_int(
+            r, "attention.recurrent_layers", (struct int_range){ 0, 1 }, layer, &is_recurrent, e))
+        return -1;
+    if (!is_recurrent)
+        return 0;
+    p->mixer = h->family->recurrent;
+    p->recurrent_index = h->recurrent.n_layers++;
+    return 0;
+}
+
+/* Experts have a width of their own. */
+static int read_ff_width(struct hparams *h, struct hparams_reader *r, int layer, struct err *e)
+{
+    const bool has_experts = h->family->experts == NEED_YES;
+
+    h->layers[layer].d_ff = has_experts ? 0 : -1;
+    return get_layer_int(r, "feed_forward_length", (struct int_range){ !has_experts, 1 << 20 },
+        layer, &h->layers[layer].d_ff, e);
 }
 
 static int read_layer(struct hparams *h, struct hparams_reader *r, int layer, struct err *e)
 {
     struct layer_params *p = &h->layers[layer];
 
-    p->mixer = MIXER_ATTENTION;
-    p->n_heads = p->d_ff = -1;
+    if (read_mixer(h, r, layer, e) || read_ff_width(h, r, layer, e))
+        return -1;
+    if (p->mixer != MIXER_ATTENTION)
+        return 0;
+    p->n_heads = -1;
     if (get_layer_int(
             r, "attention.head_count", (struct int_range){ 1, 1024 }, layer, &p->n_heads, e))
         return -1;
     p->n_kv_heads = p->n_heads;
     if (get_layer_int(r, "attention.head_count_kv", (struct int_range){ 1, p->n_heads }, layer,
-            &p->n_kv_heads, e) ||
-        get_layer_int(
-            r, "feed_forward_length", (struct int_range){ 1, 1 << 20 }, layer, &p->d_ff, e))
+            &p->n_kv_heads, e))
         return -1;
     if (p->n_heads % p->n_kv_heads)
         return err_set(e, ERR_CORRUPT, "%d attention heads are not divisible by %d KV heads",
@@ -254,6 +293,31 @@ static int read_layers(struct hparams *h, struct hparams_reader *r, struct err *
             return -1;
         h->layers[i].has_rope = has_rope && (!period || (i + 1) % period != 0);
     }
+    return 0;
+}
+
+static int read_recurrent(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    const struct int_range heads = { 1, 1024 }, dim = { 1, MAX_STATE_DIM };
+    struct recurrent_params *p = &h->recurrent;
+    int inner = -1;
+
+    if (!p->n_layers)
+        return 0;
+    p->n_taps = p->n_key_heads = p->n_value_heads = p->key_dim = -1;
+    if (get_int(r, "ssm.conv_kernel", (struct int_range){ 2, CONV_MAX_TAPS }, &p->n_taps, e) ||
+        get_int(r, "ssm.state_size", dim, &p->key_dim, e) ||
+        get_int(r, "ssm.group_count", heads, &p->n_key_heads, e) ||
+        get_int(r, "ssm.time_step_rank", heads, &p->n_value_heads, e) ||
+        get_int(r, "ssm.inner_size", (struct int_range){ 1, 1 << 20 }, &inner, e))
+        return -1;
+    if (p->n_value_heads % p->n_key_heads)
+        return err_set(e, ERR_CORRUPT, "%s = %d is not divisible by ssm.group_count = %d",
+            key_of(r, "ssm.time_step_rank"), p->n_value_heads, p->n_key_heads);
+    p->value_dim = p->key_dim;
+    if (inner != p->n_value_heads * p->value_dim)
+        return err_set(e, ERR_CORRUPT, "%s = %d, expected %d heads of %d dimensions",
+            key_of(r, "ssm.inner_size"), inner, p->n_value_heads, p->value_dim);
     return 0;
 }
 
@@ -354,7 +418,7 @@ static int read_experts(struct hparams *h, struct hparams_reader *r, struct err 
         return -1;
     if (!h->n_experts)
         return 0;
-    h->d_ff_expert = h->layers[0].d_ff;
+    h->d_ff_expert = h->layers[0].d_ff ? h->layers[0].d_ff : -1;
     if (get_int(r, "expert_feed_forward_length", width, &h->d_ff_expert, e) ||
         get_int(r, "leading_dense_block_count", (struct int_range){ 0, h->n_layers },
             &h->n_dense_layers, e) ||
@@ -404,6 +468,8 @@ static int read_attn_scales(struct hparams *h, struct hparams_reader *r, struct 
 
     for (int i = 0; i < h->n_layers; i++) {
         struct layer_params *p = &h->layers[i];
+        if (p->mixer != MIXER_ATTENTION)
+            continue;
         double scale = 1 / sqrt(is_wide ? (double)h->d_model / p->n_heads : p->head_dim);
         if (get_positive(r, "attention.scale", &scale, e))
             return -1;
@@ -459,9 +525,10 @@ int hparams_read_keys(struct hparams *h, const struct gguf *g, int n_vocab, stru
     if (reject_unsupported_keys(&r, e) ||
         get_int(&r, "block_count", (struct int_range){ 1, MAX_LAYERS }, &h->n_layers, e) ||
         get_int(&r, "embedding_length", (struct int_range){ 1, 1 << 17 }, &h->d_model, e) ||
-        read_mtp_layers(h, &r, e) || read_layers(h, &r, e) || read_experts(h, &r, e) ||
-        read_context(h, &r, e) || read_head_dims(h, &r, e) || read_rope(h, &r, e) ||
-        read_scales(h, &r, e) || get_positive(&r, "attention.layer_norm_rms_epsilon", &eps, e))
+        read_mtp_layers(h, &r, e) || read_layers(h, &r, e) || read_recurrent(h, &r, e) ||
+        read_experts(h, &r, e) || read_context(h, &r, e) || read_head_dims(h, &r, e) ||
+        read_rope(h, &r, e) || read_scales(h, &r, e) ||
+        get_positive(&r, "attention.layer_norm_rms_epsilon", &eps, e))
         return -1;
     h->eps = (float)eps;
     return 0;
@@ -506,7 +573,37 @@ enum need hparams_need(const struct hparams *h, enum tensor t, int layer)
         is_here = !hparams_has_experts(h, layer);
     if (t == TENSOR_GATE && h->family->fuses_gate_up)
         is_here = false;
+    if (t >= TENSOR_FIRST_OF_LAYER && tensor_rows[t].mixers)
+        is_here = is_here && (tensor_rows[t].mixers >> h->layers[layer].mixer & 1);
+    /* in other families it has the rows of Q, K and V of an attention layer */
+    if (t == TENSOR_QKV && h->family->recurrent != h->layers[layer].mixer)
+        is_here = false;
     return is_here ? need : NEED_NO;
+}
+
+static int recurrent_dim(const struct recurrent_params *p, enum dim d)
+{
+    const int keys = p->n_key_heads * p->key_dim, values = p->n_value_heads * p->value_dim;
+
+    switch ((int)d) {
+    case DIM_CONV:
+        return 2 * keys + values;
+    case DIM_CONV_TAPS:
+        return p->n_taps;
+    case DIM_STATE_VALUES:
+        return values;
+    case DIM_STATE_VALUE:
+        return p->value_dim;
+    case DIM_VALUE_HEADS:
+        return p->n_value_heads;
+    case DIM_BETA_ALPHA:
+        return 2 * p->n_value_heads;
+    case DIM_SSM_IN:
+        return 2 * keys + 2 * values;
+    default:
+        CHECK(!"dim");
+        return 0;
+    }
 }
 
 int hparams_dim(const struct hparams *h, enum dim d, int layer)
@@ -522,12 +619,16 @@ int hparams_dim(const struct hparams *h, enum dim d, int layer)
         return h->d_model;
     case DIM_Q:
         return q;
+    case DIM_Q_ROWS:
+        return h->family->gates_attention ? 2 * q : q;
+    case DIM_MIX:
+        return p->mixer == MIXER_ATTENTION ? q : recurrent_dim(&h->recurrent, DIM_STATE_VALUES);
     case DIM_KV:
         return kv;
     case DIM_HEADS:
         return p->n_heads;
     case DIM_QKV:
-        return q + 2 * kv;
+        return p->mixer == MIXER_ATTENTION ? q + 2 * kv : recurrent_dim(&h->recurrent, DIM_CONV);
     case DIM_Q_NORM:
         return h->family->norms_whole_qk ? q : p->head_dim;
     case DIM_K_NORM:
@@ -546,11 +647,9 @@ int hparams_dim(const struct hparams *h, enum dim d, int layer)
         return h->rope.n_rot / 2;
     case DIM_EXPERTS:
         return h->n_experts;
-    case N_DIMS:
-        break;
+    default:
+        return recurrent_dim(&h->recurrent, d);
     }
-    CHECK(!"dim");
-    return 0;
 }
 
 int hparams_max_dim(const struct hparams *h, enum dim d)

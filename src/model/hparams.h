@@ -14,7 +14,13 @@
 #include "format/gguf.h"
 #include "model/family.h"
 
-enum { MAX_LAYERS = 1024, MAX_HEAD_DIM = 512, MAX_EXPERTS = 1024, MAX_EXPERTS_USED = 32 };
+enum {
+    MAX_LAYERS = 1024,
+    MAX_HEAD_DIM = 512,
+    MAX_STATE_DIM = 256,
+    MAX_EXPERTS = 1024,
+    MAX_EXPERTS_USED = 32
+};
 
 enum rope_scaling { ROPE_PLAIN, ROPE_LINEAR, ROPE_YARN, ROPE_LONG };
 
@@ -27,11 +33,18 @@ struct rope_params {
     int n_rot; /* dimensions of a head that are rotated: even, at most head_dim */
 };
 
-/* What a layer does before its feed-forward network. */
-enum mixer { MIXER_ATTENTION };
+/* Sizes of all recurrent layers. */
+struct recurrent_params {
+    int n_layers;                   /* 0: none; the other values are then 0 */
+    int n_taps;                     /* of the convolution */
+    int n_key_heads, n_value_heads; /* n_value_heads is a multiple of n_key_heads */
+    int key_dim, value_dim;         /* of a head, at most MAX_STATE_DIM */
+};
 
 struct layer_params {
     enum mixer mixer;
+    int recurrent_index; /* of a recurrent layer among the recurrent ones */
+    /* attention; 0 in other layers */
     int n_heads, n_kv_heads; /* n_heads is a multiple of n_kv_heads */
     int head_dim;            /* even, at most MAX_HEAD_DIM */
     int d_ff;                /* of the feed-forward network, if the layer has no experts */
@@ -43,7 +56,7 @@ struct layer_params {
 /* Query heads that share one KV head (GQA). */
 static inline int layer_q_per_kv_head(const struct layer_params *p)
 {
-    return p->n_heads / p->n_kv_heads;
+    return p->n_kv_heads ? p->n_heads / p->n_kv_heads : 0;
 }
 
 struct hparams {
@@ -70,6 +83,7 @@ struct hparams {
     /* queries at position p: factor 1 + slope * ln(1 + floor(p / rope.n_ctx_orig)); 0: none */
     float query_scale_slope;
     int window; /* positions to which a row attends in layers with a window; 0: no layer has one */
+    struct recurrent_params recurrent;
     struct rope_params rope, window_rope;   /* of layers without and with a window */
     struct layer_params layers[MAX_LAYERS]; /* [n_layers] */
 };

@@ -140,6 +140,17 @@ struct act_out forward_attn_out(const struct thread_ctx *s, const struct layer *
     return x;
 }
 
+struct act_out forward_recurrent_out(const struct thread_ctx *s, const struct layer *l, int n_parts)
+{
+    const struct llama *m = s->m;
+    struct act_out x = act_out_for(s, &l->o, s->n_rows);
+    const int block = act_block(x.acts.kind);
+
+    set_buffers(&x, m->attn_out, m->q_stride, m->attn_out_acts);
+    x.is_quantised_by_tile = n_parts == 1 || m->h.recurrent.value_dim % block == 0;
+    return x;
+}
+
 struct act_out forward_hidden_out(const struct thread_ctx *s, const struct packed *down, int n_rows)
 {
     const struct llama *m = s->m;

@@ -5,36 +5,40 @@
 #include "model/attention.h"
 #include "model/forward_in.h"
 #include "model/moe_forward.h"
+#include "model/recurrent.h"
 
 #include <math.h>
 
 /* ---- steps of all rows: the threads share the columns of the output */
 
-enum { N_QKV = 3 };
+enum { MAX_QKV = 4 };
 
-static void qkv_outputs(const struct llama *m, const struct layer *l, struct gemm_out to[N_QKV])
+/* Q, K, V, and the gate of the output if there is one; returns the number. */
+static int qkv_outputs(const struct llama *m, const struct layer *l, struct gemm_out to[MAX_QKV])
 {
     to[0] = (struct gemm_out){ &l->q, m->q, m->q_stride };
     to[1] = (struct gemm_out){ &l->k, m->k, m->kv_stride };
     to[2] = (struct gemm_out){ &l->v, m->v, m->kv_stride };
+    to[3] = (struct gemm_out){ &l->mix_gate, m->mix_gate, m->q_stride };
+    return l->mix_gate.n_rows ? 4 : 3;
 }
 
 static void qkv_proj(const struct thread_ctx *s, const struct layer *l, const struct inputs *in)
 {
-    struct gemm_out to[N_QKV];
+    struct gemm_out to[MAX_QKV];
+    const int n_outputs = qkv_outputs(s->m, l, to);
 
-    qkv_outputs(s->m, l, to);
-    forward_gemms(s, in, to, N_QKV);
+    forward_gemms(s, in, to, n_outputs);
 }
 
 /* The columns of some KV heads and of their query heads. */
 static void qkv_proj_heads(const struct thread_ctx *s, const struct layer *l,
     const struct inputs *in, struct head_range heads)
 {
-    struct gemm_out to[N_QKV];
+    struct gemm_out to[MAX_QKV];
+    const int n_outputs = qkv_outputs(s->m, l, to);
 
-    qkv_outputs(s->m, l, to);
-    for (int i = 0; i < N_QKV; i++) {
+    for (int i = 0; i < n_outputs; i++) {
         int n = to[i].w->n_panels / s->params->n_kv_heads;
         forward_gemm(s, to[i].w, in,
             (struct gemm_args){ .panel_from = heads.from * n,
@@ -44,13 +48,13 @@ static void qkv_proj_heads(const struct thread_ctx *s, const struct layer *l,
     }
 }
 
-static void o_proj(const struct thread_ctx *s, const struct layer *l)
+static void o_proj(
+    const struct thread_ctx *s, const struct layer *l, const struct act_out *attn_out)
 {
-    struct act_out attn_out = forward_attn_out(s, l);
     struct residual to = { .bias = l->o_bias, .norm = l->post_attn_norm };
     struct inputs in;
 
-    forward_load_act(s, &attn_out, &in);
+    forward_load_act(s, attn_out, &in);
     forward_gemm_residual(s, &l->o, &in, &to);
 }
 
@@ -139,13 +143,6 @@ static void kv_append(const struct thread_ctx *s, int layer, const struct head_r
     m->kernels->kv_append(&slot, x->k, x->v);
 }
 
-/* After the last KV append, only the rows that get logits are needed. */
-static void keep_logit_rows(struct thread_ctx *s)
-{
-    s->gather = s->m->n_logit_rows < s->n_rows ? s->m->logit_rows : NULL;
-    s->n_rows = s->m->n_logit_rows;
-}
-
 /* ---- the layer */
 
 /* The forms of the input that the matrices of the feed-forward network and the router read. */
@@ -155,8 +152,8 @@ static unsigned act_kinds_of_ffn(const struct llama *m, const struct layer *l)
            act_kinds(m, &l->shared.gate, &l->shared.up, &l->shared_router);
 }
 
-/* Shapes: x is the residual stream; q stands for n_heads * head_dim, kv for n_kv_heads * head_dim.
- * `in` is the input of the next GEMMs, quantised as they read it.
+/* Grouped-query attention. x [n_rows][d_model] -> attn_out [n_rows][q]. Returns false if no row is
+ * needed after the KV append.
  *
  * From qkv_proj to attention, a thread works on units: some rows and some KV heads. A barrier
  * separates two steps of a unit only if the second one reads what other threads compute:
@@ -167,19 +164,16 @@ static unsigned act_kinds_of_ffn(const struct llama *m, const struct layer *l)
  *
  * A prefill row attends to keys that other threads append. By head: all rows are decode rows, and
  * the KV heads divide evenly over the threads. forward.h counts the barriers. */
-void layer_forward(struct thread_ctx *s, int index)
+static bool attention_mixer(struct thread_ctx *s, int index, struct act_out *out)
 {
-    struct llama *m = s->m;
+    const struct llama *m = s->m;
     const struct layer *l = &m->w.layers[index];
-
-    s->params = &m->h.layers[index];
     struct attn_work work = attn_work_for(s, index);
     struct inputs in = { 0 };
 
-    /* Mixer: grouped-query attention. x [n_rows][d_model] -> in [n_rows][d_model] */
     rms_norm(s, l->attn_norm, act_kinds(m, &l->q, &l->k, &l->v), &in);
     if (!work.is_by_head) {
-        qkv_proj(s, l, &in); /* in -> q [n_rows][q], k and v [n_rows][kv] */
+        qkv_proj(s, l, &in); /* in -> q and its gate [n_rows][q], k and v [n_rows][kv] */
         barrier(s);
     }
     if (l->q_norm && m->h.family->norms_whole_qk) {
@@ -190,7 +184,7 @@ void layer_forward(struct thread_ctx *s, int index)
         if (phase == ATTN_ATTEND && index == m->h.n_layers - 1)
             keep_logit_rows(s); /* the last layer: n_rows = n_logit_rows */
         if (s->n_rows == 0)
-            return;
+            return false;
         attn_phase_begin(s, &work, phase);
         for (struct attn_unit u; attn_next_unit(s, &work, &u);) {
             if (work.is_by_head)
@@ -208,7 +202,39 @@ void layer_forward(struct thread_ctx *s, int index)
         }
         barrier(s);
     }
-    o_proj(s, l); /* x [n_rows][d_model] += Wo * attn_out [n_rows][q] */
+    *out = forward_attn_out(s, l);
+    return true;
+}
+
+/* A layer with a state instead of keys. x [n_rows][d_model] -> attn_out [n_rows][values]. Returns
+ * false if no row is needed after the update of the state. */
+static bool recurrent_mixer(struct thread_ctx *s, int index, struct act_out *out)
+{
+    const struct llama *m = s->m;
+    const struct layer *l = &m->w.layers[index];
+    const struct recurrent_weights *w = &l->recurrent;
+    struct inputs in = { 0 };
+
+    rms_norm(s, l->attn_norm,
+        act_kinds(m, &w->in, &w->alpha, &w->beta) | act_kind_bit(m, &l->mix_gate), &in);
+    return recurrent_forward(s, index, &in, out);
+}
+
+/* Shapes: x is the residual stream; q stands for n_heads * head_dim, kv for n_kv_heads * head_dim,
+ * values for n_value_heads * value_dim. `in` is the input of the next GEMMs, quantised as they read
+ * it. */
+void layer_forward(struct thread_ctx *s, int index)
+{
+    struct llama *m = s->m;
+    const struct layer *l = &m->w.layers[index];
+    struct act_out mixed;
+    struct inputs in = { 0 };
+
+    s->params = &m->h.layers[index];
+    if (!(s->params->mixer == MIXER_ATTENTION ? attention_mixer : recurrent_mixer)(
+            s, index, &mixed))
+        return;
+    o_proj(s, l, &mixed); /* x [n_rows][d_model] += Wo * attn_out */
     barrier(s);
 
     /* Feed-forward network, or mixture of experts. x [n_rows][d_model] -> in [n_rows][d_model] */

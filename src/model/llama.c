@@ -33,6 +33,7 @@ static void llama_close(struct lm *lm)
     mem_free(m->kv);
     block_free(m->block);
     block_free(m->lm.arena);
+    block_free(m->state_arena);
     mem_free(m);
 }
 
@@ -42,12 +43,34 @@ static void llama_run_on_threads(
     thread_pool_run(container_of(lm, struct llama, lm)->thread_pool, fn, arg);
 }
 
+static uint8_t *state_slot(const struct llama *m, state_id state)
+{
+    CHECK(state.i < m->lm.n_states);
+    return m->state_arena + (size_t)state.i * m->state.bytes;
+}
+
+static void llama_read_state(struct lm *lm, state_id state, void *out)
+{
+    const struct llama *m = llama_of(lm);
+
+    state_slot_read(&m->state, state_slot(m, state), out);
+}
+
+static bool llama_write_state(struct lm *lm, state_id state, const void *in, int pos)
+{
+    const struct llama *m = llama_of(lm);
+
+    return state_slot_write(&m->state, state_slot(m, state), in, pos);
+}
+
 static const struct lm_ops llama_ops = {
     .forward = llama_forward,
     .copy_page = lm_copy_page,
     .clear_page = lm_clear_page,
     .read_page = lm_read_page,
     .write_page = lm_write_page,
+    .read_state = llama_read_state,
+    .write_state = llama_write_state,
     .run_on_threads = llama_run_on_threads,
     .close = llama_close,
 };
@@ -71,15 +94,15 @@ static size_t row_floats(int n)
     return ((size_t)n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
 }
 
-enum { MAX_MATRICES = 12, N_DENSE_MATRICES = 9 };
+enum { MAX_MATRICES = 16, N_DENSE_MATRICES = 13 };
 
 /* The matrices of a layer: those that every row reads, then those of which a row reads some
  * experts if the layer has experts. Empty ones are those that the layer does not have. */
 static void layer_matrices(const struct layer *l, const struct packed *out[MAX_MATRICES])
 {
-    const struct packed *all[MAX_MATRICES] = { &l->q, &l->k, &l->v, &l->o, &l->router,
-        &l->shared_router, &l->shared.gate, &l->shared.up, &l->shared.down, &l->ffn.gate,
-        &l->ffn.up, &l->ffn.down };
+    const struct packed *all[MAX_MATRICES] = { &l->q, &l->k, &l->v, &l->o, &l->mix_gate,
+        &l->recurrent.in, &l->recurrent.alpha, &l->recurrent.beta, &l->router, &l->shared_router,
+        &l->shared.gate, &l->shared.up, &l->shared.down, &l->ffn.gate, &l->ffn.up, &l->ffn.down };
 
     memcpy(out, all, sizeof(all));
 }
@@ -163,21 +186,43 @@ static void lay_out_moe(struct llama *m, struct scratch_layout *c)
     m->shared_hidden_acts = reserve(c, rows, max_quantised_row_bytes(m, m->h.d_ff_shared));
 }
 
+/* Scratch memory of a recurrent layer up to the output of its heads. */
+static void lay_out_recurrent(struct llama *m, struct scratch_layout *c, size_t rows)
+{
+    const struct state_layout *l = &m->state;
+    struct recurrent_mem *x = &m->recurrent;
+
+    x->conv_stride = row_floats((int)l->channels);
+    x->value_stride = row_floats((int)l->values);
+    x->head_stride = row_floats((int)l->heads);
+    x->conv_in = reserve(c, rows * x->conv_stride, sizeof(float));
+    x->conv = reserve(c, rows * x->conv_stride, sizeof(float));
+    x->g = reserve(c, rows * x->head_stride, sizeof(float));
+    x->beta = reserve(c, rows * x->head_stride, sizeof(float));
+    x->u = reserve(c, rows * x->value_stride, sizeof(float));
+    x->out = reserve(c, rows * x->value_stride, sizeof(float));
+}
+
 /* q, k, v and attn_out are no longer needed when the feed-forward part begins: its hidden rows
- * share their memory. */
+ * share their memory. A recurrent layer shares the memory of q, k and v. */
 static void lay_out_shared(struct llama *m, struct scratch_layout *c, size_t rows)
 {
     struct scratch_layout attn = *c, ff = *c;
+    const int width = hparams_max_dim(&m->h, DIM_MIX);
 
+    m->attn_out = reserve(&attn, rows * m->q_stride, sizeof(float));
+    m->attn_out_acts = reserve(&attn, rows, max_quantised_row_bytes(m, width));
+    if (m->h.family->gates_attention || m->state.n_layers)
+        m->mix_gate = reserve(&attn, rows * m->q_stride, sizeof(float));
+    struct scratch_layout recurrent = attn;
+    if (m->state.n_layers)
+        lay_out_recurrent(m, &recurrent, rows);
     m->q = reserve(&attn, rows * m->q_stride, sizeof(float));
     m->k = reserve(&attn, rows * m->kv_stride, sizeof(float));
     m->v = reserve(&attn, rows * m->kv_stride, sizeof(float));
-    m->attn_out = reserve(&attn, rows * m->q_stride, sizeof(float));
-    m->attn_out_acts =
-        reserve(&attn, rows, max_quantised_row_bytes(m, hparams_max_dim(&m->h, DIM_Q)));
     m->hidden = reserve(&ff, n_entries(m) * m->ff_stride, sizeof(float));
     m->hidden_acts = reserve(&ff, n_entries(m), max_quantised_row_bytes(m, max_ff_width(m)));
-    c->used = MAX(attn.used, ff.used);
+    c->used = MAX(MAX(attn.used, recurrent.used), ff.used);
 }
 
 /* The largest result of a function of a layer's KV layout and query heads per KV head. */
@@ -187,7 +232,8 @@ static size_t max_layer_floats(
     size_t most = 0;
 
     for (int i = 0; i < m->h.n_layers; i++)
-        most = MAX(most, floats(&m->kv[i], layer_q_per_kv_head(&m->h.layers[i])));
+        if (m->h.layers[i].mixer == MIXER_ATTENTION)
+            most = MAX(most, floats(&m->kv[i], layer_q_per_kv_head(&m->h.layers[i])));
     return most;
 }
 
@@ -218,6 +264,10 @@ static void lay_out(struct llama *m, struct scratch_layout *c)
     m->logits = reserve(c, n_logits * (size_t)m->h.n_vocab, sizeof(float));
     m->peaks = reserve(c, n_logits * (size_t)logit_groups(m->h.n_vocab), sizeof(float));
     m->rows = reserve(c, rows, sizeof(*m->rows));
+    if (m->state.n_layers) {
+        m->state_runs = reserve(c, rows, sizeof(*m->state_runs));
+        m->recurrent.zeros = reserve(c, m->state.channels, sizeof(float));
+    }
     m->attn_rows = reserve(c, rows, sizeof(*m->attn_rows));
     m->attn_groups = reserve(c, rows, sizeof(*m->attn_groups));
     m->logit_rows = reserve(c, n_logits, sizeof(*m->logit_rows));
@@ -230,6 +280,9 @@ static void lay_out(struct llama *m, struct scratch_layout *c)
         thread_mem->tile = reserve(c, m->tile_floats, sizeof(float));
         thread_mem->tile2 = reserve(c, m->tile_floats, sizeof(float));
         thread_mem->attn = reserve(c, attn_floats, sizeof(float));
+        if (m->state.n_layers)
+            thread_mem->state =
+                reserve(c, (size_t)m->h.recurrent.key_dim * STATE_COLS, sizeof(float));
         lay_out_acts(m, c, thread_mem->acts, REDUNDANT_ROWS, 0);
     }
 }
@@ -240,13 +293,13 @@ static int alloc_scratch(struct llama *m, struct err *e)
     struct scratch_layout c = { 0 };
 
     m->d_stride = row_floats(h->d_model);
-    m->q_stride = row_floats(hparams_max_dim(h, DIM_Q));
+    m->q_stride = row_floats(hparams_max_dim(h, DIM_MIX));
     m->kv_stride = row_floats(hparams_max_dim(h, DIM_KV));
     m->ff_stride = row_floats(max_ff_width(m));
     m->shared_stride = row_floats(h->d_ff_shared);
     m->tile_floats = (size_t)MAX(m->lm.max_rows * TILE_PANELS, act_block(ACT_Q8_K) / PANEL) * PANEL;
     m->max_width =
-        MAX(h->d_model, MAX(hparams_max_dim(h, DIM_Q), MAX(max_ff_width(m), h->d_ff_shared)));
+        MAX(h->d_model, MAX(hparams_max_dim(h, DIM_MIX), MAX(max_ff_width(m), h->d_ff_shared)));
 
     m->per_thread = try_calloc((size_t)thread_pool_size(m->thread_pool), sizeof(*m->per_thread));
     if (!m->per_thread)
@@ -259,6 +312,8 @@ static int alloc_scratch(struct llama *m, struct err *e)
     c = (struct scratch_layout){ .base = m->block };
     lay_out(m, &c);
     CHECK(c.used == m->block_bytes);
+    if (m->state.n_layers)
+        memset((void *)(uintptr_t)m->recurrent.zeros, 0, m->state.channels * sizeof(float));
     return 0;
 }
 
@@ -268,7 +323,8 @@ static int alloc_scratch(struct llama *m, struct err *e)
 static void lay_out_pages(struct kv_layout *kv, const struct hparams *h, enum kv_type type)
 {
     for (int i = 0; i < h->n_layers; i++)
-        kv_layout_init(&kv[i], type, h->layers[i].n_kv_heads, h->layers[i].head_dim);
+        if (h->layers[i].mixer == MIXER_ATTENTION)
+            kv_layout_init(&kv[i], type, h->layers[i].n_kv_heads, h->layers[i].head_dim);
     kv_layout_place(kv, h->n_layers);
 }
 
@@ -283,6 +339,8 @@ static int open_pages(struct llama *m, enum kv_type type, struct err *e)
     m->min_kv_heads = INT32_MAX;
     for (int i = 0; i < m->h.n_layers; i++) {
         const struct layer_params *p = &m->h.layers[i];
+        if (p->mixer != MIXER_ATTENTION)
+            continue;
         m->min_kv_heads = MIN(m->min_kv_heads, p->n_kv_heads);
         m->max_kv_heads = MAX(m->max_kv_heads, p->n_kv_heads);
         m->max_q_per_kv_head = MAX(m->max_q_per_kv_head, layer_q_per_kv_head(p));
@@ -300,6 +358,30 @@ static int alloc_arena(struct llama *m, struct err *e)
     m->lm.arena = block_alloc(n);
     if (!m->lm.arena)
         return err_set(e, ERR_MEMORY, "no memory for a KV cache of %zu MB", n / MB);
+    return 0;
+}
+
+/* ---- state slots */
+
+static int open_states(struct llama *m, uint32_t n_states, struct err *e)
+{
+    size_t n;
+
+    state_layout_init(&m->state, &m->h.recurrent);
+    if (!m->state.n_layers)
+        return 0;
+    if (n_states < 2)
+        return err_set(
+            e, ERR_RANGE, "a model with recurrent layers needs at least two state slots");
+    if (!__builtin_mul_overflow((size_t)n_states, m->state.bytes, &n))
+        m->state_arena = block_alloc(n);
+    if (!m->state_arena)
+        return err_set(
+            e, ERR_MEMORY, "no memory for %u state slots of %zu MB", n_states, m->state.bytes / MB);
+    m->lm.n_states = n_states;
+    m->lm.state_bytes = m->state.bytes;
+    for (uint32_t i = 0; i < n_states; i++)
+        state_slot_clear(&m->state, state_slot(m, (state_id){ i }));
     return 0;
 }
 
@@ -365,7 +447,10 @@ static int open_components(
         return -1;
     set_activation(m);
     open_rope(m, o->n_ctx ? o->n_ctx : m->h.n_ctx);
-    return open_pages(m, o->kv_type, e) || alloc_scratch(m, e) || alloc_arena(m, e) ? -1 : 0;
+    return open_pages(m, o->kv_type, e) || open_states(m, o->n_states, e) || alloc_scratch(m, e) ||
+                   alloc_arena(m, e)
+               ? -1
+               : 0;
 }
 
 static uint64_t n_macs(const struct packed *w)
@@ -450,6 +535,7 @@ int lm_open_llama(
 int llama_needs(struct llama_needs *out, const struct gguf *g, enum kv_type kv_type, struct err *e)
 {
     struct hparams h;
+    struct state_layout state;
 
     if (hparams_read(&h, g, e))
         return -1;
@@ -457,7 +543,8 @@ int llama_needs(struct llama_needs *out, const struct gguf *g, enum kv_type kv_t
     if (!kv)
         return err_set(e, ERR_MEMORY, "no memory for %d layers", h.n_layers);
     lay_out_pages(kv, &h, kv_type);
-    *out = (struct llama_needs){ h.n_vocab, h.n_ctx, kv->page_bytes };
+    state_layout_init(&state, &h.recurrent);
+    *out = (struct llama_needs){ h.n_vocab, h.n_ctx, kv->page_bytes, state.bytes };
     mem_free(kv);
     return 0;
 }

@@ -196,6 +196,22 @@ static void put_number(struct gguf_writer *w, const struct synth *s, const char 
         gguf_put_f32(w, key_of(s, tail, key), v);
 }
 
+/* "[1,2,3]": an array of whole numbers */
+static void put_numbers(struct gguf_writer *w, const char *key, struct str list)
+{
+    int32_t x[MAX_LAYERS];
+    size_t n = 0;
+
+    for (size_t at = 1, end = 1; end < list.n && n < ARRAY_LEN(x); end++)
+        if (list.p[end] == ',' || list.p[end] == ']') {
+            uint64_t v = 0;
+            str_to_u64((struct str){ list.p + at, end - at }, &v);
+            x[n++] = (int32_t)v;
+            at = end + 1;
+        }
+    gguf_put_arr(w, key, GGUF_I32, x, n);
+}
+
 static void put_setting(struct gguf_writer *w, const struct synth *s, const char *pair)
 {
     const char *equals = strchr(pair, '=');
@@ -208,7 +224,9 @@ static void put_setting(struct gguf_writer *w, const struct synth *s, const char
     snprintf(tail, sizeof(tail), "%.*s", (int)(equals - pair), pair);
     struct str value = str_of(equals + 1);
     key_of(s, tail, key);
-    if (str_is(value, "true") || str_is(value, "false"))
+    if (value.n > 1 && value.p[0] == '[')
+        put_numbers(w, key, value);
+    else if (str_is(value, "true") || str_is(value, "false"))
         gguf_put_bool(w, key, str_is(value, "true"));
     else if (str_to_u64(value, &whole))
         gguf_put_u32(w, key, (uint32_t)whole);
@@ -268,7 +286,16 @@ static int read_hparams(const struct synth *s, struct hparams *h, struct err *e)
     return rc;
 }
 
-enum fill_kind { FILL_MATRIX, FILL_NORM, FILL_BIAS, FILL_ROPE, FILL_FACTORS };
+enum fill_kind {
+    FILL_MATRIX,
+    FILL_NORM,
+    FILL_BIAS,
+    FILL_ROPE,
+    FILL_FACTORS,
+    FILL_CONV,
+    FILL_DECAY,
+    FILL_TIME_STEP,
+};
 
 struct synth_tensor {
     enum fill_kind fill_kind;
@@ -305,6 +332,8 @@ static bool wants_optional(const struct synth *s, const struct hparams *h, enum 
         return s->rope_scale > 1;
     if (t == TENSOR_ROPE_LONG || t == TENSOR_ROPE_SHORT)
         return h->rope.scaling == ROPE_LONG;
+    if (t == TENSOR_QKV || t == TENSOR_MIX_GATE) /* otherwise they are parts of TENSOR_SSM_IN */
+        return !s->has_optional;
     return s->has_optional;
 }
 
@@ -322,6 +351,12 @@ static enum fill_kind vector_kind(enum tensor t)
     case TENSOR_UP_EXPERTS_BIAS:
     case TENSOR_DOWN_EXPERTS_BIAS:
         return FILL_BIAS;
+    case TENSOR_SSM_CONV:
+        return FILL_CONV;
+    case TENSOR_SSM_A:
+        return FILL_DECAY;
+    case TENSOR_SSM_DT_BIAS:
+        return FILL_TIME_STEP;
     case TENSOR_ROPE_FREQS:
         return FILL_ROPE;
     case TENSOR_ROPE_LONG:
@@ -355,6 +390,7 @@ static float matrix_gain(const struct synth *s, enum tensor t)
     case TENSOR_HEAD:
         return 2.5f;
     case TENSOR_O:
+    case TENSOR_SSM_OUT:
     case TENSOR_DOWN:
     case TENSOR_DOWN_EXPERTS:
     case TENSOR_SHARED_DOWN:
@@ -419,6 +455,26 @@ static void fill_rope(const struct synth *s, float *x, size_t n)
     }
 }
 
+/* x has the deviation of biases and norms, z has the deviation 1. Like initialised models, a
+ * recurrent layer decays by factors between about 0.2 and 1. */
+static float vector_value(enum fill_kind kind, float x, float z)
+{
+    switch (kind) {
+    case FILL_NORM:
+        return 1 + x;
+    case FILL_FACTORS:
+        return 1 + fabsf(x);
+    case FILL_CONV:
+        return z / 2;
+    case FILL_DECAY:
+        return -1 - 4 * fabsf(z);
+    case FILL_TIME_STEP:
+        return z - 4;
+    default:
+        return x;
+    }
+}
+
 static void fill_vector(const struct synth *s, const struct synth_tensor *t, uint64_t key, float *x)
 {
     if (t->fill_kind == FILL_ROPE) {
@@ -428,8 +484,7 @@ static void fill_vector(const struct synth *s, const struct synth_tensor *t, uin
     const size_t n = (size_t)t->cols * (size_t)MAX(t->rows, 1);
     synth_blocks(Q_F32, t->sigma, key, 0, (uint8_t *)x, n);
     for (size_t i = 0; i < n; i++)
-        if (t->fill_kind != FILL_BIAS)
-            x[i] = t->fill_kind == FILL_NORM ? 1 + x[i] : 1 + fabsf(x[i]);
+        x[i] = vector_value(t->fill_kind, x[i], x[i] / t->sigma);
 }
 
 static int write_tensor(struct synth_plan *p, size_t i, uint8_t *chunk, struct err *e)

@@ -27,8 +27,8 @@ struct synth {
     bool is_tied;
     uint64_t seed;
     /* "KEY=VALUE": metadata with the prefix of the architecture, in addition to that of the fields
-     * above or instead of it. A value is a whole number, a number with a point, true, false or a
-     * string. */
+     * above or instead of it. A value is a whole number, a number with a point, true, false, a list
+     * of whole numbers such as [1,2] or a string. */
     const char *const *settings;
     size_t n_settings;
     bool has_optional;             /* with biases and norms that the family does not require */
