@@ -120,6 +120,7 @@ static int grow_limits(const struct bench_case *c, void *arg, struct err *e)
     struct llama_options *o = arg;
     (void)e;
     o->n_pages = MAX(o->n_pages, bench_n_pages(c));
+    o->n_states = MAX(o->n_states, bench_n_states(c));
     o->max_rows = MAX(o->max_rows, MAX(c->n_rows * c->n_seqs, (int)PAGE_TOKENS));
     o->max_logits = MAX(o->max_logits, c->n_seqs);
     return 0;

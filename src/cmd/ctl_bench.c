@@ -257,6 +257,7 @@ static int open_model(
         return -1;
     for (int i = 0; i < n; i++) {
         o.n_pages = MAX(o.n_pages, bench_n_pages(&rows[i].what));
+        o.n_states = MAX(o.n_states, bench_n_states(&rows[i].what));
         o.max_rows = MAX(o.max_rows, rows[i].what.n_seqs * rows[i].what.n_rows);
         o.max_logits = MAX(o.max_logits, rows[i].what.n_seqs);
     }

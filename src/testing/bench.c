@@ -255,7 +255,8 @@ struct bench {
     int64_t n_fed;   /* number of tokens given to the model */
     page_id *pages;  /* [n_seqs][n_pages] */
     struct lm_run *runs;
-    double *seconds; /* [n_steps] */
+    state_id common_state; /* after n_ctx positions */
+    double *seconds;       /* [n_steps] */
 };
 
 struct bench_span { /* range of tokens of a sequence */
@@ -274,6 +275,12 @@ uint32_t bench_n_pages(const struct bench_case *c)
     return (uint32_t)pages_per_seq(c) * (uint32_t)c->n_seqs;
 }
 
+/* Two slots for the common positions, and two for each sequence. */
+uint32_t bench_n_states(const struct bench_case *c)
+{
+    return 2 * (uint32_t)c->n_seqs + 2;
+}
+
 static int bench_alloc(struct bench *b, struct lm *m, const struct bench_case *c, struct err *e)
 {
     *b = (struct bench){ .m = m, .c = c, .n_pages = pages_per_seq(c) };
@@ -284,6 +291,9 @@ static int bench_alloc(struct bench *b, struct lm *m, const struct bench_case *c
     if (bench_n_pages(c) > m->n_pages)
         return err_set(e, ERR_RANGE, "%u KV pages are needed, and the model has %u",
             bench_n_pages(c), m->n_pages);
+    if (m->state_bytes && bench_n_states(c) > m->n_states)
+        return err_set(e, ERR_RANGE, "%u state slots are needed, and the model has %u",
+            bench_n_states(c), m->n_states);
     size_t n_tokens = MAX((size_t)c->n_rows * (size_t)c->n_seqs, (size_t)PAGE_TOKENS);
     b->tokens = try_calloc(n_tokens, sizeof(*b->tokens));
     b->pages = try_calloc(bench_n_pages(c), sizeof(*b->pages));
@@ -321,6 +331,39 @@ static void draw_tokens(struct bench *b, int32_t *out, struct bench_span of)
         out[i] = bench_token(of.seed, of.seq, of.pos + i, b->m->n_vocab);
 }
 
+/* Slots of run number `at` of a group of slots: 0 is that of the common positions, 1 + i that of
+ * sequence i, whose first run resumes from the last slot of the common positions. */
+static void set_slots(const struct bench *b, struct lm_run *r, int group, int at)
+{
+    const uint32_t first = 2 * (uint32_t)group;
+    const bool is_in_place = r->n <= STATE_LOG_ROWS;
+
+    if (!b->m->state_bytes)
+        return;
+    r->state_out.i = first + (is_in_place ? 0 : (uint32_t)at % 2);
+    r->state = r->pos == 0 ? STATE_NONE
+               : at == 0   ? b->common_state
+                           : (state_id){ first + (is_in_place ? 0 : (uint32_t)(at - 1) % 2) };
+}
+
+/* The state of the common positions, which cannot be copied from other positions. */
+static void fill_state(struct bench *b)
+{
+    const int chunk = MIN(b->m->max_rows, 64);
+
+    for (int at = 0, i = 0; b->m->state_bytes && at < b->c->n_ctx; at += chunk, i++) {
+        int32_t tokens[64];
+        struct lm_run run = {
+            .tokens = tokens, .n = MIN(chunk, b->c->n_ctx - at), .pos = at, .pages = b->pages
+        };
+        draw_tokens(b, tokens, (struct bench_span){ b->c->seed, 0, at, run.n });
+        run.state = at ? b->common_state : STATE_NONE;
+        run.state_out.i = (uint32_t)i % 2;
+        b->common_state = run.state_out;
+        b->m->ops->forward(b->m, &run, 1, NULL);
+    }
+}
+
 /* Computes one page and copies it to the others. */
 static void fill_pages(struct bench *b)
 {
@@ -330,6 +373,7 @@ static void fill_pages(struct bench *b)
     for (int at = 0; at < PAGE_TOKENS; at += chunk) {
         int n = MIN(chunk, PAGE_TOKENS - at);
         struct lm_run run = { .tokens = b->tokens + at, .n = n, .pos = at, .pages = b->pages };
+        set_slots(b, &run, 0, at / chunk);
         b->m->ops->forward(b->m, &run, 1, NULL);
     }
     for (uint32_t i = 1; i < bench_n_pages(b->c); i++)
@@ -349,6 +393,7 @@ static double timed_step(struct bench *b, uint64_t seed, int at)
             .pos = c->n_ctx + at * c->n_rows,
             .pages = b->pages + i * b->n_pages,
             .n_logits = 1 };
+        set_slots(b, r, 1 + i, at);
         draw_tokens(b, tokens, (struct bench_span){ seed, i, r->pos, r->n });
         b->n_fed += r->n;
     }
@@ -381,6 +426,7 @@ int bench_run(struct bench_result *out, struct lm *m, const struct bench_case *c
         return -1;
     }
     fill_pages(&b);
+    fill_state(&b);
     timed_step(&b, ~c->seed, 0); /* warm-up, with other tokens than the first timed step */
     b.n_fed = 0;
     for (int i = 0; i < c->n_steps; i++)

@@ -77,3 +77,5 @@ int bench_run(struct bench_result *out, struct lm *m, const struct bench_case *c
 
 /* Pages that a case needs, to open the model with enough pages. */
 uint32_t bench_n_pages(const struct bench_case *c);
+/* State slots that a case needs if the model has recurrent layers. */
+uint32_t bench_n_states(const struct bench_case *c);
