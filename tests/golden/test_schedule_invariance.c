@@ -24,6 +24,9 @@
 #include "support/tiny.h"
 #include "engine/spec/draft_lm.h"
 #include "testing/fake.h"
+#include "testing/synth.h"
+
+#include <unistd.h>
 
 enum { N_REQUESTS = 200, N_MANY = 60, N_LONG = 4 };
 enum { LONG_PROMPT_TOKENS = 640, N_CTX = LONG_PROMPT_TOKENS + SIM_OUT_MAX };
@@ -32,11 +35,17 @@ enum { LONG_PROMPT_TOKENS = 640, N_CTX = LONG_PROMPT_TOKENS + SIM_OUT_MAX };
  * so it tests one. Other sanitizers are five times slower, and fewer requests show the errors that
  * they find; the build without sanitizers compares the bytes of all. */
 #if defined(__SANITIZE_THREAD__)
-enum { IS_WATCHED = true, N_TINY = 6, N_STORIES = 20, N_DEMO = 6 };
+enum { IS_WATCHED = true, N_TINY = 6, N_STORIES = 20, N_DEMO = 6, N_FAMILY = 4 };
 #elif defined(__SANITIZE_ADDRESS__)
-enum { IS_WATCHED = false, N_TINY = 40, N_STORIES = 60, N_DEMO = 20 };
+enum { IS_WATCHED = false, N_TINY = 40, N_STORIES = 60, N_DEMO = 20, N_FAMILY = 12 };
 #else
-enum { IS_WATCHED = false, N_TINY = N_REQUESTS, N_STORIES = N_REQUESTS, N_DEMO = 60 };
+enum {
+    IS_WATCHED = false,
+    N_TINY = N_REQUESTS,
+    N_STORIES = N_REQUESTS,
+    N_DEMO = 60,
+    N_FAMILY = 40
+};
 #endif
 
 struct subject { /* the tested model */
@@ -49,7 +58,7 @@ struct subject { /* the tested model */
     const struct kernels *kernels; /* NULL: the best available */
     int kv_heads;                  /* shape of a small model; 0: two */
     int threads;                   /* in runs with several threads; 0: two */
-    uint32_t n_states;             /* state slots of the fake model; 0: no recurrent layers */
+    uint32_t n_states;             /* state slots; 0: no recurrent layers */
 };
 
 struct run_config { /* configuration of a run */
@@ -179,6 +188,7 @@ static struct lm *open_lm(const struct subject *s, const struct run_config *w)
         .seed = 9 };
     struct llama_options o = { .n_threads = w->threads,
         .n_pages = n_pages,
+        .n_states = s->n_states,
         .kv_type = s->kv_type,
         .kernels = s->kernels,
         .max_rows = w->rows,
@@ -683,8 +693,56 @@ static void demo_model_with_a_draft_model(void)
     unlink(path);
 }
 
-TESTS(TEST(fake_model), TEST(fake_model_with_state_slots), TEST(small_model_in_q4_k),
-    TEST(small_model_in_q4_0), TEST(small_model_in_f16), TEST(mixture_of_experts),
-    TEST(mixture_of_experts_in_mxfp4), TEST(small_model_in_iq4_xs), TEST(q8_0_kv),
-    TEST(one_kv_head), TEST(float_weights_on_amx_tiles), TEST(demo_model_with_a_draft_model),
-    TEST(stories260k_if_available))
+/* A family with random weights. Models with recurrent layers have as many state slots as running
+ * sequences, so that some runs have no second slot and some sequences are preempted. */
+static void family(const char *preset, enum qtype type)
+{
+    const struct run_config w[] = {
+        { .batch = 8,
+            .rows = 100,
+            .chunk = 30,
+            .threads = 2,
+            .pages = 16,
+            .seed = 6,
+            .draft = 8,
+            .min = 4,
+            .bad_drafter = 20 },
+        { .batch = 16, .rows = 64, .chunk = 64, .threads = 1, .pages = 60, .seed = 9, .draft = 6 },
+    };
+    char path[] = "/tmp/inferflux-family-XXXXXX";
+    struct subject s = { .name = preset, .n_requests = N_FAMILY };
+    struct llama_needs needs;
+    struct synth model;
+    struct gguf *g;
+    struct err e;
+
+    EXPECT(synth_preset(&model, preset));
+    model.type = model.head_type = type;
+    close(mkstemp(path));
+    EXPECT_EQ(synth_write(&model, path, &e), 0);
+    EXPECT_EQ(gguf_open(&g, path, &e), 0);
+    unlink(path);
+    EXPECT_EQ(llama_needs(&needs, g, KV_F16, &e), 0);
+    s.g = g;
+    s.n_vocab = needs.n_vocab;
+    s.n_states = needs.state_bytes ? 16 : 0;
+    expect_schedule_invariance(&s, w, ARRAY_LEN(w), 45);
+    gguf_close(g);
+}
+
+static void every_family(void)
+{
+    /* types whose blocks fit into the rows of the small models */
+    static const enum qtype types[] = { Q_F32, Q_Q4_0, Q_Q8_0, Q_BF16, Q_Q5_1, Q_IQ4_NL };
+    const char *name;
+
+    for (size_t i = 0; (name = synth_preset_name(i)); i++)
+        if (!strncmp(name, "tiny-", 5))
+            family(name, types[i % ARRAY_LEN(types)]);
+}
+
+TESTS(TEST(every_family), TEST(fake_model), TEST(fake_model_with_state_slots),
+    TEST(small_model_in_q4_k), TEST(small_model_in_q4_0), TEST(small_model_in_f16),
+    TEST(mixture_of_experts), TEST(mixture_of_experts_in_mxfp4), TEST(small_model_in_iq4_xs),
+    TEST(q8_0_kv), TEST(one_kv_head), TEST(float_weights_on_amx_tiles),
+    TEST(demo_model_with_a_draft_model), TEST(stories260k_if_available))
