@@ -205,6 +205,57 @@ struct resume_point tree_resume(
     return from;
 }
 
+/* ---- slots that other threads read or fill */
+
+int tree_acquire_resumable(
+    struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages, state_id *state)
+{
+    struct resume_point from = tree_resume(t, &root, tokens, n, pages);
+
+    for (int i = 0; i * PAGE_TOKENS < from.n; i++)
+        tree_pin_page(t, pages[i].i); /* uses the reference of tree_resume */
+    if (from.state.i != STATE_NONE.i)
+        t->checkpoints[from.state.i].n_readers++;
+    *state = from.state;
+    return from.n;
+}
+
+state_id tree_take_state(struct tree *t)
+{
+    state_id state = page_take(t->o.states);
+
+    if (state.i == STATE_NONE.i && tree_evict_checkpoint(t))
+        state = page_take(t->o.states);
+    if (state.i != STATE_NONE.i)
+        t->checkpoints[state.i].n_readers++;
+    return state;
+}
+
+void tree_release_state(struct tree *t, state_id state)
+{
+    CHECK(t->checkpoints[state.i].n_readers > 0);
+    t->checkpoints[state.i].n_readers--;
+    page_unref(t->o.states, state);
+}
+
+void tree_insert_state(struct tree *t, tree_node root, const int32_t *tokens, int n, state_id state)
+{
+    tree_node at = root;
+    int n_full = tree_peek(t, &at, tokens, n), n_more;
+    uint32_t i = at.i;
+
+    if (n_full < n)
+        i = tree_find_partial(t, at.i, tokens + n_full, n - n_full, &n_more);
+    if (n_full == n || (i != NONE && n_more == n - n_full))
+        tree_add_checkpoint(t, (page_id){ i }, n, n, state);
+    tree_release_state(t, state);
+}
+
+uint32_t tree_state_refs(const struct tree *t, state_id state)
+{
+    return page_is_cached(t->o.states, state) + t->checkpoints[state.i].n_readers;
+}
+
 /* ---- inspection */
 
 const char *checkpoints_check(const struct tree *t)

@@ -17,7 +17,8 @@ struct record_header { /* file layout, without padding */
     uint32_t n_tokens, first_page, n_pages;
     uint64_t tenant;
     uint8_t salt[32];
-    uint8_t reserved[12];
+    uint64_t state_bytes;
+    uint8_t reserved[4];
     uint32_t sum;
 };
 _Static_assert(sizeof(struct record_header) == RECORD_HEAD &&
@@ -35,16 +36,30 @@ static int n_pages_for(int n_tokens)
 }
 
 /* Bytes before the pages. */
-static size_t meta_bytes(size_t n_tokens, size_t n_pages)
+static size_t meta_bytes(size_t n_tokens, size_t n_pages, bool has_state)
 {
-    return align_up(RECORD_HEAD + n_tokens * sizeof(int32_t) + n_pages * sizeof(uint32_t));
+    size_t n_sums = n_pages + has_state;
+
+    return align_up(RECORD_HEAD + n_tokens * sizeof(int32_t) + n_sums * sizeof(uint32_t));
+}
+
+static size_t meta_bytes_of(const struct record_header *h)
+{
+    return meta_bytes(h->n_tokens, h->n_pages, h->state_bytes > 0);
+}
+
+/* Checksum i of a record: of page i, or of the state after the pages. */
+static uint32_t content_checksum(const struct record_header *h, const uint8_t *pages, uint32_t i)
+{
+    return crc32c(0, pages + i * h->page_bytes, i < h->n_pages ? h->page_bytes : h->state_bytes);
 }
 
 size_t record_bytes(const struct record_kind *k, int n_tokens, int first_page)
 {
     size_t n_pages = (size_t)(n_pages_for(n_tokens) - first_page);
 
-    return meta_bytes((size_t)n_tokens, n_pages) + n_pages * k->page_bytes;
+    return meta_bytes((size_t)n_tokens, n_pages, k->state_bytes > 0) + n_pages * k->page_bytes +
+           k->state_bytes;
 }
 
 static uint32_t meta_checksum(const uint8_t *bytes, size_t n)
@@ -60,6 +75,7 @@ void record_begin(uint8_t *out, const struct record_kind *k, struct record *r)
         .page_tokens = PAGE_TOKENS,
         .page_bytes = k->page_bytes,
         .kv_kind = k->kv_kind,
+        .state_bytes = k->state_bytes,
         .n_tokens = (uint32_t)r->n_tokens,
         .first_page = (uint32_t)r->first_page,
         .tenant = r->scope.tenant };
@@ -71,11 +87,12 @@ void record_begin(uint8_t *out, const struct record_kind *k, struct record *r)
     memcpy(h.magic, magic, sizeof(magic));
     memcpy(h.model, k->model, sizeof(h.model));
     memcpy(h.salt, r->scope.salt, sizeof(h.salt));
-    size_t n_front = meta_bytes(h.n_tokens, h.n_pages), n = h.n_tokens * sizeof(*r->tokens);
+    size_t n_front = meta_bytes_of(&h), n = h.n_tokens * sizeof(*r->tokens);
     memcpy(out, &h, sizeof(h));
     memcpy(out + RECORD_HEAD, r->tokens, n);
     memset(out + RECORD_HEAD + n, 0, n_front - RECORD_HEAD - n);
     r->pages = out + n_front;
+    r->state = r->pages + h.n_pages * h.page_bytes;
 }
 
 void record_seal(uint8_t *bytes)
@@ -83,10 +100,10 @@ void record_seal(uint8_t *bytes)
     struct record_header h;
 
     memcpy(&h, bytes, sizeof(h));
-    size_t n_front = meta_bytes(h.n_tokens, h.n_pages);
+    size_t n_front = meta_bytes_of(&h);
     uint8_t *sums = bytes + RECORD_HEAD + h.n_tokens * sizeof(int32_t);
-    for (uint32_t i = 0; i < h.n_pages; i++) {
-        uint32_t sum = crc32c(0, bytes + n_front + i * h.page_bytes, h.page_bytes);
+    for (uint32_t i = 0; i < h.n_pages + (h.state_bytes > 0); i++) {
+        uint32_t sum = content_checksum(&h, bytes + n_front, i);
         memcpy(sums + i * sizeof(sum), &sum, sizeof(sum));
     }
     uint32_t sum = meta_checksum(bytes, n_front);
@@ -106,8 +123,10 @@ static int check_counts(const struct record_header *h, size_t n, struct err *e)
         h->page_tokens < 1 || h->n_pages < 1)
         return err_set(e, ERR_CORRUPT, "the KV record has invalid counts");
     /* In 64 bits, since each term is below 2^32. */
-    uint64_t front = align_up(RECORD_HEAD + (uint64_t)h->n_tokens * 4 + (uint64_t)h->n_pages * 4);
-    if (front > n || h->n_pages > (n - front) / h->page_bytes)
+    uint64_t n_sums = (uint64_t)h->n_pages + (h->state_bytes > 0);
+    uint64_t front = align_up(RECORD_HEAD + (uint64_t)h->n_tokens * 4 + n_sums * 4);
+    if (front > n || h->n_pages > (n - front) / h->page_bytes ||
+        h->state_bytes > n - front - h->n_pages * h->page_bytes)
         return err_set(e, ERR_CORRUPT, "the KV record is truncated");
     return 0;
 }
@@ -116,7 +135,8 @@ static int check_kind(const struct record_header *h, const struct record_kind *k
 {
     if (memcmp(h->model, k->model, sizeof(h->model)) != 0)
         return err_set(e, ERR_UNSUPPORTED, "the KV record belongs to another model");
-    if (h->page_tokens != PAGE_TOKENS || h->page_bytes != k->page_bytes || h->kv_kind != k->kv_kind)
+    if (h->page_tokens != PAGE_TOKENS || h->page_bytes != k->page_bytes ||
+        h->kv_kind != k->kv_kind || h->state_bytes != k->state_bytes)
         return err_set(e, ERR_UNSUPPORTED, "the KV record has another page layout");
     return 0;
 }
@@ -129,7 +149,7 @@ size_t record_meta_bytes(const uint8_t *record_header)
     if (memcmp(h.magic, magic, sizeof(magic)) != 0 || h.n_tokens < 1 ||
         h.n_tokens > RECORD_TOKENS_MAX || h.n_pages < 1 || h.n_pages > h.n_tokens)
         return 0;
-    return meta_bytes(h.n_tokens, h.n_pages);
+    return meta_bytes_of(&h);
 }
 
 int record_read_head(struct record *out, const struct record_kind *k, uint8_t *bytes, size_t n,
@@ -144,7 +164,7 @@ int record_read_head(struct record *out, const struct record_kind *k, uint8_t *b
     memcpy(&h, p, sizeof(h));
     if (check_counts(&h, n, e))
         return -1;
-    size_t n_front = meta_bytes(h.n_tokens, h.n_pages);
+    size_t n_front = meta_bytes_of(&h);
     if (meta_checksum(bytes, n_front) != h.sum)
         return err_set(e, ERR_CORRUPT, "the checksum of the KV record header is wrong");
     if (check_kind(&h, k, e))
@@ -158,9 +178,10 @@ int record_read_head(struct record *out, const struct record_kind *k, uint8_t *b
         .n_tokens = n_tokens,
         .first_page = (int)h.first_page,
         .n_pages = (int)h.n_pages,
-        .pages = bytes + n_front };
+        .pages = bytes + n_front,
+        .state = bytes + n_front + h.n_pages * (size_t)h.page_bytes };
     memcpy(out->scope.salt, h.salt, sizeof(h.salt));
-    *n_bytes = n_front + h.n_pages * (size_t)h.page_bytes;
+    *n_bytes = n_front + h.n_pages * (size_t)h.page_bytes + h.state_bytes;
     return 0;
 }
 
@@ -173,11 +194,14 @@ int record_read(
     if (record_read_head(&r, k, bytes, n, &n_bytes, e))
         return -1;
     const uint8_t *sums = bytes + RECORD_HEAD + (size_t)r.n_tokens * sizeof(int32_t);
-    for (int i = 0; i < r.n_pages; i++) {
+    struct record_header h;
+    memcpy(&h, bytes, sizeof(h));
+    for (uint32_t i = 0; i < h.n_pages + (h.state_bytes > 0); i++) {
         uint32_t sum;
-        memcpy(&sum, sums + (size_t)i * sizeof(sum), sizeof(sum));
-        if (crc32c(0, r.pages + (size_t)i * k->page_bytes, k->page_bytes) != sum)
-            return err_set(e, ERR_CORRUPT, "the checksum of page %d of the KV record is wrong", i);
+        memcpy(&sum, sums + i * sizeof(sum), sizeof(sum));
+        if (content_checksum(&h, r.pages, i) != sum)
+            return err_set(e, ERR_CORRUPT, "the checksum of %s %u of the KV record is wrong",
+                i < h.n_pages ? "page" : "state", i);
     }
     *out = r;
     return 0;

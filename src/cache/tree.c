@@ -539,7 +539,7 @@ int tree_erase(struct tree *t, tree_node root, const int32_t *tokens, int n, int
 
 /* ---- pins */
 
-static void pin_node(struct tree *t, uint32_t i)
+void tree_pin_page(struct tree *t, uint32_t i)
 {
     t->n_pinned += t->nodes[i].n_pins++ == 0;
 }
@@ -564,7 +564,7 @@ int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n)
     if (t->n_pinned + n_new > t->o.n_pinned)
         return 0;
     for (; tree_is_page(t, at); at = t->nodes[at].parent) {
-        pin_node(t, at);
+        tree_pin_page(t, at);
         page_ref(t->pool, (page_id){ at });
     }
     return done;
@@ -595,7 +595,7 @@ int tree_acquire(struct tree *t, tree_node root, const int32_t *tokens, int n, p
     int found = tree_match(t, &root, tokens, n, pages);
 
     for (int i = 0; i * PAGE_TOKENS < found; i++)
-        pin_node(t, pages[i].i); /* uses the reference of tree_match */
+        tree_pin_page(t, pages[i].i); /* uses the reference of tree_match */
     return found;
 }
 
@@ -614,7 +614,7 @@ page_id tree_take_page(struct tree *t)
     if (page.i == PAGE_NONE.i && tree_evict(t))
         page = page_take(t->pool);
     if (page.i != PAGE_NONE.i)
-        pin_node(t, page.i);
+        tree_pin_page(t, page.i);
     return page;
 }
 

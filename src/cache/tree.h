@@ -116,9 +116,21 @@ bool tree_remove_page(struct tree *t, page_id page);
  * 0 if none are cached or the limit is reached. */
 int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n);
 int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n);
-/* Like tree_match from a root; the pages can neither be evicted nor replaced until tree_release. */
+/* Like tree_match from a root; the pages can neither be evicted nor replaced until tree_release.
+ * tree_acquire_resumable is the same for tree_resume. */
 int tree_acquire(struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages);
 void tree_release(struct tree *t, const page_id *pages, int n);
+int tree_acquire_resumable(
+    struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages, state_id *state);
+/* Takes a slot to be filled by the caller, by eviction if necessary; STATE_NONE = none. */
+state_id tree_take_state(struct tree *t) MUST_CHECK;
+/* For a slot of the two functions above. tree_insert_state makes it a checkpoint at position n of
+ * a cached prefix, if these tokens are cached, or else returns it to the pool. */
+void tree_release_state(struct tree *t, state_id state);
+void tree_insert_state(
+    struct tree *t, tree_node root, const int32_t *tokens, int n, state_id state);
+/* References to the slot that the tree holds. */
+uint32_t tree_state_refs(const struct tree *t, state_id state);
 /* Takes a page to be filled by the caller, by eviction if necessary; PAGE_NONE = none.
  * tree_insert_page inserts it like tree_insert or, with TREE_NONE, returns it to the pool. */
 page_id tree_take_page(struct tree *t) MUST_CHECK;

@@ -44,8 +44,9 @@ struct cache_tenant {
 
 /* A state slot that the tree holds. Checkpoint i is slot i. */
 struct checkpoint {
-    uint32_t node; /* page that contains the token before position n; NONE: the slot is none */
-    int n_min, n;  /* a sequence can resume at these positions and those between them */
+    uint32_t node;      /* page that contains the token before position n; NONE: the slot is none */
+    uint32_t n_readers; /* references of tree_acquire_resumable and tree_take_state */
+    int n_min, n;       /* a sequence can resume at these positions and those between them */
     struct index_link link; /* in `checkpoints` of the parent of the node */
 };
 
@@ -84,6 +85,7 @@ uint32_t tree_find_full(struct tree *t, uint32_t at, const int32_t *tokens);
 uint32_t tree_find_partial(struct tree *t, uint32_t at, const int32_t *tokens, int n, int *n_best);
 /* Takes a reference to a page that was matched. */
 void tree_ref_page(struct tree *t, uint32_t i);
+void tree_pin_page(struct tree *t, uint32_t i);            /* the caller has a reference */
 void tree_check_place(const struct tree *t, tree_node at); /* `at` is a root or a full page */
 
 /* ---- checkpoints.c */

@@ -7,10 +7,12 @@ struct kv_job {
     struct mailbox *reply;
     const struct cache_scope *scope;
     const int32_t *tokens;
-    page_id *pages; /* [pages_for(n)] */
-    int n;          /* requested tokens */
-    int n_found;    /* tokens found */
-    int n_pages;    /* held pages */
+    page_id *pages;      /* [pages_for(n)] */
+    int n;               /* requested tokens */
+    int n_found;         /* tokens found */
+    int n_pages;         /* held pages */
+    state_id state;      /* held slot of recurrent state */
+    bool is_state_valid; /* import: the slot can resume after the tokens */
 };
 
 static bool get_record_kind(
@@ -18,11 +20,13 @@ static bool get_record_kind(
 {
     const struct lm *lm = engine_lm(en);
 
-    if (!engine_settings(en)->prefix_cache || lm->page_bytes == 0 || lm->n_states > 0) {
+    if (!engine_settings(en)->prefix_cache || lm->page_bytes == 0) {
         err_set(e, ERR_UNSUPPORTED, "the KV cache of this model cannot be exported");
         return false;
     }
-    *k = (struct record_kind){ .kv_kind = lm->kv_kind, .page_bytes = lm->page_bytes };
+    *k = (struct record_kind){
+        .kv_kind = lm->kv_kind, .page_bytes = lm->page_bytes, .state_bytes = lm->state_bytes
+    };
     memcpy(k->model, digest, sizeof(k->model));
     return true;
 }
@@ -34,7 +38,10 @@ static void hold_pages(struct core *c, void *arg)
     struct kv_job *h = arg;
     tree_node root = tree_enter(c->tree, h->scope);
 
-    h->n_found = tree_acquire(c->tree, root, h->tokens, h->n, h->pages);
+    if (c->states)
+        h->n_found = tree_acquire_resumable(c->tree, root, h->tokens, h->n, h->pages, &h->state);
+    else
+        h->n_found = tree_acquire(c->tree, root, h->tokens, h->n, h->pages);
     h->n_pages = pages_for(h->n_found);
     tree_leave(c->tree, root);
 }
@@ -44,6 +51,8 @@ static void release_pages(struct core *c, void *arg)
     struct kv_job *h = arg;
 
     tree_release(c->tree, h->pages, h->n_pages);
+    if (h->state.i != STATE_NONE.i)
+        tree_release_state(c->tree, h->state);
 }
 
 static int export_pages(
@@ -60,6 +69,8 @@ static int export_pages(
     record_begin(out->bytes, k, &r);
     for (int i = 0; i < r.n_pages; i++)
         lm->ops->read_page(lm, h->pages[i], r.pages + (size_t)i * k->page_bytes);
+    if (k->state_bytes)
+        lm->ops->read_state(lm, h->state, r.state);
     return 0;
 }
 
@@ -80,7 +91,9 @@ static void job_end(struct kv_job *h)
 int engine_kv_export(
     struct engine *en, const struct kv_prefix *p, struct kv_record *out, struct err *e)
 {
-    struct kv_job h = { .scope = &p->scope, .tokens = p->list.tokens, .n = p->list.n };
+    struct kv_job h = {
+        .scope = &p->scope, .tokens = p->list.tokens, .n = p->list.n, .state = STATE_NONE
+    };
     struct record_kind k;
     int failed = 0;
 
@@ -106,7 +119,8 @@ int engine_kv_export(
 
 size_t engine_kv_record_bytes(const struct engine *en, int n_tokens)
 {
-    struct record_kind k = { .page_bytes = engine_lm(en)->page_bytes };
+    const struct lm *lm = engine_lm(en);
+    struct record_kind k = { .page_bytes = lm->page_bytes, .state_bytes = lm->state_bytes };
 
     return record_bytes(&k, n_tokens, 0);
 }
@@ -125,6 +139,8 @@ static void take_blank_pages(struct core *c, void *arg)
         (void)!page_claim(c->pool, page, h->scope->tenant);
         h->pages[h->n_pages] = page;
     }
+    if (c->states && h->n_pages == pages_for(h->n))
+        h->state = tree_take_state(c->tree);
 }
 
 static void insert_pages(struct core *c, void *arg)
@@ -138,6 +154,10 @@ static void insert_pages(struct core *c, void *arg)
         at = tree_insert_page(c->tree, at, h->tokens + i * PAGE_TOKENS, n, h->pages[i]);
         h->n_found += can_go_on ? n : 0;
     }
+    if (h->state.i != STATE_NONE.i && h->is_state_valid)
+        tree_insert_state(c->tree, root, h->tokens, h->n, h->state);
+    else if (h->state.i != STATE_NONE.i)
+        tree_release_state(c->tree, h->state);
     tree_leave(c->tree, root);
 }
 
@@ -165,7 +185,9 @@ int engine_kv_import(struct engine *en, struct kv_prefix *p, struct kv_record *r
         return -1;
     p->scope = in.scope;
     p->list = (struct token_list){ in.tokens, in.n_tokens };
-    struct kv_job h = { .scope = &p->scope, .tokens = in.tokens, .n = in.n_tokens };
+    struct kv_job h = {
+        .scope = &p->scope, .tokens = in.tokens, .n = in.n_tokens, .state = STATE_NONE
+    };
     if (job_begin(&h, e)) {
         job_end(&h);
         return -1;
@@ -173,10 +195,13 @@ int engine_kv_import(struct engine *en, struct kv_prefix *p, struct kv_record *r
     engine_call(en, h.reply, take_blank_pages, &h);
     for (int i = 0; i < h.n_pages; i++)
         lm->ops->write_page(lm, h.pages[i], in.pages + (size_t)i * k.page_bytes);
+    if (h.state.i != STATE_NONE.i)
+        h.is_state_valid = lm->ops->write_state(lm, h.state, in.state, h.n);
+    bool is_damaged = h.state.i != STATE_NONE.i && !h.is_state_valid;
     engine_call(en, h.reply, insert_pages, &h);
     job_end(&h);
     r->n_tokens = h.n_found;
-    return 0;
+    return is_damaged ? err_set(e, ERR_CORRUPT, "the state of the KV record is damaged") : 0;
 }
 
 /* ---- erase */

@@ -42,7 +42,9 @@ static void fix_header(const struct record_kind *k, uint8_t *bytes, size_t n)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct record_kind kind = { .model = "a model", .kv_kind = 7, .page_bytes = 96 };
+    struct record_kind kind = {
+        .model = "a model", .kv_kind = 7, .page_bytes = 96, .state_bytes = n % 2 ? 40 : 0
+    };
     uint8_t *bytes = try_aligned(RECORD_ALIGN, MAX(n, (size_t)1));
     volatile uint32_t sum = 0;
     struct record r;

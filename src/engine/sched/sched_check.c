@@ -34,7 +34,7 @@ static const char *check_states(const struct sched *sc)
 {
     for (uint32_t i = 0; sc->l.states && i < page_n_total(sc->l.states); i++)
         if (page_refs(sc->l.states, (state_id){ i }) !=
-            sc->state_refs[i] + page_is_cached(sc->l.states, (state_id){ i }))
+            sc->state_refs[i] + (sc->l.tree ? tree_state_refs(sc->l.tree, (state_id){ i }) : 0))
             return "the reference count of a state slot is wrong";
     return NULL;
 }

@@ -5,11 +5,9 @@
 #include "base/rng.h"
 #include "support/check.h"
 
-enum { PAGE_BYTES = 96 };
+enum { PAGE_BYTES = 96, STATE_BYTES = 40 };
 
-static const struct record_kind kind = {
-    .model = "a model", .kv_kind = 7, .page_bytes = PAGE_BYTES
-};
+static struct record_kind kind = { .model = "a model", .kv_kind = 7, .page_bytes = PAGE_BYTES };
 
 /* A sealed record of n tokens, in a heap block of exactly its size, so that a sanitizer detects
  * a read beyond it. */
@@ -29,6 +27,8 @@ static uint8_t *make_record(int n_tokens, int first_page, size_t *n)
     record_begin(bytes, &kind, &r);
     for (int i = 0; i < r.n_pages * PAGE_BYTES; i++)
         r.pages[i] = (uint8_t)(i * 7);
+    for (uint64_t i = 0; i < kind.state_bytes; i++)
+        r.state[i] = (uint8_t)(i * 5);
     record_seal(bytes);
     return bytes;
 }
@@ -63,7 +63,10 @@ static void written_record_is_read_back(void)
                 EXPECT_EQ(r.tokens[i], i * 31);
             EXPECT(
                 r.pages[r.n_pages * PAGE_BYTES - 1] == (uint8_t)((r.n_pages * PAGE_BYTES - 1) * 7));
-            EXPECT(r.pages + r.n_pages * PAGE_BYTES == bytes + n);
+            EXPECT(r.pages + r.n_pages * PAGE_BYTES == r.state);
+            EXPECT(r.state + kind.state_bytes == bytes + n);
+            for (uint64_t i = 0; i < kind.state_bytes; i++)
+                EXPECT_EQ(r.state[i], (uint8_t)(i * 5));
             mem_free(bytes);
         }
     }
@@ -97,7 +100,7 @@ static void every_changed_byte_and_every_truncation_is_detected(void)
 
 static void other_model_or_layout_is_rejected(void)
 {
-    struct record_kind other[3] = { kind, kind, kind };
+    struct record_kind other[4] = { kind, kind, kind, kind };
     struct record r;
     struct err e;
     size_t n;
@@ -106,13 +109,23 @@ static void other_model_or_layout_is_rejected(void)
     other[0].model[31] = 1;
     other[1].kv_kind++;
     other[2].page_bytes--;
-    for (int i = 0; i < 3; i++) {
+    other[3].state_bytes++;
+    for (int i = 0; i < 4; i++) {
         EXPECT_EQ(record_read(&r, &other[i], bytes, n, &e), -1);
         EXPECT(e.code == ERR_UNSUPPORTED);
     }
     mem_free(bytes);
 }
 
+static void records_may_have_a_state(void)
+{
+    kind.state_bytes = STATE_BYTES;
+    written_record_is_read_back();
+    every_changed_byte_and_every_truncation_is_detected();
+    other_model_or_layout_is_rejected();
+    kind.state_bytes = 0;
+}
+
 TESTS(TEST(checksums_equal_the_published_vectors), TEST(written_record_is_read_back),
     TEST(every_changed_byte_and_every_truncation_is_detected),
-    TEST(other_model_or_layout_is_rejected))
+    TEST(other_model_or_layout_is_rejected), TEST(records_may_have_a_state))

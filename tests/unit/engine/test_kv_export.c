@@ -10,11 +10,14 @@ enum { VOCAB = 50, PROMPT = 3 * PAGE_TOKENS + 5, OUT = PAGE_TOKENS };
 static const uint8_t digest[32] = "the fake";
 static int32_t prompt[PROMPT];
 
-static struct engine *engine_of(uint32_t n_pages, bool has_cache)
+static struct engine *engine_with_states(uint32_t n_pages, uint32_t n_states, bool has_cache)
 {
-    struct fake_options f = {
-        .n_vocab = VOCAB, .n_ctx_train = 4000, .max_rows = 64, .n_pages = n_pages, .seed = 1
-    };
+    struct fake_options f = { .n_vocab = VOCAB,
+        .n_ctx_train = 4000,
+        .max_rows = 64,
+        .n_pages = n_pages,
+        .n_states = n_states,
+        .seed = 1 };
     struct engine_options o = engine_options_default;
     const struct kernels *k;
     struct engine *en;
@@ -22,7 +25,7 @@ static struct engine *engine_of(uint32_t n_pages, bool has_cache)
     struct err e;
 
     o.prefix_cache = has_cache;
-    o.n_ctx = PROMPT + OUT;
+    o.n_ctx = PROMPT + 2 * OUT;
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
     EXPECT_EQ(lm_open_fake(&lm, &f, &e), 0);
     EXPECT_EQ(engine_open(&en, lm, k, &o, &e), 0);
@@ -31,17 +34,23 @@ static struct engine *engine_of(uint32_t n_pages, bool has_cache)
     return en;
 }
 
+static struct engine *engine_of(uint32_t n_pages, bool has_cache)
+{
+    return engine_with_states(n_pages, 0, has_cache);
+}
+
 struct result {
-    int32_t tokens[PROMPT + OUT]; /* prompt and output */
+    int32_t tokens[PROMPT + 2 * OUT]; /* prompt and output */
     float logprobs[OUT];
     int n, n_cached;
 };
 
-static void generate(struct engine *en, const struct cache_scope *scope, struct result *t)
+static void generate_after(
+    struct engine *en, const struct cache_scope *scope, struct token_list list, struct result *t)
 {
     struct gen_input in = { .cache_prompt = true,
-        .prompt = prompt,
-        .n_prompt = PROMPT,
+        .prompt = list.tokens,
+        .n_prompt = list.n,
         .max_tokens = OUT,
         .n_choices = 1,
         .sample = sample_params_default,
@@ -53,7 +62,7 @@ static void generate(struct engine *en, const struct cache_scope *scope, struct 
     in.sample.seed = 5;
     in.sample.want_logprobs = true;
     memset(t, 0, sizeof(*t));
-    memcpy(t->tokens, prompt, sizeof(prompt));
+    memcpy(t->tokens, list.tokens, (size_t)list.n * sizeof(*list.tokens));
     EXPECT_EQ(mailbox_open(&box, &e), 0);
     EXPECT_EQ(gen_new(&g, &in, box, NULL, &e), 0);
     EXPECT_EQ(engine_submit(en, g, &e), 0);
@@ -65,7 +74,7 @@ static void generate(struct engine *en, const struct cache_scope *scope, struct 
             is_over |= m->kind == GEN_END;
             if (m->kind == GEN_TOKEN) {
                 t->logprobs[t->n] = ev->token.logprob;
-                t->tokens[PROMPT + t->n++] = ev->token.id;
+                t->tokens[list.n + t->n++] = ev->token.id;
             }
             gen_event_done(ev);
         }
@@ -73,6 +82,11 @@ static void generate(struct engine *en, const struct cache_scope *scope, struct 
     t->n_cached = gen_result(g)->n_cached;
     gen_free(g);
     mailbox_close(box);
+}
+
+static void generate(struct engine *en, const struct cache_scope *scope, struct result *t)
+{
+    generate_after(en, scope, (struct token_list){ prompt, PROMPT }, t);
 }
 
 static void expect_consistent(struct engine *en)
@@ -130,6 +144,47 @@ static void another_engine_continues_from_imported_kv(void)
     EXPECT(!memcmp(again.logprobs, first.logprobs, sizeof(first.logprobs)));
     mem_free(r.bytes);
     engine_close(two);
+}
+
+/* The conversation continues after the first answer. */
+static void recurrent_state_is_exported_with_the_pages(void)
+{
+    struct engine *one = engine_with_states(40, 8, true), *two = engine_with_states(40, 8, true),
+                  *plain = engine_of(40, true);
+    const struct cache_scope scope = { .tenant = 8 };
+    struct result first, next, again;
+    struct kv_record r;
+    struct err e;
+
+    generate(one, &scope, &first);
+    struct token_list all = { first.tokens, PROMPT + OUT };
+    EXPECT_EQ(save(one, &scope, all, &r, &e), 0);
+    EXPECT_EQ(r.n_tokens, PROMPT + OUT - 1);
+    expect_consistent(one);
+    generate_after(one, &scope, all, &next);
+    EXPECT_EQ(next.n_cached, PROMPT + OUT - 1);
+
+    EXPECT_EQ(restore(plain, &scope, &r, &e), -1); /* the other model has no state */
+    EXPECT(e.code == ERR_UNSUPPORTED);
+    EXPECT_EQ(restore(two, &scope, &r, &e), 0);
+    EXPECT_EQ(restore(two, &scope, &r, &e), 0);
+    expect_consistent(two);
+    generate_after(two, &scope, all, &again);
+    EXPECT_EQ(again.n_cached, PROMPT + OUT - 1);
+    EXPECT(!memcmp(again.tokens, next.tokens, sizeof(next.tokens)));
+    EXPECT(!memcmp(again.logprobs, next.logprobs, sizeof(next.logprobs)));
+    engine_close(two);
+    two = engine_with_states(40, 8, true);
+    /* The state begins with the base position of its first layer. */
+    memset(r.bytes + r.n_bytes - engine_lm(two)->state_bytes, 0x55, 4);
+    record_seal(r.bytes);
+    EXPECT_EQ(restore(two, &scope, &r, &e), -1);
+    EXPECT(e.code == ERR_CORRUPT);
+    expect_consistent(two);
+    mem_free(r.bytes);
+    engine_close(one);
+    engine_close(two);
+    engine_close(plain);
 }
 
 static void import_restores_the_prefix_that_fits(void)
@@ -271,6 +326,7 @@ static void missing_memory_is_an_error(void)
 #endif
 }
 
-TESTS(TEST(another_engine_continues_from_imported_kv), TEST(import_restores_the_prefix_that_fits),
+TESTS(TEST(another_engine_continues_from_imported_kv),
+    TEST(recurrent_state_is_exported_with_the_pages), TEST(import_restores_the_prefix_that_fits),
     TEST(damaged_and_foreign_records_are_rejected), TEST(pinned_prompt_is_not_evicted),
     TEST(erased_prefix_is_not_found), TEST(missing_memory_is_an_error))
