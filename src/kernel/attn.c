@@ -18,27 +18,45 @@ enum kv_type kv_type_by_name(const char *name)
     return (enum kv_type)i;
 }
 
+static size_t n_q8_blocks(int dim)
+{
+    return ((size_t)dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
+}
+
 static size_t layer_bytes(const struct kv_layout *l)
 {
     return (size_t)l->n_kv_heads * (l->k_bytes + l->v_bytes);
 }
 
-void kv_layout_init(struct kv_layout *l, enum kv_type type, int n_kv_heads, int head_dim)
+void kv_layout_init_values(struct kv_layout *l, enum kv_type type, int n_kv_heads, int head_dim,
+    int value_dim, bool is_latent)
 {
     size_t tokens = round_up(PAGE_TOKENS, KV_GROUP), dim = (size_t)head_dim;
 
     CHECK(n_kv_heads > 0 && head_dim > 0 && head_dim <= KV_MAX_DIM && head_dim % 2 == 0);
-    *l = (struct kv_layout){ .type = type, .n_kv_heads = n_kv_heads, .head_dim = head_dim };
+    CHECK(value_dim > 0 && value_dim <= KV_MAX_DIM);
+    CHECK(!is_latent || (head_dim % 16 == 0 && value_dim % 16 == 0 && value_dim <= head_dim));
+    *l = (struct kv_layout){ .type = type,
+        .n_kv_heads = n_kv_heads,
+        .head_dim = head_dim,
+        .value_dim = value_dim,
+        .is_latent = is_latent };
     if (type == KV_Q8_0) {
-        size_t n_blocks = (dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
-        l->k_bytes = tokens / KV_GROUP * n_blocks * sizeof(struct p16_q8_0);
-        l->v_scales = tokens * round_up(dim, 16);
-        l->v_bytes = l->v_scales + n_blocks * tokens * sizeof(uint16_t);
+        l->k_bytes = tokens / KV_GROUP * n_q8_blocks(head_dim) * sizeof(struct p16_q8_0);
+        l->v_scales = tokens * round_up((size_t)value_dim, 16);
+        l->v_bytes = l->v_scales + n_q8_blocks(value_dim) * tokens * sizeof(uint16_t);
     } else {
-        l->k_bytes = tokens * round_up(dim, 32) * sizeof(uint16_t);
-        l->v_bytes = tokens * round_up(dim, 16) * sizeof(uint16_t);
+        l->k_bytes = tokens * round_up(dim, is_latent ? 16 : 32) * sizeof(uint16_t);
+        l->v_bytes = tokens * round_up((size_t)value_dim, 16) * sizeof(uint16_t);
     }
+    if (is_latent)
+        l->v_bytes = 0;
     l->page_bytes = layer_bytes(l);
+}
+
+void kv_layout_init(struct kv_layout *l, enum kv_type type, int n_kv_heads, int head_dim)
+{
+    kv_layout_init_values(l, type, n_kv_heads, head_dim, head_dim, false);
 }
 
 void kv_layout_place(struct kv_layout *layers, int n)
@@ -83,9 +101,8 @@ int attn_max_rows(int n_q)
 
 size_t attn_scratch_floats(const struct kv_layout *l, int n_q)
 {
-    size_t dim = round_up((size_t)l->head_dim, 16);
-    size_t n_blocks = ((size_t)l->head_dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
-    size_t q8 = n_blocks * sizeof(struct act_q8_0) / sizeof(float);
+    size_t dim = round_up((size_t)MAX(l->head_dim, l->value_dim), 16);
+    size_t q8 = n_q8_blocks(l->head_dim) * sizeof(struct act_q8_0) / sizeof(float);
 
     /* Per query head in use: the query (for q8_0 also quantised), two outputs (split and total),
      * their maxima and sums, and space to align to a cache line. For the eight heads that are
@@ -107,12 +124,12 @@ static size_t state_stats_floats(int n_q)
 
 size_t attn_state_floats(const struct kv_layout *l, int n_q)
 {
-    return state_stats_floats(n_q) + (size_t)n_q * round_up((size_t)l->head_dim, 16);
+    return state_stats_floats(n_q) + (size_t)n_q * round_up((size_t)l->value_dim, 16);
 }
 
 struct attn_state attn_state_at(const struct attn_args *a, int split, int head)
 {
-    const size_t room = round_up((size_t)a->layout->head_dim, 16);
+    const size_t room = round_up((size_t)a->layout->value_dim, 16);
     float *at = a->states + (size_t)split * attn_state_floats(a->layout, a->n_q);
 
     DCHECK(a->n_rows == 1 && split < attn_n_splits(a->n_keys) && head < a->n_q);
@@ -131,7 +148,7 @@ struct attn_state attn_sink_state(const struct attn_args *a, int head, float *ma
 
 void attn_merge_splits(const struct attn_args *a, attn_merge_fn merge, attn_finish_fn finish)
 {
-    const int dim = a->layout->head_dim, n = attn_n_splits(a->n_keys);
+    const int dim = a->layout->value_dim, n = attn_n_splits(a->n_keys);
     const int first = attn_first_key(a, a->n_keys) / KV_SPLIT;
     float max, sum;
 

@@ -12,6 +12,11 @@
  * block is [token/16][d/32] of struct p16_q8_0 (blocks.h). A V block is
  * [d/16][token-pairs][16 d][2] int8 and, at offset v_scales, [d/32][token] f16.
  *
+ * In multi-head latent attention (MLA), the value of a token is the first elements of its key. The
+ * key is stored once, and there is no V block. The layout of a 16-bit K block is then
+ * [token][head_dim]: scores and values are both read in lanes of 16 dimensions. The layout of a
+ * q8_0 K block is that of other K blocks.
+ *
  * Attention processes key blocks of 256 absolute positions and splits of 512 (split-KV), which are
  * merged in index order: the bits of a row do not depend on pages, prefill chunks, threads or
  * other rows. With a window, key blocks before the one in which the window begins are not read; the
@@ -27,7 +32,7 @@ enum {
     KV_BLOCK = 256,
     KV_SPLIT = 512,
     KV_GROUP = 16,
-    KV_MAX_DIM = 512,      /* largest head dimension */
+    KV_MAX_DIM = 576,      /* largest dimension of a key or value */
     KV_MAX_ROW_HEADS = 64, /* most query heads of all rows of attn_args.rows together */
     KV_Q8_MAX_WEIGHT =
         32767, /* q8_0: integer to which the largest weight of a key block is scaled */
@@ -35,8 +40,9 @@ enum {
 
 struct kv_layout { /* of one layer */
     enum kv_type type;
-    /* head_dim: a multiple of 2; padded to 32 in K and to 16 in V */
-    int n_kv_heads, head_dim;
+    /* head_dim: of a key, a multiple of 2; padded to 32 in K, as value_dim is to 16 in V */
+    int n_kv_heads, head_dim, value_dim;
+    bool is_latent;          /* the value of a token is the first value_dim elements of its key */
     size_t k_bytes, v_bytes; /* bytes per KV head */
     size_t v_scales;         /* q8_0: offset of the scales in a V block */
     size_t offset;           /* of the layer in a page */
@@ -46,6 +52,10 @@ struct kv_layout { /* of one layer */
 enum kv_type kv_type_by_name(const char *name);
 /* A page of this layer alone. */
 void kv_layout_init(struct kv_layout *l, enum kv_type type, int n_kv_heads, int head_dim);
+/* The same for values of another dimension than the keys. With is_latent, both dimensions are
+ * multiples of 16, and head_dim is not less than value_dim. */
+void kv_layout_init_values(struct kv_layout *l, enum kv_type type, int n_kv_heads, int head_dim,
+    int value_dim, bool is_latent);
 /* Places layers, which may have different sizes, one after the other in a page. A layer without KV
  * heads takes no bytes. */
 void kv_layout_place(struct kv_layout *layers, int n);
@@ -53,7 +63,7 @@ void kv_layout_place(struct kv_layout *layers, int n);
 /* Destination of one token's key and value of one (layer, kv head). */
 struct kv_slot {
     const struct kv_layout *layout;
-    uint8_t *k, *v; /* the page's K and V blocks of this layer and kv head */
+    uint8_t *k, *v; /* the page's K and V blocks of this layer and kv head; v: not if is_latent */
     int token;      /* index of the token in the page */
 };
 struct kv_slot kv_slot_at(const struct kv_layout *l, uint8_t *page, int kv_head, int token);
@@ -87,7 +97,7 @@ struct attn_args {
     int window;
     float soft_cap;     /* a score s becomes soft_cap * tanh(s / soft_cap); 0: no soft cap */
     const float *sinks; /* [n_q]: scores that take part in the softmax without a value; or NULL */
-    float *out;         /* row i is at out + i * out_stride: [n_q][head_dim] */
+    float *out;         /* row i is at out + i * out_stride: [n_q][value_dim] */
     size_t q_stride, out_stride; /* in floats */
     float *scratch;              /* attn_scratch_floats() floats */
 
@@ -125,7 +135,7 @@ size_t attn_scratch_floats(const struct kv_layout *l, int n_q);
 /* Softmax state of a query head over some of its keys. */
 struct attn_state {
     float *max, *sum; /* sum and out are relative to exp(max) */
-    float *out;       /* [head_dim], with space for a multiple of 16 */
+    float *out;       /* [value_dim], with space for a multiple of 16 */
 };
 
 /* floats for the states of n_q heads in one split */
@@ -145,6 +155,6 @@ struct attn_state attn_sink_state(const struct attn_args *a, int head, float *ma
 
 /* Implementation of attend_merge with two functions of a kernel set: attn_merge_fn merges the later
  * split into the earlier one, attn_finish_fn writes the output of the final state. */
-typedef void (*attn_merge_fn)(struct attn_state total, struct attn_state split, int head_dim);
-typedef void (*attn_finish_fn)(struct attn_state total, float *out, int head_dim);
+typedef void (*attn_merge_fn)(struct attn_state total, struct attn_state split, int value_dim);
+typedef void (*attn_finish_fn)(struct attn_state total, float *out, int value_dim);
 void attn_merge_splits(const struct attn_args *a, attn_merge_fn merge, attn_finish_fn finish);

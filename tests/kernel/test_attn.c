@@ -9,17 +9,34 @@ struct seq {
     struct kv_layout layout;
     uint8_t *arena;
     page_id *pages;
-    float *k, *v; /* [n][head_dim] of the tested layer and head, as appended */
+    /* [n][dim] of the tested layer and head, as appended; of a value, the first part */
+    float *k, *v;
     int n, head;
 };
 
+/* Layout of all sequences until the next call: values as long as keys, shorter values, or latent
+ * attention. Returns a possible dimension of keys, at least `dim` and at most the next multiple of
+ * 16. */
+static enum { SAME_DIMS, SHORT_VALUES, LATENT, N_SHAPES } shape;
+
+static int choose_shape(int round, int dim)
+{
+    shape = round % N_SHAPES;
+    return shape == LATENT ? (dim + 15) / 16 * 16 : dim;
+}
+
+static int value_dim_of(int dim)
+{
+    return shape == SAME_DIMS ? dim : shape == LATENT ? (dim + 16) / 32 * 16 : (dim + 1) / 2;
+}
+
 /* Layout of one layer in pages of LAYERS layers. */
-static struct kv_layout layer_layout(enum kv_type type, int layer, int dim)
+static struct kv_layout layer_layout(enum kv_type type, int layer, int dim, int value_dim)
 {
     struct kv_layout all[LAYERS];
 
     for (int i = 0; i < LAYERS; i++)
-        kv_layout_init(&all[i], type, HEADS, dim);
+        kv_layout_init_values(&all[i], type, HEADS, dim, value_dim, shape == LATENT);
     kv_layout_place(all, LAYERS);
     return all[layer];
 }
@@ -30,7 +47,7 @@ static struct seq seq_new(struct rng *r, const struct kernels *k, enum kv_type t
     struct seq s = { .n = n, .head = (int)rng_below(r, HEADS) };
     int n_pages = (n + PAGE_TOKENS - 1) / PAGE_TOKENS + 1;
 
-    s.layout = layer_layout(type, layer, dim);
+    s.layout = layer_layout(type, layer, dim, value_dim_of(dim));
     size_t bytes = (size_t)n_pages * s.layout.page_bytes;
     s.arena = try_aligned(64, bytes);
     s.pages = xmalloc((size_t)n_pages * sizeof(*s.pages));
@@ -42,6 +59,8 @@ static struct seq seq_new(struct rng *r, const struct kernels *k, enum kv_type t
         s.pages[i].i = (uint32_t)(n_pages - 1 - i);
     kit_fill(r, s.k, (size_t)(n * dim), 1);
     kit_fill(r, s.v, (size_t)(n * dim), 1);
+    if (shape == LATENT)
+        memcpy(s.v, s.k, (size_t)(n * dim) * sizeof(float));
     for (int pos = 0; pos < n; pos++) {
         uint8_t *page = s.arena + s.pages[pos / PAGE_TOKENS].i * s.layout.page_bytes;
         struct kv_slot slot = kv_slot_at(&s.layout, page, s.head, pos % PAGE_TOKENS);
@@ -154,9 +173,10 @@ static void stored_head(enum kv_type type, const float *x, int dim, double *out)
 
 static void naive_attention(const struct seq *s, int n_keys, int head, const float *q, double *out)
 {
-    int dim = s->layout.head_dim, first = variant.window ? MAX(n_keys - variant.window, 0) : 0;
+    int dim = s->layout.head_dim, value_dim = s->layout.value_dim;
+    int first = variant.window ? MAX(n_keys - variant.window, 0) : 0;
     double cap = (double)variant.soft_cap;
-    double max = -INFINITY, sum = 0, score[2100], query[256], one[256];
+    double max = -INFINITY, sum = 0, score[2100], query[KV_MAX_DIM], one[KV_MAX_DIM];
 
     for (int d = 0; d < dim; d++)
         query[d] = q[d];
@@ -175,10 +195,10 @@ static void naive_attention(const struct seq *s, int n_keys, int head, const flo
         sum = exp((double)variant.sinks[head] - max);
     for (int t = first; t < n_keys; t++)
         sum += score[t] = exp(score[t] - max);
-    memset(out, 0, (size_t)dim * sizeof(*out));
+    memset(out, 0, (size_t)value_dim * sizeof(*out));
     for (int t = first; t < n_keys; t++) {
-        stored_head(s->layout.type, s->v + t * dim, dim, one);
-        for (int d = 0; d < dim; d++)
+        stored_head(s->layout.type, s->v + t * dim, s->layout.is_latent ? dim : value_dim, one);
+        for (int d = 0; d < value_dim; d++)
             out[d] += score[t] / sum * one[d];
     }
 }
@@ -193,7 +213,8 @@ static void expect_softmax(const struct kernels *k, enum kv_type first, int n_ty
 
     for (size_t i = 0; i < ARRAY_LEN(dims); i++)
         for (size_t j = 0; j < ARRAY_LEN(ns); j++) {
-            int dim = dims[i], n = ns[j], n_q = 1 + (int)(i + j) % 4;
+            int n = ns[j], n_q = 1 + (int)(i + j) % 4;
+            int dim = choose_shape((int)(i + j / 2), dims[i]);
             enum kv_type type = (enum kv_type)((int)first + (int)(i + j) % n_types);
             struct seq s = seq_new(&r, k, type, dim, n);
             kit_fill(&r, q, (size_t)(n_q * dim), 1);
@@ -201,12 +222,14 @@ static void expect_softmax(const struct kernels *k, enum kv_type first, int n_ty
             attend(k, &s, n, n_q, q, out);
             for (int h = 0; h < n_q; h++) {
                 naive_attention(&s, n, h, q + h * dim, want);
-                for (int d = 0; d < dim; d++)
-                    EXPECT(fabs(out[h * dim + d] - want[d]) < (type == KV_Q8_0 ? 5e-4 : bound));
+                for (int d = 0; d < s.layout.value_dim; d++)
+                    EXPECT(fabs(out[h * s.layout.value_dim + d] - want[d]) <
+                           (type == KV_Q8_0 ? 5e-4 : bound));
             }
             seq_free(&s);
         }
     choose_variant(1);
+    choose_shape(0, 0);
 }
 
 /* Values are about 1, so the bounds are absolute. q8_0: weights as integers up to 32,767 have an
@@ -261,10 +284,11 @@ static void dims_and_groups(const struct kernels *k, const struct kernels *ref)
     struct rng r = { .key = 4 };
     static float q[20 * KV_MAX_DIM], got[20 * KV_MAX_DIM], want[20 * KV_MAX_DIM];
 
-    for (int dim = 2; dim <= KV_MAX_DIM; dim += dim < 34 ? 2 : dim < 66 ? 6 : dim < 256 ? 38 : 128)
-        for (int n_q = 1; n_q <= 17; n_q += n_q < 9 ? 1 + dim % 3 : 8) {
+    for (int at = 2; at <= 512; at += at < 34 ? 2 : at < 66 ? 6 : at < 256 ? 38 : 128)
+        for (int n_q = 1; n_q <= 17; n_q += n_q < 9 ? 1 + at % 3 : 8) {
+            const int dim = choose_shape(n_q + at / 6, at);
             struct seq s = seq_new(
-                &r, k, (enum kv_type)((dim / 2 + n_q) % N_KV_TYPES), dim, dim == 128 ? N : 40);
+                &r, k, (enum kv_type)((at / 2 + n_q) % N_KV_TYPES), dim, at == 128 ? N : 40);
             kit_fill(&r, q, (size_t)(n_q * dim), 1);
             kit_fill(&r, got, ARRAY_LEN(got), 1);
             memcpy(want, got, sizeof(got));
@@ -276,6 +300,7 @@ static void dims_and_groups(const struct kernels *k, const struct kernels *ref)
             }
             seq_free(&s);
         }
+    choose_shape(0, 0);
 }
 
 /* Each row of a sequence equals a single row, for any content of the keys and values after its
@@ -290,7 +315,7 @@ static void consecutive_rows_equal_single_rows(const struct kernels *k, const st
 
     for (size_t i = 0; i < ARRAY_LEN(ends); i++)
         for (int n_q = 1; n_q <= N_Q; n_q++, round++) {
-            int end = ends[i], dim = 2 + 2 * (int)rng_below(&r, DIM / 2);
+            int end = ends[i], dim = choose_shape(round / 2, 2 + 2 * (int)rng_below(&r, DIM / 2));
             int n = 1 + (int)rng_below(&r, (uint64_t)MIN(ROWS, end));
             struct seq s = seq_new(&r, k, (enum kv_type)(round / 3 % N_KV_TYPES), dim, end);
             struct rows rows = { n, end - n + (round % 3 == 0), n_q, WIDTH, WIDTH - 3 };
@@ -300,6 +325,8 @@ static void consecutive_rows_equal_single_rows(const struct kernels *k, const st
                     s.arena + s.pages[(end - 1) / PAGE_TOKENS].i * s.layout.page_bytes, s.head,
                     (end - 1) % PAGE_TOKENS);
                 s.v[(end - 1) * dim] = INFINITY;
+                if (shape == LATENT)
+                    s.k[(end - 1) * dim] = INFINITY;
                 k->kv_append(&slot, s.k + (end - 1) * dim, s.v + (end - 1) * dim);
             }
             kit_fill(&r, q, ARRAY_LEN(q), 1);
@@ -317,6 +344,7 @@ static void consecutive_rows_equal_single_rows(const struct kernels *k, const st
             seq_free(&s);
         }
     choose_variant(1);
+    choose_shape(0, 0);
 }
 
 /* Outputs that are negative and almost zero: two keys have all the weight, and their values are
@@ -366,7 +394,7 @@ static void rows_that_share_a_prefix(const struct kernels *k, const struct kerne
     struct rng r = { .key = 8 };
 
     for (int round = 0; round < 36; round++) {
-        int dim = 2 + 2 * (int)rng_below(&r, DIM / 2);
+        int dim = choose_shape(round / 2, 2 + 2 * (int)rng_below(&r, DIM / 2));
         int n_q = 1 + (int)rng_below(&r, round % 4 ? 5 : MOST_Q), width = n_q * dim;
         int n_rows = 1 + (int)rng_below(&r, (uint64_t)MIN(ROWS, attn_max_rows(n_q)));
         struct seq s = seq_new(&r, k, (enum kv_type)(round % N_KV_TYPES), dim, N);
@@ -415,6 +443,7 @@ static void rows_that_share_a_prefix(const struct kernels *k, const struct kerne
         seq_free(&s);
     }
     choose_variant(1);
+    choose_shape(0, 0);
 }
 
 struct split_run { /* state of the splits of one row before they are merged */
@@ -478,7 +507,8 @@ static void merged_splits_equal_attention(const struct kernels *k, const struct 
     struct rng r = { .key = 10 };
 
     for (int round = 0; round < 60; round++) {
-        int dim = 2 + 2 * (int)rng_below(&r, round % 7 ? 40 : 128), n_keys = ends[round % 12];
+        int dim = choose_shape(round / 5, 2 + 2 * (int)rng_below(&r, round % 7 ? 40 : 128));
+        int n_keys = ends[round % 12];
         int n_q = 1 + (int)rng_below(&r, round % 5 ? 9 : 17);
         struct seq s =
             seq_new(&r, k, (enum kv_type)((round + round / 12) % N_KV_TYPES), dim, n_keys);
@@ -502,6 +532,7 @@ static void merged_splits_equal_attention(const struct kernels *k, const struct 
         seq_free(&s);
     }
     choose_variant(1);
+    choose_shape(0, 0);
 }
 
 static void merged_splits_equal_attention_in_every_set(void)
@@ -519,7 +550,8 @@ static void special_numbers(const struct kernels *k, const struct kernels *ref)
     struct rng r = { .key = 5 };
     float q[N_Q * DIM], got[N_Q * DIM], want[N_Q * DIM], key[DIM], value[DIM];
 
-    for (int round = 0; round < 30; round++) {
+    for (int round = 0; round < 40; round++) {
+        choose_shape(round / 10, DIM);
         struct seq s = seq_new(&r, k, (enum kv_type)(round / 3 % N_KV_TYPES), DIM, N);
         for (int i = 0; i < round % 4; i++) {
             int pos = (int)rng_below(&r, N);
@@ -541,6 +573,49 @@ static void special_numbers(const struct kernels *k, const struct kernels *ref)
         }
         seq_free(&s);
     }
+    choose_shape(0, 0);
+}
+
+/* The longest keys and values, and values that are longer than keys. */
+static void largest_dims(const struct kernels *k, const struct kernels *ref)
+{
+    static const struct {
+        int dim, value_dim;
+        bool is_latent;
+    } rows[] = { { KV_MAX_DIM, 512, true }, { KV_MAX_DIM, KV_MAX_DIM, true }, { 320, 256, true },
+        { KV_MAX_DIM, 512, false }, { 30, 70, false } };
+    enum { N = 300, N_Q = 8 };
+    static float q[N_Q * KV_MAX_DIM], got[N_Q * KV_MAX_DIM], want[N_Q * KV_MAX_DIM];
+    struct rng r = { .key = 12 };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows) * N_KV_TYPES; i++) {
+        const int at = (int)(i / N_KV_TYPES);
+        const size_t n_pages = N / PAGE_TOKENS + 1;
+        struct seq s = { .n = N, .head = 1, .pages = xmalloc(n_pages * sizeof(*s.pages)) };
+
+        shape = rows[at].is_latent ? LATENT : SHORT_VALUES;
+        s.layout =
+            layer_layout((enum kv_type)(i % N_KV_TYPES), 1, rows[at].dim, rows[at].value_dim);
+        s.arena = try_aligned(64, n_pages * s.layout.page_bytes);
+        EXPECT(s.arena);
+        for (int pos = 0; pos < N; pos++) {
+            const int page = pos / PAGE_TOKENS;
+            struct kv_slot slot = kv_slot_at(
+                &s.layout, s.arena + (size_t)page * s.layout.page_bytes, s.head, pos % PAGE_TOKENS);
+            s.pages[page].i = (uint32_t)page;
+            kit_fill(&r, q, 2 * KV_MAX_DIM, 1);
+            k->kv_append(&slot, q, q + KV_MAX_DIM);
+        }
+        kit_fill(&r, q, ARRAY_LEN(q), 0.3f);
+        attend(k, &s, N, N_Q, q, got);
+        attend(ref, &s, N, N_Q, q, want);
+        if (!kit_same_floats(got, want, (size_t)(N_Q * rows[at].value_dim))) {
+            fprintf(stderr, "%s, row %d, type %d\n", k->name, at, (int)s.layout.type);
+            fail();
+        }
+        seq_free(&s);
+    }
+    choose_shape(0, 0);
 }
 
 /* kv_append writes the elements of one token and nothing else, with the same bytes in every set. */
@@ -552,7 +627,9 @@ static void append_writes_one_token(const struct kernels *k, const struct kernel
     for (int dim = 2; dim <= 128; dim += 14)
         for (int token = 0; token < PAGE_TOKENS; token++)
             for (int type = KV_F16; type < N_KV_TYPES; type++) {
-                struct kv_layout l = layer_layout((enum kv_type)type, 1, dim);
+                const int key_dim = choose_shape(token + dim / 14, dim);
+                struct kv_layout l =
+                    layer_layout((enum kv_type)type, 1, key_dim, value_dim_of(key_dim));
                 uint8_t *a = try_aligned(64, l.page_bytes), *b = try_aligned(64, l.page_bytes);
                 EXPECT(a && b);
                 for (size_t i = 0; i < l.page_bytes; i++)
@@ -566,6 +643,7 @@ static void append_writes_one_token(const struct kernels *k, const struct kernel
                 mem_free(a);
                 mem_free(b);
             }
+    choose_shape(0, 0);
 }
 
 /* The expected result is computed here without pages, as attn.h specifies it for at most one
@@ -612,6 +690,7 @@ FOR_EVERY_SET(consecutive_rows_equal_single_rows)
 FOR_EVERY_SET(tiny_outputs_of_consecutive_rows)
 FOR_EVERY_SET(rows_that_share_a_prefix)
 FOR_EVERY_SET(dims_and_groups)
+FOR_EVERY_SET(largest_dims)
 FOR_EVERY_SET(special_numbers)
 FOR_EVERY_SET(append_writes_one_token)
 
@@ -619,5 +698,6 @@ TESTS(TEST(attention_equals_softmax_of_scores_times_values), TEST(no_keys_give_z
     TEST(all_context_lengths_in_every_set), TEST(consecutive_rows_equal_single_rows_in_every_set),
     TEST(tiny_outputs_of_consecutive_rows_in_every_set),
     TEST(rows_that_share_a_prefix_in_every_set), TEST(merged_splits_equal_attention_in_every_set),
-    TEST(dims_and_groups_in_every_set), TEST(special_numbers_in_every_set),
-    TEST(append_writes_one_token_in_every_set), TEST(result_is_independent_of_pages))
+    TEST(dims_and_groups_in_every_set), TEST(largest_dims_in_every_set),
+    TEST(special_numbers_in_every_set), TEST(append_writes_one_token_in_every_set),
+    TEST(result_is_independent_of_pages))

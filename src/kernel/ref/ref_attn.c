@@ -10,6 +10,10 @@
  * 1. With a window, the first block is the one in which the window begins; the scores before the
  * window are -inf.
  *
+ * Latent attention (kv_layout.is_latent): the value of a token is the beginning of its key. A
+ * 16-bit score is 16 fma chains, element d in lane d % 16; the lanes are reduced 8, 4, 2, 1, and
+ * the sum is multiplied by the scale.
+ *
  * q8_0: the query is quantised like activations, and a score is the GEMM result for a Q8_0 weight
  * row (an exact dot product per 32 elements), multiplied by the scale. The weights of a key block,
  * multiplied by the scales of the values, are converted to integers up to KV_Q8_MAX_WEIGHT with one
@@ -31,6 +35,8 @@ static size_t k_index(const struct kv_layout *l, int token, int d)
 {
     size_t groups = (size_t)(l->head_dim + 31) / 32;
 
+    if (l->is_latent)
+        return (size_t)token * (size_t)l->head_dim + (size_t)d;
     return ((size_t)(token / 16) * groups + (size_t)(d / 32)) * 512 +
            (size_t)(d % 32 / 2 * 32 + token % 16 * 2 + d % 2);
 }
@@ -52,9 +58,9 @@ static float widen(enum kv_type type, uint16_t h)
     return type == KV_F16 ? f16_to_f32(h) : bf16_to_f32(h);
 }
 
-static int n_blocks(const struct kv_layout *l)
+static int n_blocks(int dim)
 {
-    return (l->head_dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
+    return (dim + Q8_0_BLOCK - 1) / Q8_0_BLOCK;
 }
 
 /* Quantises one head to q8_0; the last block is padded with zeros. */
@@ -72,21 +78,24 @@ static void quantise_head(const float *x, int dim, struct act_q8_0 *out)
 static void append_q8_0(const struct kv_slot *slot, const float *k, const float *v)
 {
     const struct kv_layout *l = slot->layout;
-    int n = n_blocks(l), token = slot->token;
+    int n = n_blocks(l->head_dim), token = slot->token;
     struct p16_q8_0 *kp = (struct p16_q8_0 *)(void *)slot->k + token / KV_GROUP * n;
     int8_t *vp = (int8_t *)slot->v;
     uint16_t *scales = (uint16_t *)(void *)(slot->v + l->v_scales);
     struct act_q8_0 key[KV_MAX_DIM / Q8_0_BLOCK], value[KV_MAX_DIM / Q8_0_BLOCK];
 
     quantise_head(k, l->head_dim, key);
-    quantise_head(v, l->head_dim, value);
     for (int b = 0; b < n; b++) {
         kp[b].d[token % KV_GROUP] = f32_to_f16(key[b].d);
-        scales[b * LAYOUT_TOKENS + token] = f32_to_f16(value[b].d);
         for (int j = 0; j < Q8_0_BLOCK; j++)
             kp[b].q[j / 4][token % KV_GROUP][j % 4] = (uint8_t)(key[b].q[j] + 128);
     }
-    for (int d = 0; d < l->head_dim; d++)
+    if (l->is_latent)
+        return;
+    quantise_head(v, l->value_dim, value);
+    for (int b = 0; b < n_blocks(l->value_dim); b++)
+        scales[b * LAYOUT_TOKENS + token] = f32_to_f16(value[b].d);
+    for (int d = 0; d < l->value_dim; d++)
         vp[v_index(token, d)] = value[d / Q8_0_BLOCK].q[d % Q8_0_BLOCK];
 }
 
@@ -99,10 +108,10 @@ void ref_kv_append(const struct kv_slot *slot, const float *k, const float *v)
     }
     uint16_t *kp = (uint16_t *)(void *)slot->k, *vp = (uint16_t *)(void *)slot->v;
 
-    for (int d = 0; d < l->head_dim; d++) {
+    for (int d = 0; d < l->head_dim; d++)
         kp[k_index(l, slot->token, d)] = narrow(l->type, k[d]);
+    for (int d = 0; !l->is_latent && d < l->value_dim; d++)
         vp[v_index(slot->token, d)] = narrow(l->type, v[d]);
-    }
 }
 
 static const uint8_t *kv_block_of(const struct attn_args *a, int pos)
@@ -123,11 +132,17 @@ static const uint8_t *v_of(const struct attn_args *a, int pos)
     return kv_block_of(a, pos) + a->layout->k_bytes;
 }
 
+/* The blocks of the 16 keys with the key of a position. */
+static const struct p16_q8_0 *q8_keys_of(const struct attn_args *a, int pos)
+{
+    return (const struct p16_q8_0 *)(const void *)kv_block_of(a, pos) +
+           pos % PAGE_TOKENS / KV_GROUP * n_blocks(a->layout->head_dim);
+}
+
 static float score_q8_0(const struct attn_args *a, const struct act_q8_0 *q, int pos)
 {
-    int n = n_blocks(a->layout), token = pos % PAGE_TOKENS, row = token % KV_GROUP;
-    const struct p16_q8_0 *k =
-        (const struct p16_q8_0 *)(const void *)kv_block_of(a, pos) + token / KV_GROUP * n;
+    int n = n_blocks(a->layout->head_dim), row = pos % PAGE_TOKENS % KV_GROUP;
+    const struct p16_q8_0 *k = q8_keys_of(a, pos);
     float acc = 0;
 
     for (int b = 0; b < n; b++) {
@@ -139,14 +154,25 @@ static float score_q8_0(const struct attn_args *a, const struct act_q8_0 *q, int
     return acc * a->scale;
 }
 
+static float sum_lanes(float lane[LANES])
+{
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    return lane[0];
+}
+
 static float score_16bit(const struct attn_args *a, const float *q, int pos)
 {
+    const struct kv_layout *l = a->layout;
     const uint16_t *k = k_of(a, pos);
-    float dot = 0;
+    float lane[LANES] = { 0 };
 
-    for (int d = 0; d < a->layout->head_dim; d++)
-        dot = fmaf(q[d], widen(a->layout->type, k[k_index(a->layout, pos % PAGE_TOKENS, d)]), dot);
-    return dot * a->scale;
+    for (int d = 0; d < l->head_dim; d++) {
+        float *dot = &lane[l->is_latent ? d % LANES : 0];
+        *dot = fmaf(q[d], widen(l->type, k[k_index(l, pos % PAGE_TOKENS, d)]), *dot);
+    }
+    return (l->is_latent ? sum_lanes(lane) : lane[0]) * a->scale;
 }
 
 static float sum_by_position(const float *w, int from, int to)
@@ -155,23 +181,27 @@ static float sum_by_position(const float *w, int from, int to)
 
     for (int pos = from; pos < to; pos++)
         lane[pos % LANES] += w[pos - from];
-    for (int half = LANES / 2; half; half /= 2)
-        for (int i = 0; i < half; i++)
-            lane[i] += lane[i + half];
-    return lane[0];
+    return sum_lanes(lane);
+}
+
+/* Element d of the 16-bit value of a position. */
+static float value_16bit(const struct attn_args *a, int pos, int d)
+{
+    const struct kv_layout *l = a->layout;
+    const uint16_t *v = (const uint16_t *)(const void *)v_of(a, pos);
+
+    if (l->is_latent)
+        return widen(l->type, k_of(a, pos)[k_index(l, pos % PAGE_TOKENS, d)]);
+    return widen(l->type, v[v_index(pos % PAGE_TOKENS, d)]);
 }
 
 /* Adds the weighted values of keys [from, to) to out, in one chain over positions. */
 static void add_values_16bit(
     const struct attn_args *a, const float *w, int from, int to, float *out)
 {
-    const struct kv_layout *l = a->layout;
-
-    for (int pos = from; pos < to; pos++) {
-        const uint16_t *v = (const uint16_t *)(const void *)v_of(a, pos);
-        for (int d = 0; d < l->head_dim; d++)
-            out[d] = fmaf(w[pos - from], widen(l->type, v[v_index(pos % PAGE_TOKENS, d)]), out[d]);
-    }
+    for (int pos = from; pos < to; pos++)
+        for (int d = 0; d < a->layout->value_dim; d++)
+            out[d] = fmaf(w[pos - from], value_16bit(a, pos, d), out[d]);
 }
 
 /* Rounds and clamps like acts.h, but to 16 bits. */
@@ -186,17 +216,29 @@ static float scale_of_value(const struct attn_args *a, int b, int pos)
 {
     const uint16_t *scales = (const uint16_t *)(const void *)(v_of(a, pos) + a->layout->v_scales);
 
+    if (a->layout->is_latent)
+        return f16_to_f32(q8_keys_of(a, pos)[b].d[pos % PAGE_TOKENS % KV_GROUP]);
     return f16_to_f32(scales[b * LAYOUT_TOKENS + pos % PAGE_TOKENS]);
+}
+
+/* Element d of the value of a position, without its scale. */
+static int32_t value_q8_0(const struct attn_args *a, int pos, int d)
+{
+    const int token = pos % PAGE_TOKENS, i = d % Q8_0_BLOCK;
+
+    if (a->layout->is_latent)
+        return q8_keys_of(a, pos)[d / Q8_0_BLOCK].q[i / 4][token % KV_GROUP][i % 4] - 128;
+    return (int8_t)v_of(a, pos)[v_index(token, d)];
 }
 
 /* add_values_16bit for q8_0: 32 dimensions at a time, exact sums over the key block. */
 static void add_values_q8_0(const struct attn_args *a, const float *w, int from, int to, float *out)
 {
-    const int dim = a->layout->head_dim;
+    const int dim = a->layout->value_dim;
     float p[KV_BLOCK];
     int32_t u[KV_BLOCK];
 
-    for (int b = 0; b < n_blocks(a->layout); b++) {
+    for (int b = 0; b < n_blocks(dim); b++) {
         for (int pos = from; pos < to; pos++)
             p[pos - from] = w[pos - from] * scale_of_value(a, b, pos);
         float factor = ref_max_magnitude(p, to - from) / (float)KV_Q8_MAX_WEIGHT;
@@ -206,7 +248,7 @@ static void add_values_q8_0(const struct attn_args *a, const float *w, int from,
         for (int d = b * Q8_0_BLOCK; d < MIN((b + 1) * Q8_0_BLOCK, dim); d++) {
             int32_t sum = 0;
             for (int pos = from; pos < to; pos++)
-                sum += u[pos - from] * (int8_t)v_of(a, pos)[v_index(pos % PAGE_TOKENS, d)];
+                sum += u[pos - from] * value_q8_0(a, pos, d);
             out[d] = fmaf(factor, (float)sum, out[d]);
         }
     }
@@ -245,11 +287,11 @@ static void attend_block(const struct attn_args *a, const struct query *q, int f
     float sum = sum_by_position(w, from, to);
     if (is_first) {
         *s.sum = sum;
-        memset(s.out, 0, (size_t)l->head_dim * sizeof(float));
+        memset(s.out, 0, (size_t)l->value_dim * sizeof(float));
     } else {
         float shrink = ref_exp(*s.max - max);
         *s.sum = fmaf(*s.sum, shrink, sum);
-        for (int d = 0; d < l->head_dim; d++)
+        for (int d = 0; d < l->value_dim; d++)
             s.out[d] *= shrink;
     }
     *s.max = max;
@@ -267,28 +309,28 @@ static void attend_split(
         attend_block(a, q, b, MIN(b + KV_BLOCK, to), b == from, s);
 }
 
-static void merge_states(struct attn_state total, struct attn_state split, int head_dim)
+static void merge_states(struct attn_state total, struct attn_state split, int value_dim)
 {
     float max = *split.max > *total.max ? *split.max : *total.max;
     float total_factor = ref_exp(*total.max - max), split_factor = ref_exp(*split.max - max);
 
     *total.max = max;
     *total.sum = fmaf(*split.sum, split_factor, *total.sum * total_factor);
-    for (int d = 0; d < head_dim; d++)
+    for (int d = 0; d < value_dim; d++)
         total.out[d] = fmaf(split.out[d], split_factor, total.out[d] * total_factor);
 }
 
-static void write_output(struct attn_state total, float *out, int head_dim)
+static void write_output(struct attn_state total, float *out, int value_dim)
 {
     float inverse = 1.0f / *total.sum;
 
-    for (int d = 0; d < head_dim; d++)
+    for (int d = 0; d < value_dim; d++)
         out[d] = total.out[d] * inverse;
 }
 
 static void attend_all(const struct attn_args *a, const struct query *q, int head, float *out)
 {
-    const int dim = a->layout->head_dim, first = q->first_key / KV_SPLIT;
+    const int dim = a->layout->value_dim, first = q->first_key / KV_SPLIT;
     float max[2], sum[2], *outs = a->scratch + KV_BLOCK;
     struct attn_state total = { &max[0], &sum[0], outs };
     struct attn_state split = { &max[1], &sum[1], outs + dim };
@@ -305,10 +347,10 @@ static void attend_all(const struct attn_args *a, const struct query *q, int hea
 
 static void attend_row(const struct attn_args *a)
 {
-    const size_t dim = (size_t)a->layout->head_dim;
+    const size_t dim = (size_t)a->layout->head_dim, value_dim = (size_t)a->layout->value_dim;
 
     if (a->n_keys <= 0)
-        memset(a->out, 0, (size_t)a->n_q * dim * sizeof(float));
+        memset(a->out, 0, (size_t)a->n_q * value_dim * sizeof(float));
     for (int h = 0; h < a->n_q && a->n_keys > 0; h++) {
         struct query q = { .q = a->q + (size_t)h * dim, .first_key = attn_first_key(a, a->n_keys) };
         if (a->layout->type == KV_Q8_0)
@@ -316,7 +358,7 @@ static void attend_row(const struct attn_args *a)
         for (int i = a->split_from; i < a->split_to; i++) /* no iterations without a->states */
             attend_split(a, &q, i, attn_state_at(a, i, h));
         if (!a->states)
-            attend_all(a, &q, h, a->out + (size_t)h * dim);
+            attend_all(a, &q, h, a->out + (size_t)h * value_dim);
     }
 }
 

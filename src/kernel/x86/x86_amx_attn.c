@@ -208,9 +208,9 @@ static void softmax_block(
         split_bf16x2(v[0], v[1], k->weights[i / TILE_K][0][h], k->weights[i / TILE_K][1][h]);
     }
     __m512 shrink = exp16(_mm512_set1_ps(g->max[h] - max));
-    float *out = g->out + (size_t)h * (size_t)g->dim16;
+    float *out = g->out + (size_t)h * (size_t)g->value_dim16;
     g->sum[h] = fmaf(g->sum[h], _mm512_cvtss_f32(shrink), fold16(lanes));
-    for (int d = 0; d < g->dim16; d += 16)
+    for (int d = 0; d < g->value_dim16; d += 16)
         _mm512_storeu_ps(out + d, _mm512_mul_ps(_mm512_loadu_ps(out + d), shrink));
     g->max[h] = max;
 }
@@ -239,12 +239,12 @@ static const uint8_t *copy_values(const struct attn_args *a, int pos, int to, in
 static void add_values(struct attn_scratch *k, const struct head_group *g, int from, int to)
 {
     const struct attn_args *a = g->a;
-    const size_t stride = (size_t)g->dim16 * sizeof(float);
+    const size_t stride = (size_t)g->value_dim16 * sizeof(float);
     const int last = g->n_keys[g->n - 1] - 1;
     const uint8_t *tile[4];
 
-    for (int d = 0; d < g->dim16; d += 64) {
-        int n = MIN(4, (g->dim16 - d) / 16);
+    for (int d = 0; d < g->value_dim16; d += 64) {
+        int n = MIN(4, (g->value_dim16 - d) / 16);
         load_sums(n, g->out + d, stride);
         for (int pos = from; pos < to; pos += TILE_K) {
             bool is_whole = (int)PAGE_TOKENS == TILE_K && pos + TILE_K <= to;
@@ -270,7 +270,7 @@ static void reset_state(const struct head_group *g)
         g->max[h] = -INFINITY;
         g->sum[h] = 0;
     }
-    memset(g->out, 0, (size_t)g->n * (size_t)g->dim16 * sizeof(float));
+    memset(g->out, 0, (size_t)g->n * (size_t)g->value_dim16 * sizeof(float));
 }
 
 static void attend_block(const struct head_group *g, int from, int to)
@@ -341,10 +341,14 @@ static const struct attn_set attn_set = { .max_heads = MAX_TILE_HEADS,
     .merge = merge_states,
     .finish = write_output };
 
-/* Windows, soft caps and sinks are left to AVX-512, too. */
+/* Windows, soft caps, sinks, latent attention, and values of another dimension than keys are left
+ * to AVX-512, too. */
 static bool uses_tiles(const struct attn_args *a)
 {
-    return a->layout->type == KV_BF16 && !a->window && !(a->soft_cap > 0) && !a->sinks;
+    const struct kv_layout *l = a->layout;
+
+    return l->type == KV_BF16 && l->value_dim == l->head_dim && !l->is_latent && !a->window &&
+           !(a->soft_cap > 0) && !a->sinks;
 }
 
 void amx_attend(const struct attn_args *a)

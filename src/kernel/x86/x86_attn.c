@@ -20,7 +20,8 @@ struct attention {
 
 static struct attn_state state_of(const struct head_group *g, int h)
 {
-    return (struct attn_state){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->dim16 };
+    return (
+        struct attn_state){ g->max + h, g->sum + h, g->out + (size_t)h * (size_t)g->value_dim16 };
 }
 
 /* Number of keys of head i. All heads of a group begin in the same key block. */
@@ -35,14 +36,18 @@ static void set_keys(struct split_states *g, int i, int n_keys)
 static float *init_split_states(struct split_states *g, const struct attention *j,
     const struct attn_args *a, const struct query_range *range, float *at)
 {
-    int dim = a->layout->head_dim, dim16 = (dim + 15) / 16 * 16;
+    int value_dim16 = (a->layout->value_dim + 15) / 16 * 16;
     int n = range->n_rows * range->n_heads;
-    size_t n_out = (size_t)n * (size_t)dim16;
+    size_t n_out = (size_t)n * (size_t)value_dim16;
 
     at = attn_align(at);
-    g->total = (struct head_group){
-        .a = a, .n = n, .dim = dim, .dim16 = dim16, .n_q = n, .work = j->work
-    };
+    g->total = (struct head_group){ .a = a,
+        .n = n,
+        .dim = a->layout->head_dim,
+        .value_dim = a->layout->value_dim,
+        .value_dim16 = value_dim16,
+        .n_q = n,
+        .work = j->work };
     g->total.out = at;
     g->total.max = at + 2 * n_out;
     g->total.sum = g->total.max + n;
@@ -66,7 +71,7 @@ static void attend_keys(
         bool ends = (b + KV_BLOCK) % KV_SPLIT == 0 || (is_end && b + KV_BLOCK >= to);
         if (b >= second_split && ends)
             for (int h = 0; h < total->n; h++)
-                set->merge(state_of(total, h), state_of(current, h), total->dim);
+                set->merge(state_of(total, h), state_of(current, h), total->value_dim);
     }
 }
 
@@ -79,45 +84,69 @@ static void write_outputs(
     for (int i = 0; i < g->n; i++) {
         const int head = range->head + i % range->n_heads;
         float *out = a->out + attn_row_index(a, range->row + i / range->n_heads) * a->out_stride +
-                     (size_t)head * (size_t)g->dim;
+                     (size_t)head * (size_t)g->value_dim;
         if (a->sinks)
-            j->set->merge(state_of(g, i), attn_sink_state(a, head, &max, &sum), g->dim);
-        j->set->finish(state_of(g, i), out, g->dim);
+            j->set->merge(state_of(g, i), attn_sink_state(a, head, &max, &sum), g->value_dim);
+        j->set->finish(state_of(g, i), out, g->value_dim);
     }
 }
 
 /* ---- rows of one sequence */
 
-static void attend_query_range(const struct attention *j, const struct query_range *range)
-{
-    const struct attn_args *a = j->a;
-    struct split_states g;
+/* twelve rows of five heads are 24 ranges of 3 or 2 */
+enum { MAX_RANGES = KV_MAX_ROW_HEADS / 2 };
 
-    init_split_states(&g, j, a, range, j->scratch);
-    for (int i = 0; i < g.total.n; i++)
-        set_keys(&g, i, a->n_keys + range->row + i / range->n_heads);
-    attend_keys(j->set, &g, g.total.first_block, a->n_keys + range->row + range->n_rows - 1, true);
-    write_outputs(j, &g.total, range);
+struct range_list {
+    int n, n_heads; /* of all rows */
+    struct query_range ranges[MAX_RANGES];
+};
+
+/* Number of keys of the last row of a range, which is the largest. */
+static int range_end(const struct attn_args *a, const struct query_range *range)
+{
+    return a->n_keys + range->row + range->n_rows - 1;
 }
 
-/* One row: the state of each split is stored where attend_merge reads it. */
-static void attend_splits(const struct attention *j, const struct query_range *range)
+/* Attends key block by key block, so that a block stays in the cache until all ranges have read it.
+ * Empties the list. */
+static void attend_ranges(const struct attention *j, struct range_list *list)
 {
     const struct attn_args *a = j->a;
-    struct split_states g;
+    struct split_states groups[MAX_RANGES];
+    float *at = j->scratch;
+    int from = INT32_MAX, end = 0;
 
-    init_split_states(&g, j, a, range, j->scratch);
-    for (int i = 0; i < g.total.n; i++)
-        set_keys(&g, i, a->n_keys);
-    for (int i = a->split_from; i < a->split_to; i++) {
-        const int to = MIN((i + 1) * KV_SPLIT, a->n_keys);
-        struct attn_state at = attn_state_at(a, i, range->head);
-        g.current.max = at.max;
-        g.current.sum = at.sum;
-        g.current.out = at.out;
-        for (int b = MAX(i * KV_SPLIT, g.current.first_block); b < to; b += KV_BLOCK)
-            j->set->attend_block(&g.current, b, MIN(b + KV_BLOCK, to));
+    for (int i = 0; i < list->n; i++) {
+        const struct query_range *range = &list->ranges[i];
+        at = init_split_states(&groups[i], j, a, range, at);
+        for (int h = 0; h < groups[i].total.n; h++)
+            set_keys(&groups[i], h, a->n_keys + range->row + h / range->n_heads);
+        from = MIN(from, groups[i].total.first_block);
+        end = MAX(end, range_end(a, range));
     }
+    for (int b = from; b < end; b += KV_BLOCK)
+        for (int i = 0; i < list->n; i++) {
+            const int to = MIN(b + KV_BLOCK, range_end(a, &list->ranges[i]));
+            if (b >= groups[i].total.first_block && b < to)
+                attend_keys(j->set, &groups[i], b, to, to == range_end(a, &list->ranges[i]));
+        }
+    for (int i = 0; i < list->n; i++)
+        write_outputs(j, &groups[i].total, &list->ranges[i]);
+    list->n = list->n_heads = 0;
+}
+
+/* Adds a range, after attending to the list if there is no room. The keys of latent attention are
+ * read by many query heads; otherwise ranges are processed one by one. */
+static void add_range(
+    const struct attention *j, struct range_list *list, const struct query_range *range)
+{
+    const int n_heads = range->n_rows * range->n_heads;
+    const int most = j->a->layout->is_latent ? MAX_RANGES : 1;
+
+    if (list->n == most || list->n_heads + n_heads > MAX(KV_MAX_ROW_HEADS, j->a->n_q))
+        attend_ranges(j, list);
+    list->ranges[list->n++] = *range;
+    list->n_heads += n_heads;
 }
 
 /* Divides n into parts of at most `most`; returns the size of the largest of similar parts. */
@@ -126,6 +155,35 @@ static int part_of(int n, int most)
     int n_parts = (n + most - 1) / most;
 
     return (n + n_parts - 1) / n_parts;
+}
+
+/* One row: the state of a split is stored where attend_merge reads it. */
+static void attend_split(const struct attention *j, const struct query_range *range, int split)
+{
+    const struct attn_args *a = j->a;
+    struct split_states g;
+
+    init_split_states(&g, j, a, range, j->scratch);
+    for (int i = 0; i < g.total.n; i++)
+        set_keys(&g, i, a->n_keys);
+    const int to = MIN((split + 1) * KV_SPLIT, a->n_keys);
+    struct attn_state at = attn_state_at(a, split, range->head);
+    g.current.max = at.max;
+    g.current.sum = at.sum;
+    g.current.out = at.out;
+    for (int b = MAX(split * KV_SPLIT, g.current.first_block); b < to; b += KV_BLOCK)
+        j->set->attend_block(&g.current, b, MIN(b + KV_BLOCK, to));
+}
+
+/* A split stays in the cache until all query heads have read it. */
+static void attend_splits(const struct attention *j)
+{
+    const struct attn_args *a = j->a;
+    const int n_heads = part_of(a->n_q, j->set->max_heads);
+
+    for (int i = a->split_from; i < a->split_to; i++)
+        for (int h = 0; h < a->n_q; h += n_heads)
+            attend_split(j, &(struct query_range){ 0, 1, h, MIN(n_heads, a->n_q - h) }, i);
 }
 
 /* Number of rows that can share a group. */
@@ -154,18 +212,23 @@ static void attend_sequence_rows(const struct attention *j)
 {
     const struct attn_args *a = j->a;
     int n_heads = part_of(a->n_q, j->set->max_heads), n;
+    struct range_list list;
 
+    list.n = list.n_heads = 0;
     for (int row = 0; row < a->n_rows; row += n) {
         n = rows_together(j, row);
         if (a->n_keys + row <= 0) {
             memset(a->out + (size_t)row * a->out_stride, 0,
-                (size_t)a->n_q * (size_t)a->layout->head_dim * sizeof(float));
+                (size_t)a->n_q * (size_t)a->layout->value_dim * sizeof(float));
             continue;
         }
-        for (int h = 0; h < a->n_q; h += n_heads)
-            (a->states ? attend_splits : attend_query_range)(
-                j, &(struct query_range){ row, n, h, MIN(n_heads, a->n_q - h) });
+        for (int h = 0; h < a->n_q; h += n_heads) {
+            const struct query_range range = { row, n, h, MIN(n_heads, a->n_q - h) };
+            add_range(j, &list, &range);
+        }
     }
+    if (list.n > 0)
+        attend_ranges(j, &list);
 }
 
 /* ---- rows of several sequences */
@@ -186,7 +249,7 @@ static void attend_own_keys(const struct attention *j, const struct split_states
         one->a = &own_args;
         one->n = range->n_heads;
         one->q = (const uint8_t *)one->q + (size_t)first * one->q_head_bytes;
-        one->out += first * one->dim16;
+        one->out += first * one->value_dim16;
         one->max += first;
         one->sum += first;
     }
@@ -201,9 +264,6 @@ static void attend_own_keys(const struct attention *j, const struct split_states
  * have read it, and then to each row's own keys. */
 static void attend_shared_rows(const struct attention *j)
 {
-    enum {
-        MAX_RANGES = KV_MAX_ROW_HEADS / 2
-    }; /* twelve rows of five heads are 24 ranges of 3 or 2 */
     const struct attn_args *a = j->a;
     const int together = max_rows(j), n_heads = part_of(a->n_q, j->set->max_heads);
     struct attn_args shared = *a;
@@ -235,6 +295,10 @@ void attn_attend(const struct attn_set *set, const struct attn_args *a, void *wo
     struct attention j = { set, a, work, scratch };
     struct attn_args one;
 
+    if (a->states) {
+        attend_splits(&j);
+        return;
+    }
     if (!a->rows) {
         attend_sequence_rows(&j);
         return;

@@ -24,12 +24,13 @@ struct head_group {
     int n;                       /* heads, 1 .. attn_set.max_heads */
     int n_keys[MAX_GROUP_HEADS]; /* number of keys of each head; ascending */
     int first_block;             /* first key block, the same for all heads; 0 without a window */
-    int dim, dim16;              /* head dimension, and rounded up to 16 */
+    int dim;                     /* dimension of a key */
+    int value_dim, value_dim16;  /* of a value, and rounded up to 16 */
     const void *q;               /* queries, in the form that the set reads */
     size_t q_head_bytes;         /* distance of the queries of two heads */
     int n_q;                     /* heads for which q was written: n or more */
     float *max, *sum;
-    float *out; /* [n][dim16] */
+    float *out; /* [n][value_dim16] */
     void *work; /* memory of the set for one key block */
 };
 
@@ -88,6 +89,13 @@ static inline const uint8_t *attn_keys_of(const struct attn_args *a, int pos)
     return attn_block_of(a, pos) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * group;
 }
 
+/* 16-bit key of one position in latent attention */
+static inline const uint8_t *attn_latent_key(const struct attn_args *a, int pos)
+{
+    return attn_block_of(a, pos) +
+           (size_t)(pos % PAGE_TOKENS) * (size_t)a->layout->head_dim * sizeof(uint16_t);
+}
+
 static inline const uint8_t *attn_values_of(const struct attn_args *a, int pos)
 {
     return attn_block_of(a, pos) + a->layout->k_bytes;
@@ -97,7 +105,7 @@ static inline const uint8_t *attn_values_of(const struct attn_args *a, int pos)
  * of keys: it is prefetched while the scores are computed. */
 static inline const uint8_t *attn_values_share(const struct attn_args *a, int pos)
 {
-    size_t lines = ((size_t)a->layout->head_dim + 15) / 16 * 16 / 2;
+    size_t lines = ((size_t)a->layout->value_dim + 15) / 16 * 16 / 2;
 
     return attn_values_of(a, pos) + (size_t)(pos % PAGE_TOKENS / KV_GROUP) * lines * 64;
 }

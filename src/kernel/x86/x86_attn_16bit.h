@@ -155,7 +155,7 @@ INLINE void add_dims_16bit(enum kv_type type, int heads, const struct head_group
     vec16 sums[HEAD_VECTORS][GROUP_HEADS];
 
     UNROLL for (int h = 0; h < heads; h++) UNROLL for (int i = 0; i < HEAD_VECTORS; i++)
-        sums[i][h] = load16(g->out + (size_t)h * (size_t)g->dim16 + dim[i]);
+        sums[i][h] = load16(g->out + (size_t)h * (size_t)g->value_dim16 + dim[i]);
     for (int pos = from; pos < to; pos += PAGE_TOKENS) {
         const uint8_t *v = attn_values_of(g->a, pos);
         struct page_values p = { .n = MIN(PAGE_TOKENS, to - pos),
@@ -171,16 +171,16 @@ INLINE void add_dims_16bit(enum kv_type type, int heads, const struct head_group
         add_tail_values(type, heads, g, pos, v, sums);
     }
     UNROLL for (int h = 0; h < heads; h++) UNROLL for (int i = 0; i < HEAD_VECTORS; i++)
-        store16(g->out + (size_t)h * (size_t)g->dim16 + dim[i], sums[i][h]);
+        store16(g->out + (size_t)h * (size_t)g->value_dim16 + dim[i], sums[i][h]);
 }
 
 INLINE void add_values_16bit(
     enum kv_type type, int heads, const struct head_group *g, int from, int end)
 {
-    for (int d = 0; d < g->dim16; d += 16 * HEAD_VECTORS) {
+    for (int d = 0; d < g->value_dim16; d += 16 * HEAD_VECTORS) {
         int dim[HEAD_VECTORS];
         /* the last dimensions twice if there are no others */
-        UNROLL for (int i = 0; i < HEAD_VECTORS; i++) dim[i] = MIN(d + 16 * i, g->dim16 - 16);
+        UNROLL for (int i = 0; i < HEAD_VECTORS; i++) dim[i] = MIN(d + 16 * i, g->value_dim16 - 16);
         add_dims_16bit(type, heads, g, dim, from, end);
     }
 }

@@ -12,6 +12,7 @@
 
 #include "kernel/x86/x86_attn_16bit.h"
 #include "kernel/x86/x86_attn_append.h"
+#include "kernel/x86/x86_attn_latent.h"
 #include "kernel/x86/x86_attn_q8_values.h"
 #include "kernel/x86/x86_attn_state.h"
 
@@ -26,6 +27,14 @@ INLINE void attend_16bit(enum kv_type type, int heads, const struct head_group *
     compute_scores_16bit(type, heads, g, from, to);
     softmax_heads(g, from, to);
     add_values_16bit(type, heads, g, from, to);
+}
+
+INLINE void attend_latent(
+    enum kv_type type, int heads, const struct head_group *g, int from, int to)
+{
+    compute_scores_latent(type, heads, g, from, to);
+    softmax_heads(g, from, to);
+    add_values_latent(type, heads, g, from, to);
 }
 
 INLINE void attend_q8(int heads, const struct head_group *g, int from, int to)
@@ -44,13 +53,23 @@ INLINE void attend_q8(int heads, const struct head_group *g, int from, int to)
     {                                                                                              \
         attend_16bit(KV_BF16, n, g, from, to);                                                     \
     }                                                                                              \
+    static void latent_f16_##n(const struct head_group *g, int from, int to)                       \
+    {                                                                                              \
+        attend_latent(KV_F16, n, g, from, to);                                                     \
+    }                                                                                              \
+    static void latent_bf16_##n(const struct head_group *g, int from, int to)                      \
+    {                                                                                              \
+        attend_latent(KV_BF16, n, g, from, to);                                                    \
+    }                                                                                              \
     static void q8_0_##n(const struct head_group *g, int from, int to)                             \
     {                                                                                              \
         attend_q8(n, g, from, to);                                                                 \
     }
-#define F16_ENTRY(n)  f16_##n,
-#define BF16_ENTRY(n) bf16_##n,
-#define Q8_0_ENTRY(n) q8_0_##n,
+#define F16_ENTRY(n)         f16_##n,
+#define BF16_ENTRY(n)        bf16_##n,
+#define LATENT_F16_ENTRY(n)  latent_f16_##n,
+#define LATENT_BF16_ENTRY(n) latent_bf16_##n,
+#define Q8_0_ENTRY(n)        q8_0_##n,
 
 EACH_HEAD_COUNT(FOR_HEADS)
 
@@ -62,9 +81,17 @@ static const block_fn block_fns[N_KV_TYPES][GROUP_HEADS] = {
     { EACH_HEAD_COUNT(Q8_0_ENTRY) },
 };
 
+static const block_fn latent_block_fns[N_KV_TYPES][GROUP_HEADS] = {
+    { EACH_HEAD_COUNT(LATENT_F16_ENTRY) },
+    { EACH_HEAD_COUNT(LATENT_BF16_ENTRY) },
+    { EACH_HEAD_COUNT(Q8_0_ENTRY) },
+};
+
 static void attend_block(const struct head_group *g, int from, int to)
 {
-    block_fns[g->a->layout->type][g->n - 1](g, from, to);
+    const struct kv_layout *l = g->a->layout;
+
+    (l->is_latent ? latent_block_fns : block_fns)[l->type][g->n - 1](g, from, to);
 }
 
 static float *set_queries(

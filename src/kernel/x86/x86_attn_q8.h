@@ -46,16 +46,19 @@ static void append_q8(const struct kv_slot *slot, const float *k, const float *v
     uint8_t q[Q8_0_BLOCK];
 
     quantise_head(k, dim, key);
-    quantise_head(v, dim, value);
     for (int b = 0; b < n; b++) {
         __m256i u = _mm256_loadu_si256((const __m256i *)(const void *)key[b].q);
         _mm256_storeu_si256((__m256i *)(void *)q, _mm256_xor_si256(u, top));
         for (int i = 0; i < Q8_0_BLOCK / 4; i++)
             memcpy(kp[b].q[i][row], q + 4 * i, 4);
         kp[b].d[row] = f32_to_f16_bits(key[b].d);
-        scales[b * 2 * V_PAIRS + token] = f32_to_f16_bits(value[b].d);
     }
-    for (int d = 0; d < dim; d++)
+    if (l->is_latent)
+        return;
+    quantise_head(v, l->value_dim, value);
+    for (int b = 0; b < n_blocks_of(l->value_dim); b++)
+        scales[b * 2 * V_PAIRS + token] = f32_to_f16_bits(value[b].d);
+    for (int d = 0; d < l->value_dim; d++)
         vp[(size_t)(d / 16) * V_PAIRS * 32 + (size_t)(d % 16) * 2] =
             (uint8_t)value[d / Q8_0_BLOCK].q[d % Q8_0_BLOCK];
 }
@@ -84,7 +87,7 @@ INLINE const struct p16_q8_0 *q8_keys_of(const struct head_group *g, int pos)
 }
 
 /* One block of 16 keys, and prefetch targets: keys of the next unit, and values of this unit, which
- * are read after the key block. */
+ * are read after the key block; in latent attention keys of the unit after the next one. */
 struct score_block {
     const struct p16_q8_0 *k, *next_k;
     const uint8_t *v;
@@ -127,7 +130,9 @@ INLINE void compute_scores_q8(int heads, const struct head_group *g, int from, i
         {
             struct score_block b = { q8_keys_of(g, pos),
                 q8_keys_of(g, MIN(pos + UNIT_KEYS, to - 1)),
-                attn_values_of(g->a, pos) + pos % PAGE_TOKENS / KV_GROUP * n * 512 };
+                g->a->layout->is_latent
+                    ? q8_keys_of(g, MIN(pos + 2 * UNIT_KEYS, to - 1))->q[0][0]
+                    : attn_values_of(g->a, pos) + pos % PAGE_TOKENS / KV_GROUP * n * 512 };
             int first = part * SCORE_KEYS, n_keys = MIN(UNIT_KEYS, to - pos) - first;
             score_vec acc[GROUP_HEADS];
             if (n_keys <= 0)

@@ -6,17 +6,20 @@
  * Included only by x86_attn_block.h, which documents the definitions that it requires. */
 #pragma once
 
-#include "kernel/x86/x86_attn_q8.h"
+#include "kernel/x86/x86_attn_q8_latent.h"
 
 #ifdef GROUP_HEADS
 /* Reads the value scales of keys [from, to) for the 32 dimensions of a block. */
 static void read_scales(const struct head_group *g, int block, int from, int to, float *out)
 {
+    const struct kv_layout *l = g->a->layout;
+
     for (int pos = from; pos < to; pos += UNIT_KEYS) {
-        const uint8_t *v = attn_values_of(g->a, pos) + g->a->layout->v_scales;
-        const uint16_t *scales = (const uint16_t *)(const void *)v + block * 2 * V_PAIRS;
-        store_first16(
-            out + (pos - from), MIN(UNIT_KEYS, to - pos), load_f16x16(scales + pos % PAGE_TOKENS));
+        const uint8_t *v = attn_values_of(g->a, pos) + l->v_scales;
+        const uint16_t *scales = l->is_latent ? q8_keys_of(g, pos)[block].d
+                                              : (const uint16_t *)(const void *)v +
+                                                    block * 2 * V_PAIRS + pos % PAGE_TOKENS;
+        store_first16(out + (pos - from), MIN(UNIT_KEYS, to - pos), load_f16x16(scales));
     }
 }
 
@@ -61,6 +64,20 @@ INLINE void add_page_values_q8(int heads, const int16_t *u, const uint8_t *v[HEA
     }
 }
 
+INLINE void add_scaled_sums(int heads, const struct head_group *g, const int dim[HEAD_VECTORS],
+    const float *factor, ivec16 sums[HEAD_VECTORS][GROUP_HEADS])
+{
+    UNROLL for (int h = 0; h < heads; h++)
+    {
+        float *out = g->out + (size_t)h * (size_t)g->value_dim16;
+        vec16 v[HEAD_VECTORS];
+        UNROLL for (int i = 0; i < HEAD_VECTORS; i++) v[i] =
+            fma16(all16(factor[h]), to_float16(sums[i][h]), load16(out + dim[i]));
+        /* after all loads, since two dim[i] may be equal */
+        UNROLL for (int i = 0; i < HEAD_VECTORS; i++) store16(out + dim[i], v[i]);
+    }
+}
+
 /* Adds the values of keys [from, to) to HEAD_VECTORS x 16 dimensions, which begin at dim[i]. */
 INLINE void add_dims_q8(int heads, const struct head_group *g, const int dim[HEAD_VECTORS],
     int from, int to, const float *factor)
@@ -85,33 +102,50 @@ INLINE void add_dims_q8(int heads, const struct head_group *g, const int dim[HEA
         }
         add_page_values_q8(heads, work->u[0] + (pos - from), v, MIN(PAGE_TOKENS, to - pos), sums);
     }
-    UNROLL for (int h = 0; h < heads; h++)
-    {
-        float *out = g->out + (size_t)h * (size_t)g->dim16;
-        vec16 v[HEAD_VECTORS];
+    add_scaled_sums(heads, g, dim, factor, sums);
+}
+
+/* The same in latent attention. */
+INLINE void add_dims_q8_latent(int heads, const struct head_group *g, const int dim[HEAD_VECTORS],
+    int n_keys, const struct latent_values *values, const float *factor)
+{
+    const struct block_work *work = g->work;
+    ivec16 sums[HEAD_VECTORS][GROUP_HEADS];
+
+    UNROLL for (int h = 0; h < heads; h++) UNROLL for (int i = 0; i < HEAD_VECTORS; i++)
+        sums[i][h] = all_int16(0);
+    for (int t = 0; t < n_keys; t += KV_GROUP) {
+        const uint8_t *v[HEAD_VECTORS];
         UNROLL for (int i = 0; i < HEAD_VECTORS; i++) v[i] =
-            fma16(all16(factor[h]), to_float16(sums[i][h]), load16(out + dim[i]));
-        /* after all loads, since two dim[i] may be equal */
-        UNROLL for (int i = 0; i < HEAD_VECTORS; i++) store16(out + dim[i], v[i]);
+            values->v[t / KV_GROUP][dim[i] % Q8_0_BLOCK / 16][0][0];
+        add_page_values_q8(heads, work->u[0] + t, v, MIN(KV_GROUP, n_keys - t), sums);
     }
+    add_scaled_sums(heads, g, dim, factor, sums);
 }
 
 INLINE void add_values_q8(int heads, const struct head_group *g, int from, int to)
 {
     struct block_work *work = g->work;
     float scales[KV_BLOCK], factor[GROUP_HEADS];
+    struct latent_values values;
 
-    for (int block = 0; block * Q8_0_BLOCK < g->dim16; block++) {
-        const int end = MIN((block + 1) * Q8_0_BLOCK, g->dim16);
+    for (int block = 0; block * Q8_0_BLOCK < g->value_dim16; block++) {
+        const int end = MIN((block + 1) * Q8_0_BLOCK, g->value_dim16);
         read_scales(g, block, from, to, scales);
+        if (g->a->layout->is_latent)
+            copy_latent_values(g, block, from, to, &values);
         for (int h = 0; h < heads; h++)
             factor[h] = weights_to_int16(
                 work->w[h], scales, MIN(to, g->n_keys[h]) - from, to - from, work->u[h]);
         for (int d = block * Q8_0_BLOCK; d < end; d += 16 * HEAD_VECTORS) {
             int dim[HEAD_VECTORS];
             /* the last dimensions twice if there are no others */
-            UNROLL for (int i = 0; i < HEAD_VECTORS; i++) dim[i] = MIN(d + 16 * i, g->dim16 - 16);
-            add_dims_q8(heads, g, dim, from, to, factor);
+            UNROLL for (int i = 0; i < HEAD_VECTORS; i++) dim[i] =
+                MIN(d + 16 * i, g->value_dim16 - 16);
+            if (g->a->layout->is_latent)
+                add_dims_q8_latent(heads, g, dim, to - from, &values, factor);
+            else
+                add_dims_q8(heads, g, dim, from, to, factor);
         }
     }
 }

@@ -32,7 +32,8 @@ static void cap_and_mask(const struct attn_args *a, float *w, int n, int n_maske
  * maximum. */
 static void softmax_block(const struct head_group *g, int h, int n, bool is_first)
 {
-    float *w = ((struct block_work *)g->work)->w[h], *out = g->out + (size_t)h * (size_t)g->dim16;
+    float *w = ((struct block_work *)g->work)->w[h],
+          *out = g->out + (size_t)h * (size_t)g->value_dim16;
     float old = is_first ? -INFINITY : g->max[h];
     vec16 top = all16(old), lanes = all16(0);
 
@@ -48,12 +49,12 @@ static void softmax_block(const struct head_group *g, int h, int n, bool is_firs
     g->max[h] = max;
     if (is_first) {
         g->sum[h] = sum16(lanes);
-        memset(out, 0, (size_t)g->dim16 * sizeof(float));
+        memset(out, 0, (size_t)g->value_dim16 * sizeof(float));
         return;
     }
     float shrink = exp1(old - max);
     g->sum[h] = fmaf(g->sum[h], shrink, sum16(lanes));
-    for (int d = 0; d < g->dim16; d += 16)
+    for (int d = 0; d < g->value_dim16; d += 16)
         store16(out + d, mul16(load16(out + d), all16(shrink)));
 }
 

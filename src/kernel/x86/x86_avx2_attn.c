@@ -6,7 +6,7 @@
 #endif
 
 #include "kernel/acts.h"
-#include "kernel/x86/x86_avx2_vec16.h"
+#include "kernel/x86/x86_avx2_vec.h"
 
 #define GROUP_HEADS        4
 #define HEAD_VECTORS       1

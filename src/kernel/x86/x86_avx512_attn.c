@@ -4,7 +4,7 @@
 #endif
 
 #include "kernel/acts.h"
-#include "kernel/x86/x86_avx512_vec16.h"
+#include "kernel/x86/x86_avx512_vec.h"
 
 #define GROUP_HEADS        8
 #define HEAD_VECTORS       2
