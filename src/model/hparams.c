@@ -367,13 +367,36 @@ static int get_factor(struct hparams_reader *r, const char *tail, float *out, st
     return 0;
 }
 
+/* 0 and 1 groups: no groups. The score of a group is the sum of its two best experts. */
+static int read_expert_groups(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    const struct int_range most = { 0, MAX(h->n_experts / 2, 1) };
+
+    h->n_expert_groups = h->n_groups_used = 1;
+    if (get_int(r, "expert_group_count", most, &h->n_expert_groups, e))
+        return -1;
+    if (h->n_expert_groups <= 1) {
+        h->n_expert_groups = 1;
+        return 0;
+    }
+    h->n_groups_used = -1;
+    if (get_int(r, "expert_group_used_count", (struct int_range){ 1, h->n_expert_groups },
+            &h->n_groups_used, e))
+        return -1;
+    const int per_group = h->n_experts / h->n_expert_groups;
+    if (h->n_experts % h->n_expert_groups || h->n_experts_used > h->n_groups_used * per_group)
+        return err_set(e, ERR_CORRUPT, "%d of %d experts, of %d of %d groups, are not possible",
+            h->n_experts_used, h->n_experts, h->n_groups_used, h->n_expert_groups);
+    return 0;
+}
+
 static int read_router(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     double scale = 0;
-    int function = 0, group_count = 0;
+    int function = 0;
 
     if (get_int(r, "expert_gating_func", (struct int_range){ 0, 3 }, &function, e) ||
-        get_int(r, "expert_group_count", (struct int_range){ 0, 1 }, &group_count, e))
+        read_expert_groups(h, r, e))
         return -1;
     h->router = function ? (enum router_fn)(function - 1) : h->family->router;
     h->norms_expert_weights = !h->family->keeps_expert_weights;

@@ -65,6 +65,9 @@ struct hparams {
     int d_model;
     int n_experts;      /* 0: none */
     int n_experts_used; /* per row: top-k */
+    /* groups of experts of the same size, in order; the experts of a row are of the best groups;
+     * 1: no groups */
+    int n_expert_groups, n_groups_used;
     int d_ff_expert;    /* of one expert */
     int d_ff_shared;    /* of the shared expert, which every row uses; 0: none */
     int n_dense_layers; /* the first layers, which have no experts */

@@ -42,14 +42,39 @@ static void softmax(const struct kernels *k, float *x, int n)
         x[i] = (float)((double)x[i] / sum);
 }
 
-/* The bias enters the selection only. The weights are those of the scores without it. */
+/* Replaces the scores of experts of groups that are not used by -inf. The score of a group is the
+ * sum of its two best scores. */
+static void keep_best_groups(const struct hparams *h, float *scores)
+{
+    const int n = h->n_experts / h->n_expert_groups;
+    float sums[MAX_EXPERTS / 2], unused[MAX_EXPERTS / 2];
+    int best[MAX_EXPERTS / 2];
+    bool is_used[MAX_EXPERTS / 2] = { false };
+
+    for (int g = 0; g < h->n_expert_groups; g++) {
+        float two[2];
+        moe_topk(scores + g * n, n, 2, best, two);
+        sums[g] = two[0] + two[1];
+    }
+    moe_topk(sums, h->n_expert_groups, h->n_groups_used, best, unused);
+    for (int i = 0; i < h->n_groups_used; i++)
+        is_used[best[i]] = true;
+    for (int i = 0; i < h->n_experts; i++)
+        if (!is_used[i / n])
+            scores[i] = -INFINITY;
+}
+
+/* The bias and the groups enter the selection only. The weights are those of the scores without
+ * bias. */
 static void choose_with_bias(
     const struct hparams *h, const float *values, const float *bias, int *topk, float *weights)
 {
     float biased[MAX_EXPERTS];
 
     for (int i = 0; i < h->n_experts; i++)
-        biased[i] = values[i] + bias[i];
+        biased[i] = bias ? values[i] + bias[i] : values[i];
+    if (h->n_expert_groups > 1)
+        keep_best_groups(h, biased);
     moe_topk(biased, h->n_experts, h->n_experts_used, topk, weights);
     for (int i = 0; i < h->n_experts_used; i++)
         weights[i] = values[topk[i]];
@@ -65,7 +90,7 @@ void moe_route(const struct kernels *k, const struct hparams *h, float *scores, 
         sigmoid(k, scores, h->n_experts);
     else if (h->router == ROUTER_SOFTMAX)
         softmax(k, scores, h->n_experts);
-    if (bias)
+    if (bias || h->n_expert_groups > 1)
         choose_with_bias(h, scores, bias, topk, weights);
     else
         moe_topk(scores, h->n_experts, n_used, topk, weights);

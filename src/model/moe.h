@@ -2,9 +2,9 @@
  *
  * A router computes a score for each expert and row. The top-k experts are used; their weights are
  * a function of their scores (enum router_fn). Equal scores: the lower expert index comes first.
- * The expert
- * outputs of a row are added in the order of the top-k list, so the bits of a row depend on that
- * row only.
+ * If the experts are in groups, those of the groups with the best two experts are available. The
+ * expert outputs of a row are added in the order of the top-k list, so the bits of a row depend on
+ * that row only.
  *
  * The rows of a step are processed expert by expert. An `entry` is one (row, expert) pair; entries
  * are sorted by expert, so that the weights of an expert are read once for all its rows.

@@ -107,6 +107,31 @@ static void weights_of_other_routers(void)
     EXPECT(fabs((double)weights[0] + (double)weights[1] - 2.5) < 1e-6);
 }
 
+/* The best expert is in a group whose two best have a lower sum than those of other groups. */
+static void experts_are_chosen_from_the_best_groups(void)
+{
+    static const float scores[] = { 5, 0, 0, 3, 3.5f, 0, 2, 0.5f, 4 };
+    const struct hparams h = { .n_experts = 9,
+        .n_experts_used = 4,
+        .n_expert_groups = 3,
+        .n_groups_used = 2,
+        .router = ROUTER_SIGMOID,
+        .expert_weight_scale = 1 };
+    float bias[9] = { 0 }, x[9], weights[4];
+    int topk[4];
+
+    memcpy(x, scores, sizeof(x));
+    moe_route(ref_kernels(), &h, x, NULL, topk, weights);
+    EXPECT(topk[0] == 8 && topk[1] == 4 && topk[2] == 3 && topk[3] == 6);
+    EXPECT(fabs((double)weights[2] - sigmoid(3)) < 1e-6);
+
+    bias[1] = 2; /* the bias enters the sums of the groups */
+    memcpy(x, scores, sizeof(x));
+    moe_route(ref_kernels(), &h, x, bias, topk, weights);
+    EXPECT(topk[0] == 1 && topk[1] == 0 && topk[2] == 4 && topk[3] == 3);
+    EXPECT(fabs((double)weights[0] - sigmoid(0)) < 1e-6);
+}
+
 static void every_use_has_its_entry(void)
 {
     const struct hparams h = { .n_experts = N, .n_experts_used = 3 };
@@ -136,4 +161,5 @@ static void every_use_has_its_entry(void)
 }
 
 TESTS(TEST(the_highest_scores_best_first), TEST(weights_are_a_softmax_of_those_used),
-    TEST(weights_of_other_routers), TEST(every_use_has_its_entry))
+    TEST(weights_of_other_routers), TEST(experts_are_chosen_from_the_best_groups),
+    TEST(every_use_has_its_entry))
