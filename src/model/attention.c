@@ -2,10 +2,16 @@
  * split of a row, also quantises it for the Wo GEMM. */
 #include "model/attention.h"
 
-/* First column of the query heads of KV head h in a row of q, and of their output in attn_out. */
+/* First column of the query heads of KV head h in a row of q. */
 static int q_column(const struct thread_ctx *s, int h)
 {
     return h * layer_q_per_kv_head(s->params) * s->params->head_dim;
+}
+
+/* First column of their output. */
+static int out_column(const struct thread_ctx *s, int h)
+{
+    return h * layer_q_per_kv_head(s->params) * s->params->value_dim;
 }
 
 /* Arguments for the queries of KV head h; the pointers q and out are those of row 0, the caller
@@ -15,10 +21,11 @@ static struct attn_args attn_args_of(const struct thread_ctx *s, int layer, int 
     const struct llama *m = s->m;
     const struct layer_params *p = s->params;
     const float *sinks = m->w.layers[layer].sinks;
+    const bool is_latent = p->mixer == MIXER_LATENT;
 
     return (struct attn_args){ .layout = &m->kv[layer],
         .arena = m->lm.arena,
-        .kv_head = h,
+        .kv_head = is_latent ? 0 : h,
         .n_rows = 1,
         .n_q = layer_q_per_kv_head(p),
         .q = m->q + q_column(s, h),
@@ -26,9 +33,9 @@ static struct attn_args attn_args_of(const struct thread_ctx *s, int layer, int 
         .soft_cap = m->h.attn_soft_cap,
         .sinks = sinks ? sinks + h * layer_q_per_kv_head(p) : NULL,
         .window = p->has_window ? m->h.window : 0,
-        .out = m->attn_out + q_column(s, h),
+        .out = (is_latent ? m->latent.out : m->attn_out) + out_column(s, h),
         .q_stride = m->q_stride,
-        .out_stride = m->q_stride,
+        .out_stride = is_latent ? m->latent.out_stride : m->o_stride,
         .scratch = s->thread_mem->attn };
 }
 
@@ -162,7 +169,7 @@ void attention(const struct thread_ctx *s, const struct attn_work *w, const stru
         attend_rows(s, w->layer, u);
     }
 
-    const int from = q_column(s, heads.from), n = q_column(s, heads.to) - from;
+    const int from = out_column(s, heads.from), n = out_column(s, heads.to) - from;
     for (int i = 0; i < u->n_rows; i++) {
         apply_gate(s, w->layer, unit_row(s, u, i), from, n);
         forward_quantise_tile(s, &w->attn_out, unit_row(s, u, i), from, n);
@@ -200,8 +207,13 @@ struct attn_work attn_work_for(const struct thread_ctx *s, int layer)
     /* in the last layer, only rows that get logits attend */
     if (layer == m->h.n_layers - 1 && !m->decode_rows_have_logits)
         w.n_fused = 0;
-    w.attn_out = forward_attn_out(s, &m->w.layers[layer]);
     w.first_phase = w.n_fused < s->n_rows ? ATTN_APPEND : ATTN_ATTEND;
+    if (s->params->mixer == MIXER_LATENT) { /* the keys are appended before */
+        w.first_phase = ATTN_ATTEND;
+        w.attn_out.n_heads = 1;
+        return w;
+    }
+    w.attn_out = forward_attn_out(s, &m->w.layers[layer]);
     w.is_by_head = w.n_fused == s->n_rows && s->params->head_dim % PANEL == 0 &&
                    !m->h.family->norms_whole_qk &&
                    s->params->n_kv_heads / w.attn_out.n_heads % s->n_threads == 0;

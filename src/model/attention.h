@@ -62,6 +62,11 @@ struct head_row attn_head_row(const struct thread_ctx *s, const struct attn_unit
 /* attn_out of the unit's rows and heads: each query attends to the keys up to its own position. */
 void attention(const struct thread_ctx *s, const struct attn_work *w, const struct attn_unit *u);
 
+/* Destination of the key and value of a row and KV head (layer.c). */
+struct kv_slot attn_kv_slot(const struct thread_ctx *s, int layer, int row, int head);
+/* Factor of the queries of a row, a function of its position; 1 in most models (layer.c). */
+float attn_query_factor(const struct thread_ctx *s, int row);
+
 /* Groups the decode rows by shared prefix and selects rows for split-KV (attn_groups.c). The engine
  * thread calls it before the job. */
 void attn_groups_build(struct llama *m);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "model/block.h"
 #include "model/content.h"
+#include "model/kv_b.h"
 #include "os/clock.h"
 
 #include <math.h>
@@ -38,6 +39,13 @@ static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_V_BIAS] = offsetof(struct layer, v_bias),
     [TENSOR_Q_NORM] = offsetof(struct layer, q_norm),
     [TENSOR_K_NORM] = offsetof(struct layer, k_norm),
+    [TENSOR_Q_A] = offsetof(struct layer, q_a),
+    [TENSOR_Q_A_NORM] = offsetof(struct layer, q_a_norm),
+    [TENSOR_Q_B] = offsetof(struct layer, q),
+    [TENSOR_KV_A] = offsetof(struct layer, k),
+    [TENSOR_KV_A_NORM] = offsetof(struct layer, kv_a_norm),
+    [TENSOR_K_B] = offsetof(struct layer, k_b),
+    [TENSOR_V_B] = offsetof(struct layer, v_b),
     [TENSOR_O] = offsetof(struct layer, o),
     [TENSOR_MIX_GATE] = offsetof(struct layer, mix_gate),
     [TENSOR_SSM_ALPHA] = offsetof(struct layer, recurrent.alpha),
@@ -90,7 +98,7 @@ struct tensor_slot { /* one tensor of one layer */
     char name[64];
     const struct gguf_tensor *t; /* NULL: an optional tensor that the file does not have */
     int rows, cols;
-    int n_experts; /* number of matrices of this size, one per expert; else 1 */
+    int n_matrices; /* of this size: one per expert or query head; else 1 */
 };
 
 /* The tensor is F32 and is loaded as it is: a vector, or a table of biases. */
@@ -102,7 +110,7 @@ static bool is_vector(enum tensor id)
 static int check_shape(const struct tensor_slot *s, struct err *e)
 {
     const struct gguf_tensor *t = s->t;
-    const int want[4] = { s->cols, s->rows, s->n_experts, 1 };
+    const int want[4] = { s->cols, s->rows, s->n_matrices, 1 };
     bool ok = true;
     for (int i = 0; i < 4; i++)
         ok = ok && t->dims[i] == (uint64_t)want[i];
@@ -139,7 +147,9 @@ static int find_slot(struct tensor_slot *s, const struct bind *b, struct err *e)
     snprintf(s->name, sizeof(s->name), row->name, s->layer);
     s->cols = hparams_dim(b->h, row->cols, s->layer);
     s->rows = hparams_dim(b->h, row->rows, s->layer);
-    s->n_experts = row->is_per_expert ? b->h->n_experts : 1;
+    s->n_matrices = row->is_per_expert ? b->h->n_experts
+                    : row->is_per_head ? hparams_dim(b->h, DIM_HEADS, s->layer)
+                                       : 1;
     s->t = gguf_tensor(b->g, s->name);
     if (!s->t)
         return need == NEED_YES ? err_set(e, ERR_CORRUPT, "tensor %s is missing", s->name) : 0;
@@ -152,10 +162,11 @@ static int find_slot(struct tensor_slot *s, const struct bind *b, struct err *e)
     return check_shape(s, e) || check_type(s, e) ? -1 : 0;
 }
 
-/* Number of matrix rows: experts are stacked to one tall matrix, each of whole panels. */
+/* Number of matrix rows: matrices of experts and heads are stacked to one tall matrix, each of
+ * whole panels. */
 static int all_rows(const struct tensor_slot *s)
 {
-    return s->rows * s->n_experts;
+    return s->rows * s->n_matrices;
 }
 
 static size_t align_bytes(size_t n)
@@ -218,12 +229,36 @@ static int parts_of_matrix(const struct tensor_part *parts, int from, int n_part
     return to - from;
 }
 
+/* Sizes of k_b and v_b in attn_kv_b. */
+static struct kv_b kv_b_of(const struct bind *b, const struct tensor_slot *s)
+{
+    const struct latent_params *p = &b->h->latent;
+
+    return (struct kv_b){ .type = s->t->type,
+        .n_heads = hparams_dim(b->h, DIM_HEADS, s->layer),
+        .nope_dim = p->nope_dim,
+        .value_dim = p->value_dim,
+        .kv_rank = p->kv_rank,
+        .rows = s->t->data,
+        .row_bytes = (size_t)s->t->bytes / (size_t)s->rows };
+}
+
+static size_t kv_b_bytes(const struct kv_b *w)
+{
+    return align_bytes(pack_bytes(Q_F32, w->n_heads * w->kv_rank, w->nope_dim)) +
+           align_bytes(pack_bytes(w->type, w->n_heads * w->value_dim, w->kv_rank));
+}
+
 static size_t slot_bytes(const struct bind *b, const struct tensor_slot *s)
 {
     struct tensor_part parts[MAX_PARTS];
     const int n_parts = parts_of(b, s, parts);
     size_t bytes = 0;
 
+    if (s->id == TENSOR_KV_B) {
+        const struct kv_b w = kv_b_of(b, s);
+        return kv_b_bytes(&w);
+    }
     if (is_vector(s->id))
         return align_bytes((size_t)s->cols * (size_t)s->rows * sizeof(float));
     if (!n_parts)
@@ -376,18 +411,41 @@ static void load_vector(struct bind *b, const struct tensor_slot *s)
     *(const float **)tensor_field(b, s) = (const float *)to;
 }
 
-/* Packs n_rows rows, which begin at `rows` in the file, unless the block already contains them. */
-static int load_rows(struct bind *b, const struct tensor_slot *s, struct packed *w, int n_rows,
-    const uint8_t *rows, struct err *e)
-{
-    uint8_t *to = take_bytes(b, pack_bytes(s->t->type, n_rows, s->cols));
-    struct pack_job job = { b->thread_pool, w, rows };
+struct matrix_rows { /* rows of a matrix in the form of the file */
+    enum qtype type;
+    int n, cols;
+    const uint8_t *p;
+};
 
-    if (pack_init(w, s->t->type, n_rows, s->cols, to, e))
+/* Packs the rows, unless the block already contains them. */
+static int load_rows(struct bind *b, const struct tensor_slot *s, struct packed *w,
+    const struct matrix_rows *rows, struct err *e)
+{
+    uint8_t *to = take_bytes(b, pack_bytes(rows->type, rows->n, rows->cols));
+    struct pack_job job = { b->thread_pool, w, rows->p };
+
+    if (pack_init(w, rows->type, rows->n, rows->cols, to, e))
         return err_wrap(e, "tensor %s", s->name);
     if (!b->is_packed)
         thread_pool_run(b->thread_pool, pack_tiles, &job);
     return 0;
+}
+
+static int load_kv_b(struct bind *b, const struct tensor_slot *s, struct err *e)
+{
+    const struct kv_b w = kv_b_of(b, s);
+    struct layer *l = &b->w->layers[s->layer];
+    float *k = NULL;
+    uint8_t *v = NULL;
+
+    if (!b->is_packed && kv_b_split(&w, &k, &v, e))
+        return -1;
+    const struct matrix_rows k_rows = { Q_F32, w.n_heads * w.kv_rank, w.nope_dim, (uint8_t *)k };
+    const struct matrix_rows v_rows = { w.type, w.n_heads * w.value_dim, w.kv_rank, v };
+    int rc = load_rows(b, s, &l->k_b, &k_rows, e) || load_rows(b, s, &l->v_b, &v_rows, e) ? -1 : 0;
+    mem_free(k);
+    mem_free(v);
+    return rc;
 }
 
 /* Copies the rows of the parts of one matrix, in their order. */
@@ -422,7 +480,7 @@ static int load_parts(struct bind *b, const struct tensor_slot *s, const struct 
             if (!b->is_packed)
                 gather_rows(s, parts + i, n, copy);
         }
-        int rc = load_rows(b, s, w, n_rows, rows, e);
+        int rc = load_rows(b, s, w, &(struct matrix_rows){ s->t->type, n_rows, s->cols, rows }, e);
         mem_free(copy);
         if (rc)
             return -1;
@@ -430,18 +488,26 @@ static int load_parts(struct bind *b, const struct tensor_slot *s, const struct 
     return 0;
 }
 
+static int load_matrices(struct bind *b, const struct tensor_slot *s, struct err *e)
+{
+    const struct matrix_rows all = { s->t->type, all_rows(s), s->cols, s->t->data };
+    struct tensor_part parts[MAX_PARTS];
+    const int n_parts = parts_of(b, s, parts);
+
+    if (s->id == TENSOR_KV_B)
+        return load_kv_b(b, s, e);
+    return n_parts ? load_parts(b, s, parts, n_parts, e)
+                   : load_rows(b, s, tensor_field(b, s), &all, e);
+}
+
 /* Sets the tensor's address in the block, and packs it unless the block already contains it. */
 static int load_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
 {
-    struct tensor_part parts[MAX_PARTS];
-
     if (!s->t)
         return 0;
-    const int n_parts = parts_of(b, s, parts);
     if (is_vector(s->id))
         load_vector(b, s);
-    else if (n_parts ? load_parts(b, s, parts, n_parts, e)
-                     : load_rows(b, s, tensor_field(b, s), all_rows(s), s->t->data, e))
+    else if (load_matrices(b, s, e))
         return -1;
     if (b->w->wants_file && !b->has_digest)
         content_add(&b->content, s->t);

@@ -32,10 +32,18 @@ struct recurrent_weights {     /* sizes: struct recurrent_params, hparams_dim() 
     const float *norm;         /* [value_dim] */
 };
 
-struct layer {                    /* shapes are [rows][cols], cols contiguous in the file */
-    const float *attn_norm;       /* [d_model], or NULL: no norm before attention */
-    struct packed q;              /* [n_heads * head_dim][d_model] */
-    struct packed k, v;           /* [n_kv_heads * head_dim][d_model] */
+struct layer {              /* shapes are [rows][cols], cols contiguous in the file */
+    const float *attn_norm; /* [d_model], or NULL: no norm before attention */
+    struct packed q;        /* [n_heads * head_dim][d_model] */
+    struct packed k, v;     /* [n_kv_heads * head_dim][d_model] */
+    /* Latent attention: q is [n_heads * (nope_dim + n_rot)][q_rank], or [...][d_model] without q_a.
+     * k is [kv_rank + n_rot][d_model], v is empty. k_b and v_b have the rows of each head in
+     * turn. */
+    struct packed q_a;            /* [q_rank][d_model]; empty: queries are not compressed */
+    const float *q_a_norm;        /* [q_rank], or NULL */
+    const float *kv_a_norm;       /* [kv_rank] */
+    struct packed k_b;            /* [n_heads * kv_rank][nope_dim] */
+    struct packed v_b;            /* [n_heads * value_dim][kv_rank] */
     const float *q_bias;          /* [n_heads * head_dim], or NULL */
     const float *k_bias, *v_bias; /* [n_kv_heads * head_dim], or NULL */
     /* [head_dim], of all heads if family->norms_whole_qk; or NULL */

@@ -4,6 +4,7 @@
 
 #define ATTENTION (1u << MIXER_ATTENTION)
 #define DELTA_NET (1u << MIXER_DELTA_NET)
+#define LATENT    (1u << MIXER_LATENT)
 
 const struct tensor_row tensor_rows[N_TENSORS] = {
     [TENSOR_EMBD] = { "token_embd.weight", DIM_MODEL, DIM_VOCAB, NEED_YES },
@@ -15,7 +16,8 @@ const struct tensor_row tensor_rows[N_TENSORS] = {
     [TENSOR_ROPE_SHORT] = { "rope_factors_short.weight", DIM_PAIRS, 0, NEED_NO },
     [TENSOR_ATTN_NORM] = { "blk.%d.attn_norm.weight", DIM_MODEL, 0, NEED_YES },
     [TENSOR_QKV] = { "blk.%d.attn_qkv.weight", DIM_MODEL, DIM_QKV, NEED_NO },
-    [TENSOR_Q] = { "blk.%d.attn_q.weight", DIM_MODEL, DIM_Q_ROWS, NEED_YES, .mixers = ATTENTION },
+    [TENSOR_Q] = { "blk.%d.attn_q.weight", DIM_MODEL, DIM_Q_ROWS, NEED_YES,
+        .mixers = ATTENTION | LATENT },
     [TENSOR_K] = { "blk.%d.attn_k.weight", DIM_MODEL, DIM_KV, NEED_YES, .mixers = ATTENTION },
     [TENSOR_V] = { "blk.%d.attn_v.weight", DIM_MODEL, DIM_KV, NEED_YES, .mixers = ATTENTION },
     [TENSOR_Q_BIAS] = { "blk.%d.attn_q.bias", DIM_Q, 0, NEED_NO, .mixers = ATTENTION },
@@ -25,7 +27,23 @@ const struct tensor_row tensor_rows[N_TENSORS] = {
     [TENSOR_K_NORM] = { "blk.%d.attn_k_norm.weight", DIM_K_NORM, 0, NEED_NO, .mixers = ATTENTION },
     [TENSOR_SINKS] = { "blk.%d.attn_sinks.weight", DIM_HEADS, 0, NEED_NO, .mixers = ATTENTION },
     [TENSOR_O_BIAS] = { "blk.%d.attn_output.bias", DIM_MODEL, 0, NEED_NO, .mixers = ATTENTION },
-    [TENSOR_O] = { "blk.%d.attn_output.weight", DIM_Q, DIM_MODEL, NEED_YES, .mixers = ATTENTION },
+    [TENSOR_Q_A] = { "blk.%d.attn_q_a.weight", DIM_MODEL, DIM_Q_RANK, NEED_YES, .mixers = LATENT },
+    [TENSOR_Q_A_NORM] = { "blk.%d.attn_q_a_norm.weight", DIM_Q_RANK, 0, NEED_YES,
+        .mixers = LATENT },
+    [TENSOR_Q_B] = { "blk.%d.attn_q_b.weight", DIM_Q_RANK, DIM_LATENT_Q, NEED_YES,
+        .mixers = LATENT },
+    [TENSOR_KV_A] = { "blk.%d.attn_kv_a_mqa.weight", DIM_MODEL, DIM_LATENT_KEY, NEED_YES,
+        .mixers = LATENT },
+    [TENSOR_KV_A_NORM] = { "blk.%d.attn_kv_a_norm.weight", DIM_KV_RANK, 0, NEED_YES,
+        .mixers = LATENT },
+    [TENSOR_K_B] = { "blk.%d.attn_k_b.weight", DIM_NOPE, DIM_KV_RANK, NEED_YES, .is_per_head = true,
+        .mixers = LATENT },
+    [TENSOR_V_B] = { "blk.%d.attn_v_b.weight", DIM_KV_RANK, DIM_VALUE, NEED_YES,
+        .is_per_head = true, .mixers = LATENT },
+    [TENSOR_KV_B] = { "blk.%d.attn_kv_b.weight", DIM_KV_RANK, DIM_KV_B, NEED_YES,
+        .mixers = LATENT },
+    [TENSOR_O] = { "blk.%d.attn_output.weight", DIM_MIX, DIM_MODEL, NEED_YES,
+        .mixers = ATTENTION | LATENT },
     [TENSOR_MIX_GATE] = { "blk.%d.attn_gate.weight", DIM_MODEL, DIM_STATE_VALUES, NEED_YES,
         .mixers = DELTA_NET },
     [TENSOR_SSM_IN] = { "blk.%d.ssm_in.weight", DIM_MODEL, DIM_SSM_IN, NEED_NO,
@@ -192,6 +210,19 @@ static const struct family families[] = {
         .has_mtp_layers = true,
         .needs = { BIAS(NEED_YES), QK_NORM(NEED_MAYBE),
             FFN_NORM_AFTER_ATTN, [TENSOR_ROUTER_BIAS] = NEED_YES } },
+    { .arch = "deepseek2",
+        .experts = NEED_YES,
+        .keeps_expert_weights = true,
+        .has_mtp_layers = true,
+        .has_latent_attn = true,
+        .has_plain_yarn_rotation = true,
+        .needs = { [TENSOR_ROUTER_BIAS] = NEED_MAYBE } },
+    { .arch = "mistral4",
+        .experts = NEED_YES,
+        .keeps_expert_weights = true,
+        .has_mtp_layers = true,
+        .has_latent_attn = true,
+        .needs = { [TENSOR_ROUTER_BIAS] = NEED_MAYBE } },
 };
 
 const struct family *family_find(struct str arch)

@@ -29,6 +29,14 @@ enum tensor {
     TENSOR_Q_NORM,
     TENSOR_K_NORM,
     TENSOR_SINKS,
+    TENSOR_Q_A, /* latent attention (MLA) */
+    TENSOR_Q_A_NORM,
+    TENSOR_Q_B,
+    TENSOR_KV_A,
+    TENSOR_KV_A_NORM,
+    TENSOR_K_B,
+    TENSOR_V_B,
+    TENSOR_KV_B, /* of older files: the rows of k_b, transposed, and of v_b */
     TENSOR_O,
     TENSOR_O_BIAS,
     TENSOR_MIX_GATE, /* gate of the output of a recurrent layer */
@@ -90,12 +98,19 @@ enum dim {
     DIM_VALUE_HEADS,
     DIM_BETA_ALPHA,
     DIM_SSM_IN,
+    DIM_Q_RANK, /* from here on: latent attention */
+    DIM_KV_RANK,
+    DIM_LATENT_Q,   /* query heads before k_b */
+    DIM_LATENT_KEY, /* a key */
+    DIM_NOPE,       /* of a query head: the part without RoPE */
+    DIM_VALUE,      /* of a head, after v_b */
+    DIM_KV_B,
     N_DIMS
 };
 
-/* What a layer does before its feed-forward network: attention, or an operation with a recurrent
- * state instead of keys and values (recurrent.c). */
-enum mixer { MIXER_ATTENTION, MIXER_DELTA_NET };
+/* What a layer does before its feed-forward network: attention, latent attention (latent.c), or an
+ * operation with a recurrent state instead of keys and values (recurrent.c). */
+enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET };
 
 enum need { NEED_DEFAULT, NEED_YES, NEED_MAYBE, NEED_NO };
 
@@ -106,6 +121,7 @@ struct tensor_row {
     bool is_per_expert;  /* this number of rows for each expert, one expert after the other */
     bool is_table;       /* stored as F32 rows, like a vector */
     bool is_transposed;  /* a table of which the columns become rows */
+    bool is_per_head;    /* this number of rows for each query head, one after the other */
     unsigned mixers;     /* one bit per mixer whose layers have it; 0: all layers */
 };
 
@@ -138,7 +154,10 @@ struct family {
     float window_rope_base; /* unless the file has rope.freq_base_swa; 0: rope.freq_base */
     float attn_soft_cap, logit_soft_cap; /* unless the file has the keys; 0: none */
     bool divides_logits;                 /* by the key logit_scale */
-    bool has_mtp_layers; /* layers for drafts after the others: nextn_predict_layers */
+    bool has_mtp_layers;  /* layers for drafts after the others: nextn_predict_layers */
+    bool has_latent_attn; /* multi-head latent attention (MLA) */
+    /* YaRN with a log multiplier does not scale the rotated dimensions */
+    bool has_plain_yarn_rotation;
     /* layer i attends to all positions if (i + 1) % window_period == 0, unless the file has the key
      * attention.sliding_window_pattern; 0: all layers have the window, if there is one */
     int window_period;

@@ -113,7 +113,13 @@ struct llama {
     float *partial_x;
     float *q, *k, *v; /* q: [n_rows][q_stride]; k, v: [n_rows][kv_stride] */
     float *mix_gate;  /* [n_rows][q_stride]: gate of the mixer's output */
-    float *attn_out;  /* [n_rows][q_stride]: output of the mixer, before Wo */
+    float *attn_out;  /* [n_rows][o_stride]: output of the mixer, before Wo */
+    struct {          /* latent attention */
+        float *q_a;   /* [n_rows][q_a_stride]: compressed queries */
+        float *heads; /* [n_rows][heads_stride]: query heads before k_b */
+        float *out;   /* [n_rows][out_stride]: output of attention before v_b */
+        size_t q_a_stride, heads_stride, out_stride;
+    } latent;
     struct recurrent_mem recurrent;
     /* [n_rows or n_entries][ff_stride]: silu(gate) * up; shares memory with q, k, v and attn_out */
     float *hidden;
@@ -136,7 +142,7 @@ struct llama {
     void *acts[N_ACT_KINDS]; /* quantised inputs of GEMMs; NULL for a kind that no GEMM reads */
     struct moe moe;
     struct thread_scratch *per_thread;
-    size_t d_stride, q_stride, kv_stride, ff_stride, shared_stride, tile_floats;
+    size_t d_stride, q_stride, kv_stride, o_stride, ff_stride, shared_stride, tile_floats;
     int max_width; /* longest input row of any GEMM */
 
     /* The partial run (layered prefill), if there is one. */

@@ -136,6 +136,7 @@ static int read_rope(struct hparams *h, struct hparams_reader *r, struct err *e)
         .beta_fast = 32,
         .beta_slow = 1,
         .attn_factor = 1,
+        .log_share = 1,
         .n_ctx_orig = h->n_ctx,
         .n_rot = p->n_rot };
 
@@ -156,6 +157,10 @@ static int read_rope(struct hparams *h, struct hparams_reader *r, struct err *e)
         return -1;
     if (p->scaling == ROPE_PLAIN || p->scaling == ROPE_LONG)
         p->factor = 1;
+    if (h->family->has_latent_attn)
+        p->log_multiplier *= 10; /* the files contain a tenth of it */
+    if (h->family->has_plain_yarn_rotation && p->log_multiplier > 0)
+        p->log_share = p->log_multiplier;
     int window_n_rot = h->window_rope.n_rot;
     h->window_rope = *p;
     h->window_rope.n_rot = window_n_rot;
@@ -200,11 +205,68 @@ static int read_head_dim(struct hparams_reader *r, const struct head_keys *keys,
     return 0;
 }
 
+/* Number of groups of query heads in latent attention: at most 8 heads share the keys that a thread
+ * reads. */
+static int n_latent_groups(int n_heads)
+{
+    int size = 8;
+
+    while (n_heads % size)
+        size--;
+    return n_heads / size;
+}
+
+/* Keys of newer files: key_length and value_length are those of the KV cache, key_length_mla and
+ * value_length_mla those of a head. Older files have the lengths of a head only. */
+static int read_latent_dims(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    struct latent_params *p = &h->latent;
+    int key_dim, head_dim = -1;
+
+    p->has_kv_b = !gguf_find(r->g, key_of(r, "attention.key_length_mla"));
+    p->kv_rank = h->rope.n_rot = p->value_dim = -1;
+    if (get_int(
+            r, "attention.kv_lora_rank", (struct int_range){ 16, KV_MAX_DIM }, &p->kv_rank, e) ||
+        get_int(r, "attention.q_lora_rank", (struct int_range){ 0, 1 << 16 }, &p->q_rank, e) ||
+        get_int(r, "rope.dimension_count", (struct int_range){ 2, KV_MAX_DIM - p->kv_rank },
+            &h->rope.n_rot, e) ||
+        get_int(r, p->has_kv_b ? "attention.key_length" : "attention.key_length_mla",
+            (struct int_range){ h->rope.n_rot + 1, 1 << 12 }, &head_dim, e) ||
+        get_int(r, p->has_kv_b ? "attention.value_length" : "attention.value_length_mla",
+            (struct int_range){ 1, 1 << 12 }, &p->value_dim, e))
+        return -1;
+    key_dim = p->kv_rank + h->rope.n_rot;
+    if (p->kv_rank % 16 || h->rope.n_rot % 16 || p->value_dim % 16)
+        return err_set(e, ERR_UNSUPPORTED,
+            "latent attention with %d + %d dimensions of keys and %d of values: the dimensions "
+            "must "
+            "be multiples of 16",
+            p->kv_rank, h->rope.n_rot, p->value_dim);
+    if (!p->has_kv_b) {
+        int key = key_dim, value = p->kv_rank;
+        if (get_int(r, "attention.key_length", (struct int_range){ key, key }, &key, e) ||
+            get_int(r, "attention.value_length", (struct int_range){ value, value }, &value, e))
+            return -1;
+    }
+    p->nope_dim = head_dim - h->rope.n_rot;
+    h->window_rope.n_rot = h->rope.n_rot;
+    for (int i = 0; i < h->n_layers; i++) {
+        struct layer_params *layer = &h->layers[i];
+        layer->mixer = MIXER_LATENT;
+        layer->head_dim = key_dim;
+        layer->value_dim = p->kv_rank;
+        layer->n_kv_heads = n_latent_groups(layer->n_heads);
+    }
+    return 0;
+}
+
 /* Layers with a window have the dimensions of the others, unless the file has keys for them. */
 static int read_head_dims(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     int first = 0, dims[2], n_rot = -1;
 
+    if (h->family->has_latent_attn)
+        return read_latent_dims(h, r, e);
     while (first < h->n_layers - 1 && h->layers[first].mixer != MIXER_ATTENTION)
         first++;
     const int n_heads = h->layers[first].n_heads;
@@ -224,7 +286,7 @@ static int read_head_dims(struct hparams *h, struct hparams_reader *r, struct er
     h->window_rope.n_rot = n_rot;
     for (int i = 0; i < h->n_layers; i++)
         if (h->layers[i].mixer == MIXER_ATTENTION)
-            h->layers[i].head_dim = dims[h->layers[i].has_window];
+            h->layers[i].head_dim = h->layers[i].value_dim = dims[h->layers[i].has_window];
     return 0;
 }
 
@@ -485,15 +547,28 @@ static int read_soft_caps(struct hparams *h, struct hparams_reader *r, struct er
     return 0;
 }
 
+/* YaRN of latent attention scales the whole key, also the dimensions that are not rotated. */
+static double latent_scale(const struct hparams *h)
+{
+    const struct rope_params *p = &h->rope;
+    double scale = 1 / sqrt(h->latent.nope_dim + p->n_rot);
+
+    if (p->scaling == ROPE_YARN && p->factor > 1)
+        scale *= pow(p->attn_factor * (1 + 0.1 * p->log_share * log(p->factor)), 2);
+    return scale;
+}
+
 static int read_attn_scales(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     const bool is_wide = h->n_layers == h->family->n_wide_scale_layers;
 
     for (int i = 0; i < h->n_layers; i++) {
         struct layer_params *p = &h->layers[i];
-        if (p->mixer != MIXER_ATTENTION)
+        if (p->n_kv_heads == 0)
             continue;
         double scale = 1 / sqrt(is_wide ? (double)h->d_model / p->n_heads : p->head_dim);
+        if (p->mixer == MIXER_LATENT)
+            scale = latent_scale(h);
         if (get_positive(r, "attention.scale", &scale, e))
             return -1;
         p->attn_scale = (float)scale;
@@ -505,8 +580,11 @@ static int read_scales(struct hparams *h, struct hparams_reader *r, struct err *
 {
     double logit_scale = 1, slope = 0;
 
+    h->query_scale_length = h->rope.n_ctx_orig;
+
     if (read_attn_scales(h, r, e) || get_positive(r, "logit_scale", &logit_scale, e) ||
         get_positive(r, "attention.temperature_scale", &slope, e) ||
+        get_positive(r, "attention.temperature_length", &h->query_scale_length, e) ||
         get_factor(r, "embedding_scale", &h->embd_scale, e) ||
         get_factor(r, "residual_scale", &h->residual_scale, e) || read_soft_caps(h, r, e))
         return -1;
@@ -583,6 +661,26 @@ bool hparams_has_experts(const struct hparams *h, int layer)
     return h->n_experts > 0 && layer >= h->n_dense_layers;
 }
 
+/* Whether a file with latent attention has the tensor. */
+static bool latent_attn_has(const struct latent_params *p, enum tensor t)
+{
+    switch ((int)t) {
+    case TENSOR_Q:
+        return p->q_rank == 0;
+    case TENSOR_Q_A:
+    case TENSOR_Q_A_NORM:
+    case TENSOR_Q_B:
+        return p->q_rank > 0;
+    case TENSOR_K_B:
+    case TENSOR_V_B:
+        return !p->has_kv_b;
+    case TENSOR_KV_B:
+        return p->has_kv_b;
+    default:
+        return true;
+    }
+}
+
 enum need hparams_need(const struct hparams *h, enum tensor t, int layer)
 {
     enum need need = h->family->needs[t] ? h->family->needs[t] : tensor_rows[t].need;
@@ -598,6 +696,8 @@ enum need hparams_need(const struct hparams *h, enum tensor t, int layer)
         is_here = false;
     if (t >= TENSOR_FIRST_OF_LAYER && tensor_rows[t].mixers)
         is_here = is_here && (tensor_rows[t].mixers >> h->layers[layer].mixer & 1);
+    if (h->family->has_latent_attn && !latent_attn_has(&h->latent, t))
+        is_here = false;
     /* in other families it has the rows of Q, K and V of an attention layer */
     if (t == TENSOR_QKV && h->family->recurrent != h->layers[layer].mixer)
         is_here = false;
@@ -629,11 +729,49 @@ static int recurrent_dim(const struct recurrent_params *p, enum dim d)
     }
 }
 
+/* Dimensions of latent attention with n_heads query heads. */
+static int latent_dim(const struct hparams *h, enum dim d, int n_heads)
+{
+    const struct latent_params *p = &h->latent;
+    const int dims[N_DIMS] = { [DIM_Q_RANK] = p->q_rank,
+        [DIM_KV_RANK] = p->kv_rank,
+        [DIM_LATENT_Q] = n_heads * (p->nope_dim + h->rope.n_rot),
+        [DIM_LATENT_KEY] = p->kv_rank + h->rope.n_rot,
+        [DIM_NOPE] = p->nope_dim,
+        [DIM_VALUE] = p->value_dim,
+        [DIM_KV_B] = n_heads * (p->nope_dim + p->value_dim) };
+
+    return dims[d];
+}
+
+/* Rows of attn_q. */
+static int q_rows(const struct hparams *h, const struct layer_params *p)
+{
+    if (p->mixer == MIXER_LATENT)
+        return latent_dim(h, DIM_LATENT_Q, p->n_heads);
+    return (h->family->gates_attention ? 2 : 1) * p->n_heads * p->head_dim;
+}
+
+/* Output of a layer's mixer, before Wo. */
+static int mix_dim(const struct hparams *h, const struct layer_params *p)
+{
+    switch (p->mixer) {
+    case MIXER_LATENT:
+        return p->n_heads * h->latent.value_dim;
+    case MIXER_DELTA_NET:
+        return recurrent_dim(&h->recurrent, DIM_STATE_VALUES);
+    default:
+        return p->n_heads * p->head_dim;
+    }
+}
+
 int hparams_dim(const struct hparams *h, enum dim d, int layer)
 {
     const struct layer_params *p = &h->layers[layer];
     const int q = p->n_heads * p->head_dim, kv = p->n_kv_heads * p->head_dim;
 
+    if (d >= DIM_Q_RANK)
+        return latent_dim(h, d, p->n_heads);
     switch (d) {
     case DIM_ONE:
     case DIM_SINGLE:
@@ -643,9 +781,9 @@ int hparams_dim(const struct hparams *h, enum dim d, int layer)
     case DIM_Q:
         return q;
     case DIM_Q_ROWS:
-        return h->family->gates_attention ? 2 * q : q;
+        return q_rows(h, p);
     case DIM_MIX:
-        return p->mixer == MIXER_ATTENTION ? q : recurrent_dim(&h->recurrent, DIM_STATE_VALUES);
+        return mix_dim(h, p);
     case DIM_KV:
         return kv;
     case DIM_HEADS:

@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "format/gguf.h"
+#include "kernel/attn.h"
 #include "model/family.h"
 
 enum {
@@ -29,8 +30,9 @@ struct rope_params {
     double base;
     double factor; /* positions are divided by it; 1 without scaling */
     double n_ctx_orig, beta_fast, beta_slow, log_multiplier; /* YaRN */
-    double attn_factor;                                      /* YaRN, longrope */
-    int n_rot; /* dimensions of a head that are rotated: even, at most head_dim */
+    double log_share;   /* YaRN: share of the logarithm of the factor in the magnitude; mostly 1 */
+    double attn_factor; /* YaRN, longrope */
+    int n_rot;          /* dimensions of a head that are rotated: even, at most head_dim */
 };
 
 /* Sizes of all recurrent layers. */
@@ -44,10 +46,13 @@ struct recurrent_params {
 struct layer_params {
     enum mixer mixer;
     int recurrent_index; /* of a recurrent layer among the recurrent ones */
-    /* attention; 0 in other layers */
-    int n_heads, n_kv_heads; /* n_heads is a multiple of n_kv_heads */
-    int head_dim;            /* even, at most MAX_HEAD_DIM */
-    int d_ff;                /* of the feed-forward network, if the layer has no experts */
+    /* Attention; 0 in recurrent layers. n_heads is a multiple of n_kv_heads. All heads of latent
+     * attention have the same key: there n_kv_heads is a number of groups of query heads, into
+     * which the work is divided. */
+    int n_heads, n_kv_heads;
+    int head_dim;  /* of keys, even, at most KV_MAX_DIM */
+    int value_dim; /* of values in KV pages */
+    int d_ff;      /* of the feed-forward network, if the layer has no experts */
     float attn_scale;
     bool has_window; /* attention to hparams.window positions; RoPE is hparams.window_rope */
     bool has_rope;
@@ -58,6 +63,16 @@ static inline int layer_q_per_kv_head(const struct layer_params *p)
 {
     return p->n_kv_heads ? p->n_heads / p->n_kv_heads : 0;
 }
+
+/* Latent attention: the key of a token is [c, k_pe], its value c. A query head is [k_b q_nope,
+ * q_pe]; its output is multiplied by v_b. RoPE rotates q_pe and k_pe. */
+struct latent_params {
+    int q_rank;    /* length of the compressed query; 0: queries are not compressed */
+    int kv_rank;   /* length of c */
+    int nope_dim;  /* length of q_nope */
+    int value_dim; /* of a head, after v_b */
+    bool has_kv_b; /* older files: one tensor for k_b and v_b */
+};
 
 struct hparams {
     const struct family *family;
@@ -83,10 +98,12 @@ struct hparams {
     float embd_scale, residual_scale, logit_scale;
     /* a score or logit s becomes cap * tanh(s / cap); 0: no soft cap */
     float attn_soft_cap, logit_soft_cap;
-    /* queries at position p: factor 1 + slope * ln(1 + floor(p / rope.n_ctx_orig)); 0: none */
+    /* queries at position p: factor 1 + slope * ln(1 + floor(p / query_scale_length)); 0: none */
     float query_scale_slope;
+    double query_scale_length;
     int window; /* positions to which a row attends in layers with a window; 0: no layer has one */
     struct recurrent_params recurrent;
+    struct latent_params latent;            /* if the family has latent attention */
     struct rope_params rope, window_rope;   /* of layers without and with a window */
     struct layer_params layers[MAX_LAYERS]; /* [n_layers] */
 };

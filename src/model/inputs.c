@@ -132,9 +132,10 @@ struct act_out forward_attn_out(const struct thread_ctx *s, const struct layer *
 {
     const struct llama *m = s->m;
     struct act_out x = act_out_for(s, &l->o, s->n_rows);
-    int n_heads = heads_per_tile(s, act_block(x.acts.kind));
+    const bool is_latent = s->params->mixer == MIXER_LATENT;
+    int n_heads = is_latent ? 0 : heads_per_tile(s, act_block(x.acts.kind));
 
-    set_buffers(&x, m->attn_out, m->q_stride, m->attn_out_acts);
+    set_buffers(&x, m->attn_out, m->o_stride, m->attn_out_acts);
     x.is_quantised_by_tile = n_heads > 0;
     x.n_heads = MAX(n_heads, 1);
     return x;
@@ -146,7 +147,7 @@ struct act_out forward_recurrent_out(const struct thread_ctx *s, const struct la
     struct act_out x = act_out_for(s, &l->o, s->n_rows);
     const int block = act_block(x.acts.kind);
 
-    set_buffers(&x, m->attn_out, m->q_stride, m->attn_out_acts);
+    set_buffers(&x, m->attn_out, m->o_stride, m->attn_out_acts);
     x.is_quantised_by_tile = n_parts == 1 || m->h.recurrent.value_dim % block == 0;
     return x;
 }

@@ -4,6 +4,7 @@
  * Owner: the thread pool. All threads call layer_forward at once. */
 #include "model/attention.h"
 #include "model/forward_in.h"
+#include "model/latent.h"
 #include "model/moe_forward.h"
 #include "model/recurrent.h"
 
@@ -102,15 +103,19 @@ static void qk_norm(const struct thread_ctx *s, const struct layer *l, const str
         m->kernels->rms_norm(x->k, x->k, l->k_norm, d, m->h.eps);
 }
 
-/* Scales the queries by a function of the position, if the model has one. */
-static void scale_queries(const struct thread_ctx *s, const struct head_row *x)
+float attn_query_factor(const struct thread_ctx *s, int row)
 {
     const struct hparams *h = &s->m->h;
+    const double turns = floor(s->m->rows[row].pos / h->query_scale_length);
 
-    if (h->query_scale_slope == 0)
+    return (float)(1 + (double)h->query_scale_slope * log(1 + turns));
+}
+
+static void scale_queries(const struct thread_ctx *s, const struct head_row *x)
+{
+    if (s->m->h.query_scale_slope == 0)
         return;
-    const double turns = floor(s->m->rows[x->row].pos / h->rope.n_ctx_orig);
-    const float factor = (float)(1 + (double)h->query_scale_slope * log(1 + turns));
+    const float factor = attn_query_factor(s, x->row);
     for (int i = 0; i < layer_q_per_kv_head(s->params) * s->params->head_dim; i++)
         x->q[i] *= factor;
 }
@@ -131,16 +136,21 @@ static void rope(const struct thread_ctx *s, const struct head_row *x)
         m->kernels->rope(x->k, 1, d, cs, n_rot, is_neox);
 }
 
-static void kv_append(const struct thread_ctx *s, int layer, const struct head_row *x)
+struct kv_slot attn_kv_slot(const struct thread_ctx *s, int layer, int row, int head)
 {
     const struct llama *m = s->m;
-    const struct batch_row *row = &m->rows[x->row];
+    const struct batch_row *b = &m->rows[row];
+    uint8_t *page = m->lm.arena + b->pages[b->pos / PAGE_TOKENS].i * m->lm.page_bytes;
 
+    return kv_slot_at(&m->kv[layer], page, head, b->pos % PAGE_TOKENS);
+}
+
+static void kv_append(const struct thread_ctx *s, int layer, const struct head_row *x)
+{
     if (!x->k)
         return;
-    uint8_t *page = m->lm.arena + row->pages[row->pos / PAGE_TOKENS].i * m->lm.page_bytes;
-    struct kv_slot slot = kv_slot_at(&m->kv[layer], page, x->head, row->pos % PAGE_TOKENS);
-    m->kernels->kv_append(&slot, x->k, x->v);
+    struct kv_slot slot = attn_kv_slot(s, layer, x->row, x->head);
+    s->m->kernels->kv_append(&slot, x->k, x->v);
 }
 
 /* ---- the layer */
@@ -206,6 +216,37 @@ static bool attention_mixer(struct thread_ctx *s, int index, struct act_out *out
     return true;
 }
 
+/* Latent attention. x [n_rows][d_model] -> attn_out [n_rows][n_heads][value_dim]. The keys of all
+ * rows are in the KV pages before any row attends, so there is one phase. Returns false if no row
+ * is needed after the KV append. */
+static bool latent_mixer(struct thread_ctx *s, int index, struct act_out *out)
+{
+    const struct llama *m = s->m;
+    const struct layer *l = &m->w.layers[index];
+    struct attn_work work = attn_work_for(s, index);
+    struct inputs in = { 0 };
+
+    rms_norm(s, l->attn_norm, act_kinds(m, l->q_a.n_rows ? &l->q_a : &l->q, &l->k, &l->k), &in);
+    latent_project(s, l, &in);  /* in -> query heads and keys [n_rows][kv_rank + n_rot] */
+    latent_absorb(s, l, index); /* -> q [n_rows][n_heads][kv_rank + n_rot]; keys -> KV pages */
+    barrier(s);
+    if (index == m->h.n_layers - 1)
+        keep_logit_rows(s); /* the last layer: n_rows = n_logit_rows */
+    if (s->n_rows == 0)
+        return false;
+    attn_phase_begin(s, &work, ATTN_ATTEND);
+    for (struct attn_unit u; attn_next_unit(s, &work, &u);) {
+        if (u.piece >= 0)
+            attn_head_row(s, &u, 0); /* copies the queries for a split-KV piece */
+        attention(s, &work, &u);     /* q, KV pages -> latent.out [n_rows][n_heads][kv_rank] */
+    }
+    barrier(s);
+    latent_values(s, l); /* -> attn_out [n_rows][n_heads][value_dim] */
+    barrier(s);
+    *out = forward_attn_out(s, l);
+    return true;
+}
+
 /* A layer with a state instead of keys. x [n_rows][d_model] -> attn_out [n_rows][values]. Returns
  * false if no row is needed after the update of the state. */
 static bool recurrent_mixer(struct thread_ctx *s, int index, struct act_out *out)
@@ -225,14 +266,18 @@ static bool recurrent_mixer(struct thread_ctx *s, int index, struct act_out *out
  * it. */
 void layer_forward(struct thread_ctx *s, int index)
 {
+    static bool (*const mixers[])(struct thread_ctx *, int, struct act_out *) = {
+        [MIXER_ATTENTION] = attention_mixer,
+        [MIXER_LATENT] = latent_mixer,
+        [MIXER_DELTA_NET] = recurrent_mixer,
+    };
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[index];
     struct act_out mixed;
     struct inputs in = { 0 };
 
     s->params = &m->h.layers[index];
-    if (!(s->params->mixer == MIXER_ATTENTION ? attention_mixer : recurrent_mixer)(
-            s, index, &mixed))
+    if (!mixers[s->params->mixer](s, index, &mixed))
         return;
     o_proj(s, l, &mixed); /* x [n_rows][d_model] += Wo * attn_out */
     barrier(s);

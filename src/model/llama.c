@@ -94,15 +94,16 @@ static size_t row_floats(int n)
     return ((size_t)n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
 }
 
-enum { MAX_MATRICES = 16, N_DENSE_MATRICES = 13 };
+enum { MAX_MATRICES = 19, N_DENSE_MATRICES = 16 };
 
 /* The matrices of a layer: those that every row reads, then those of which a row reads some
  * experts if the layer has experts. Empty ones are those that the layer does not have. */
 static void layer_matrices(const struct layer *l, const struct packed *out[MAX_MATRICES])
 {
-    const struct packed *all[MAX_MATRICES] = { &l->q, &l->k, &l->v, &l->o, &l->mix_gate,
-        &l->recurrent.in, &l->recurrent.alpha, &l->recurrent.beta, &l->router, &l->shared_router,
-        &l->shared.gate, &l->shared.up, &l->shared.down, &l->ffn.gate, &l->ffn.up, &l->ffn.down };
+    const struct packed *all[MAX_MATRICES] = { &l->q, &l->k, &l->v, &l->o, &l->mix_gate, &l->q_a,
+        &l->k_b, &l->v_b, &l->recurrent.in, &l->recurrent.alpha, &l->recurrent.beta, &l->router,
+        &l->shared_router, &l->shared.gate, &l->shared.up, &l->shared.down, &l->ffn.gate,
+        &l->ffn.up, &l->ffn.down };
 
     memcpy(out, all, sizeof(all));
 }
@@ -210,7 +211,7 @@ static void lay_out_shared(struct llama *m, struct scratch_layout *c, size_t row
     struct scratch_layout attn = *c, ff = *c;
     const int width = hparams_max_dim(&m->h, DIM_MIX);
 
-    m->attn_out = reserve(&attn, rows * m->q_stride, sizeof(float));
+    m->attn_out = reserve(&attn, rows * m->o_stride, sizeof(float));
     m->attn_out_acts = reserve(&attn, rows, max_quantised_row_bytes(m, width));
     if (m->h.family->gates_attention || m->state.n_layers)
         m->mix_gate = reserve(&attn, rows * m->q_stride, sizeof(float));
@@ -220,6 +221,9 @@ static void lay_out_shared(struct llama *m, struct scratch_layout *c, size_t row
     m->q = reserve(&attn, rows * m->q_stride, sizeof(float));
     m->k = reserve(&attn, rows * m->kv_stride, sizeof(float));
     m->v = reserve(&attn, rows * m->kv_stride, sizeof(float));
+    m->latent.q_a = reserve(&attn, rows * m->latent.q_a_stride, sizeof(float));
+    m->latent.heads = reserve(&attn, rows * m->latent.heads_stride, sizeof(float));
+    m->latent.out = reserve(&attn, rows * m->latent.out_stride, sizeof(float));
     m->hidden = reserve(&ff, n_entries(m) * m->ff_stride, sizeof(float));
     m->hidden_acts = reserve(&ff, n_entries(m), max_quantised_row_bytes(m, max_ff_width(m)));
     c->used = MAX(MAX(attn.used, recurrent.used), ff.used);
@@ -232,7 +236,7 @@ static size_t max_layer_floats(
     size_t most = 0;
 
     for (int i = 0; i < m->h.n_layers; i++)
-        if (m->h.layers[i].mixer == MIXER_ATTENTION)
+        if (m->h.layers[i].n_kv_heads > 0)
             most = MAX(most, floats(&m->kv[i], layer_q_per_kv_head(&m->h.layers[i])));
     return most;
 }
@@ -246,6 +250,16 @@ static void lay_out_states(struct llama *m, struct scratch_layout *c)
     m->n_states = thread_pool_size(m->thread_pool) > 1 ? MIN(most, (size_t)MAX_SPLIT_STATES) : 0;
     m->states = reserve(c, m->n_states * max_layer_floats(m, attn_state_floats), sizeof(float));
     m->n_done = reserve(c, m->n_states, sizeof(*m->n_done));
+}
+
+/* The longest row of thread_scratch.row_buf: the input of a GEMM, or the queries of a KV head. */
+static size_t row_buf_floats(const struct llama *m)
+{
+    int most = m->max_width;
+
+    for (int i = 0; i < m->h.n_layers; i++)
+        most = MAX(most, layer_q_per_kv_head(&m->h.layers[i]) * m->h.layers[i].head_dim);
+    return row_floats(most);
 }
 
 static void lay_out(struct llama *m, struct scratch_layout *c)
@@ -276,7 +290,7 @@ static void lay_out(struct llama *m, struct scratch_layout *c)
     lay_out_states(m, c);
     for (int i = 0; i < thread_pool_size(m->thread_pool); i++) {
         struct thread_scratch *thread_mem = &m->per_thread[i];
-        thread_mem->row_buf = reserve(c, row_floats(m->max_width), sizeof(float));
+        thread_mem->row_buf = reserve(c, row_buf_floats(m), sizeof(float));
         thread_mem->tile = reserve(c, m->tile_floats, sizeof(float));
         thread_mem->tile2 = reserve(c, m->tile_floats, sizeof(float));
         thread_mem->attn = reserve(c, attn_floats, sizeof(float));
@@ -287,19 +301,35 @@ static void lay_out(struct llama *m, struct scratch_layout *c)
     }
 }
 
+static void set_latent_sizes(struct llama *m)
+{
+    const struct latent_params *p = &m->h.latent;
+    int n_heads = 0;
+
+    for (int i = 0; i < m->h.n_layers; i++)
+        n_heads = MAX(n_heads, m->h.layers[i].n_heads);
+    m->latent.q_a_stride = row_floats(p->q_rank);
+    m->latent.heads_stride = row_floats(hparams_max_dim(&m->h, DIM_LATENT_Q));
+    m->latent.out_stride = row_floats(n_heads * p->kv_rank);
+    m->max_width = MAX(MAX(m->max_width, p->q_rank), MAX(p->kv_rank, p->nope_dim));
+}
+
 static int alloc_scratch(struct llama *m, struct err *e)
 {
     const struct hparams *h = &m->h;
     struct scratch_layout c = { 0 };
 
     m->d_stride = row_floats(h->d_model);
-    m->q_stride = row_floats(hparams_max_dim(h, DIM_MIX));
+    m->o_stride = row_floats(hparams_max_dim(h, DIM_MIX));
+    m->q_stride = row_floats(MAX(hparams_max_dim(h, DIM_MIX), hparams_max_dim(h, DIM_Q)));
     m->kv_stride = row_floats(hparams_max_dim(h, DIM_KV));
     m->ff_stride = row_floats(max_ff_width(m));
     m->shared_stride = row_floats(h->d_ff_shared);
     m->tile_floats = (size_t)MAX(m->lm.max_rows * TILE_PANELS, act_block(ACT_Q8_K) / PANEL) * PANEL;
     m->max_width =
         MAX(h->d_model, MAX(hparams_max_dim(h, DIM_MIX), MAX(max_ff_width(m), h->d_ff_shared)));
+    if (h->family->has_latent_attn)
+        set_latent_sizes(m);
 
     m->per_thread = try_calloc((size_t)thread_pool_size(m->thread_pool), sizeof(*m->per_thread));
     if (!m->per_thread)
@@ -319,12 +349,20 @@ static int alloc_scratch(struct llama *m, struct err *e)
 
 /* ---- KV arena */
 
+static void lay_out_layer(struct kv_layout *kv, const struct layer_params *p, enum kv_type type)
+{
+    if (p->mixer == MIXER_LATENT)
+        kv_layout_init_values(kv, type, 1, p->head_dim, p->value_dim, true);
+    else
+        kv_layout_init(kv, type, p->n_kv_heads, p->head_dim);
+}
+
 /* kv: [n_layers] */
 static void lay_out_pages(struct kv_layout *kv, const struct hparams *h, enum kv_type type)
 {
     for (int i = 0; i < h->n_layers; i++)
-        if (h->layers[i].mixer == MIXER_ATTENTION)
-            kv_layout_init(&kv[i], type, h->layers[i].n_kv_heads, h->layers[i].head_dim);
+        if (h->layers[i].n_kv_heads > 0)
+            lay_out_layer(&kv[i], &h->layers[i], type);
     kv_layout_place(kv, h->n_layers);
 }
 
@@ -339,7 +377,7 @@ static int open_pages(struct llama *m, enum kv_type type, struct err *e)
     m->min_kv_heads = INT32_MAX;
     for (int i = 0; i < m->h.n_layers; i++) {
         const struct layer_params *p = &m->h.layers[i];
-        if (p->mixer != MIXER_ATTENTION)
+        if (p->n_kv_heads == 0)
             continue;
         m->min_kv_heads = MIN(m->min_kv_heads, p->n_kv_heads);
         m->max_kv_heads = MAX(m->max_kv_heads, p->n_kv_heads);
@@ -473,7 +511,8 @@ static void count_costs(struct llama *m)
 
     for (int i = 0; i < m->h.n_layers; i++) {
         const struct packed *all[MAX_MATRICES];
-        lm->key_macs += 2 * (uint64_t)hparams_dim(&m->h, DIM_Q, i);
+        const struct layer_params *p = &m->h.layers[i];
+        lm->key_macs += (uint64_t)(p->n_heads * (p->head_dim + p->value_dim));
         layer_matrices(&m->w.layers[i], all);
         for (size_t j = 0; j < MAX_MATRICES; j++)
             count_matrix_cost(

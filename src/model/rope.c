@@ -23,7 +23,7 @@ void rope_table_init(struct rope_table *t, const struct rope_params *p, const fl
     t->n_pairs = p->n_rot / 2;
     t->magnitude = 1;
     if (p->scaling == ROPE_YARN && p->factor > 1)
-        t->magnitude = (float)(p->attn_factor * (1 + 0.1 * log(p->factor)) /
+        t->magnitude = (float)(p->attn_factor * (1 + 0.1 * p->log_share * log(p->factor)) /
                                (1 + 0.1 * p->log_multiplier * log(p->factor)));
     if (p->scaling == ROPE_LONG)
         t->magnitude = (float)p->attn_factor;

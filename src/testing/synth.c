@@ -301,7 +301,7 @@ struct synth_tensor {
     enum fill_kind fill_kind;
     enum qtype type;
     uint64_t cols, rows; /* 0: a vector */
-    uint64_t n_experts;  /* 0: no expert dimension */
+    uint64_t n_matrices; /* of experts or heads; 0: one matrix, without this dimension */
     float sigma;
     uint64_t bytes;
 };
@@ -316,8 +316,8 @@ struct synth_plan {
 
 static void plan_tensor(struct synth_plan *p, const char *name, struct synth_tensor t)
 {
-    uint64_t dims[3] = { t.cols, t.rows, t.n_experts };
-    int n_dims = t.n_experts ? 3 : t.rows ? 2 : 1;
+    uint64_t dims[3] = { t.cols, t.rows, t.n_matrices };
+    int n_dims = t.n_matrices ? 3 : t.rows ? 2 : 1;
 
     t.bytes = gguf_put_tensor(p->w, str_of(name), t.type, n_dims, dims);
     p->t[p->n++] = t;
@@ -419,7 +419,9 @@ static void plan_if_needed(struct synth_plan *p, enum tensor t, int layer)
         x.fill_kind = FILL_MATRIX;
         x.type = matrix_type(p->s, t, layer, cols);
         x.rows = (uint64_t)hparams_dim(&p->h, row->rows, layer);
-        x.n_experts = row->is_per_expert ? (uint64_t)p->h.n_experts : 0;
+        if (row->is_per_expert || row->is_per_head)
+            x.n_matrices = (uint64_t)(row->is_per_expert ? p->h.n_experts
+                                                         : hparams_dim(&p->h, DIM_HEADS, layer));
         x.sigma = matrix_gain(p->s, t) / sqrtf((float)cols);
     }
     if (row->rows == DIM_SINGLE)
