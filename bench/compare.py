@@ -65,6 +65,7 @@ SHAPES = {
     "1b-BF16": ["--preset", "llama-3.2-1b", "--type", "BF16"],
     "1b-F16": ["--preset", "llama-3.2-1b", "--type", "F16"],
     "moe-Q4_0": ["--preset", "qwen3-moe-1b", "--type", "Q4_0"],
+    "mla-Q4_0": ["--preset", "deepseek-mla-2b", "--type", "Q4_0"],
 }
 
 
@@ -88,6 +89,8 @@ def table():
                              shared=True)
     t["prompt-moe"] = row("moe-Q4_0", "pp512", rows=512, steps=1)
     t["decode-moe"] = row("moe-Q4_0", "tg24", steps=24)
+    t["prompt-mla"] = row("mla-Q4_0", "pp512", rows=512, steps=1)
+    t["decode-mla"] = row("mla-Q4_0", "tg16 @d4096", ctx=4096)
     t["decode-busy"] = row("1b-Q4_0", "tg24, busy loop on a CPU, % of idle", steps=24, busy=True)
     return t
 
