@@ -187,6 +187,57 @@ def test_a_split_model_is_packed_once_and_every_part_is_checked():
             assert "packfile" not in Start(parts[0]).log
 
 
+def test_a_model_file_that_is_truncated_during_its_load_ends_the_start_in_order():
+    """The file is mapped while its weights are packed. Whenever it is cut, the server ends with one
+    line, or it has loaded the model before."""
+    ended = 0
+    with tempfile.TemporaryDirectory() as folder:
+        whole, model = (os.path.join(folder, name) for name in ("whole.gguf", "m.gguf"))
+        make_model(whole)
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("INFERFLUX_")}
+        for i in range(8):
+            shutil.copyfile(whole, model)
+            p = subprocess.Popen([program("inferfluxd"), "--port", "0", "--store", "none", "--pack", "off",
+                "--threads", "1", "--model", model], env=clean, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                text=True)
+            time.sleep(0.03 * (i + 1))
+            os.truncate(model, os.path.getsize(model) // 3)
+            try:
+                log = p.communicate(timeout=3)[1]
+            except subprocess.TimeoutExpired:
+                p.terminate()
+                log = p.communicate()[1]
+                equal(p.returncode, 0, log)
+                continue
+            equal(p.returncode, 1, log)
+            last = log.splitlines()[-1]
+            assert last.startswith("inferfluxd: ") and model in last, log
+            ended += 1
+    assert ended > 0, "the file was never cut during the load"
+
+
+def test_weights_that_are_no_numbers_end_each_request_with_an_error():
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "nan.gguf")
+        subprocess.run([program("tools/mkmodel"), "--preset", "tiny-llama", "--vocab-from",
+            os.path.join(ROOT, "models/demo.gguf"), "-o", model], check=True, stdout=subprocess.DEVNULL)
+        norm = next(t for t in gguf.GGUFReader(model).tensors if t.name == "output_norm.weight")
+        with open(model, "r+b") as f:
+            f.seek(int(norm.data_offset))
+            f.write(b"\xff" * int(norm.n_bytes))
+        config = f"models:\n  - id: nan\n    path: {model}\n  - id: demo\n    path: {ROOT}/models/demo.gguf\n"
+        with Server("--spec", "off", config=config) as s:
+            for _ in range(2):
+                body = {"model": "nan", "prompt": "a", "max_tokens": 2}
+                status, _, text = s.request("POST", "/v1/completions", json.dumps(body))
+                equal((status, json.loads(text)["error"]["code"]), (500, "model_corrupt"))
+                status, _, text = s.request("POST", "/v1/completions", json.dumps({**body, "stream": True}))
+                assert b"no valid logits" in text, (status, text)
+                status, _, text = s.request("POST", "/v1/completions", json.dumps({**body, "model": "demo"}))
+                equal(status, 200, text)
+            equal(s.errors().count("invalid_logits"), 1)
+
+
 def test_a_pipe_in_its_place_is_left_alone():
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "m.gguf")
