@@ -14,6 +14,7 @@
 #include "format/cursor.h"
 #include "os/mapfile.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -48,6 +49,7 @@ struct gguf {
     struct gguf_tensor *tensors;
     size_t n_tensors;
     struct str_map *names;
+    atomic_int n_owners;
 };
 
 static const uint8_t kind_bytes[] = {
@@ -548,6 +550,7 @@ static struct gguf *gguf_new(void)
 
     if (!g)
         return NULL;
+    atomic_init(&g->n_owners, 1);
     g->parts = try_calloc(1, sizeof(*g->parts));
     g->names = str_map_new(256);
     if (!g->parts || !g->names) {
@@ -590,9 +593,17 @@ int gguf_open_bytes(struct gguf **out, const uint8_t *p, size_t n, struct err *e
     return 0;
 }
 
+struct gguf *gguf_retain(const struct gguf *g)
+{
+    struct gguf *owned = (struct gguf *)(uintptr_t)g;
+
+    atomic_fetch_add_explicit(&owned->n_owners, 1, memory_order_relaxed);
+    return owned;
+}
+
 void gguf_close(struct gguf *g)
 {
-    if (!g)
+    if (!g || atomic_fetch_sub_explicit(&g->n_owners, 1, memory_order_acq_rel) > 1)
         return;
     for (size_t i = 0; i < g->n_parts; i++) {
         mem_free(g->parts[i].kv);
@@ -688,11 +699,20 @@ bool gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out)
     return value_to_u64(gguf_find(g, key), out);
 }
 
-void gguf_tensor_release(const struct gguf *g, const struct gguf_tensor *t)
+const struct mapfile *gguf_map_of(const struct gguf *g, const uint8_t *data)
 {
     for (size_t i = 0; i < g->n_parts; i++) {
-        const struct gguf_part *p = &g->parts[i];
-        if (p->map.p && t->data >= p->map.p && t->data < p->map.p + p->map.n)
-            mapfile_dontneed(&p->map, (size_t)(t->data - p->map.p), (size_t)t->bytes);
+        const struct mapfile *map = &g->parts[i].map;
+        if (map->p && data >= map->p && data < map->p + map->n)
+            return map;
     }
+    return NULL;
+}
+
+void gguf_tensor_release(const struct gguf *g, const struct gguf_tensor *t)
+{
+    const struct mapfile *map = gguf_map_of(g, t->data);
+
+    if (map)
+        mapfile_dontneed(map, (size_t)(t->data - map->p), (size_t)t->bytes);
 }

@@ -70,6 +70,9 @@ int gguf_open(struct gguf **out, const char *path, struct err *e);
 /* The same from memory, which must outlive g. A part of a split model is rejected. */
 int gguf_open_bytes(struct gguf **out, const uint8_t *p, size_t n, struct err *e);
 void gguf_close(struct gguf *g); /* accepts NULL */
+/* A reference for another owner: each owner calls gguf_close, and the file stays mapped until the
+ * last one has. Any thread. */
+struct gguf *gguf_retain(const struct gguf *g);
 
 uint32_t gguf_version(const struct gguf *g);
 size_t gguf_n_kv(const struct gguf *g);
@@ -83,6 +86,7 @@ size_t gguf_n_parts(const struct gguf *g);      /* 1 unless the model is split *
 int gguf_part_path(char out[GGUF_PATH_MAX], const char *first, size_t i, uint64_t n, struct err *e);
 /* NULL: not opened from a file */
 const struct file_id *gguf_part_id(const struct gguf *g, size_t i);
+const struct mapfile *gguf_map_of(const struct gguf *g, const uint8_t *data); /* NULL: none */
 bool gguf_is_lost(const struct gguf *g);         /* a file was truncated or could not be read */
 bool gguf_is_unchanged(const struct gguf *g);    /* the files on disk are those that were opened */
 const char *gguf_kind_name(enum gguf_kind kind); /* "u32", "str", "arr" ... */

@@ -485,6 +485,32 @@ static void opens_a_model_in_parts(void)
     remove_parts(3);
 }
 
+/* The mapping lasts until the last owner has closed the file, which has no name any more. */
+static void several_owners_hold_a_file(void)
+{
+    char path[256];
+    struct gguf *g = NULL, *second;
+    struct err e = { 0 };
+    float f;
+
+    EXPECT(mkdtemp(dir));
+    write_part(part_of(0, 2, 2, "a"), 1, 2);
+    write_part(part_of(1, 2, 2, "b"), 2, 2);
+    snprintf(path, sizeof(path), "%s/m-00001-of-00002.gguf", dir);
+    EXPECT_EQ(gguf_open(&g, path, &e), 0);
+    remove_parts(2);
+    second = gguf_retain(g);
+    gguf_close(g);
+    const uint8_t *b = gguf_tensor(second, "b")->data;
+    memcpy(&f, b, 4);
+    EXPECT_EQ(f, 2.0f);
+    const struct mapfile *map = gguf_map_of(second, b);
+    EXPECT(map && b >= map->p && b < map->p + map->n);
+    EXPECT(map != gguf_map_of(second, gguf_tensor(second, "a")->data));
+    EXPECT(!gguf_map_of(second, (const uint8_t *)path));
+    gguf_close(second);
+}
+
 static void expect_split_refused(const char *says)
 {
     char path[256];
@@ -528,5 +554,5 @@ TESTS(TEST(reads_back_what_was_written), TEST(walks_its_arrays), TEST(a_cursor_s
     TEST(every_damaged_field_is_safe), TEST(random_damage_is_safe),
     TEST(unsupported_features_are_named), TEST(rejects_duplicate_names),
     TEST(rejects_names_with_control_characters), TEST(checks_shapes_and_offsets),
-    TEST(checks_the_alignment), TEST(opens_a_model_in_parts),
+    TEST(checks_the_alignment), TEST(opens_a_model_in_parts), TEST(several_owners_hold_a_file),
     TEST(rejects_missing_and_foreign_parts))
