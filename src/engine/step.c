@@ -60,18 +60,13 @@ static void copy_sampled(struct sampled *to, const struct sampled *from)
     memcpy(to, from, offsetof(struct sampled, top) + (size_t)from->n_top * sizeof(from->top[0]));
 }
 
-static bool is_weights_file_lost(const struct core *c)
-{
-    return c->lm->weights_file && mapfile_is_lost(c->lm->weights_file);
-}
-
 /* Ends a choice whose model computed no distribution, for example because its weights are NaN. The
  * log has one line for each model. */
 static void end_invalid(struct core *c, struct gen_choice *ch, uint64_t now)
 {
     struct err *e = &ch->gen->result.err;
 
-    if (is_weights_file_lost(c))
+    if (lm_is_file_lost(c->lm))
         err_set(e, ERR_CORRUPT, "The file of the model's weights was truncated or is unreadable.");
     else
         err_set(e, ERR_CORRUPT, "The model computed no valid logits; its weights may be damaged.");
@@ -94,7 +89,7 @@ static void emit_sampled(
         return;
     }
     const struct sampled *token = sample_batch_token(&c->samples, job, i, &scratch);
-    if (token->is_invalid || is_weights_file_lost(c)) {
+    if (token->is_invalid || lm_is_file_lost(c->lm)) {
         end_invalid(c, ch, now);
         return;
     }

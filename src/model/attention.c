@@ -187,6 +187,8 @@ struct head_row attn_head_row(const struct thread_ctx *s, const struct attn_unit
         .k = m->k + (size_t)r * m->kv_stride + h * d,
         .v = m->v + (size_t)r * m->kv_stride + h * d };
 
+    if (!s->has_kv)
+        x.k = x.v = NULL;
     if (u->piece >= 0) {
         float *copy = s->thread_mem->row_buf;
         memcpy(copy, x.q, (size_t)(layer_q_per_kv_head(s->params) * d) * sizeof(float));

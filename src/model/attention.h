@@ -45,8 +45,9 @@ struct attn_unit {
 
 struct head_row { /* one row and KV head, for the steps from qkv_proj to the KV append */
     int row, head;
-    float *q;     /* [n_heads / n_kv_heads][head_dim] */
-    float *k, *v; /* [head_dim]; NULL: another thread appends them */
+    float *q; /* [n_heads / n_kv_heads][head_dim] */
+    /* [head_dim]; NULL: another thread appends them, or the layer has no keys and values */
+    float *k, *v;
 };
 
 /* Work of the layer for the s->n_rows rows that pass it. */

@@ -61,6 +61,13 @@ static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_GATE] = offsetof(struct layer, ffn.gate),
     [TENSOR_UP] = offsetof(struct layer, ffn.up),
     [TENSOR_DOWN] = offsetof(struct layer, ffn.down),
+    [TENSOR_INPUT_TABLE] = offsetof(struct weights, input_table),
+    [TENSOR_INPUT_MODEL_PROJ] = offsetof(struct weights, input_model_proj),
+    [TENSOR_INPUT_MODEL_NORM] = offsetof(struct weights, input_model_norm),
+    [TENSOR_INPUT_GATE] = offsetof(struct layer, input_gate),
+    [TENSOR_INPUT_PROJ] = offsetof(struct layer, input_proj),
+    [TENSOR_INPUT_NORM] = offsetof(struct layer, input_norm),
+    [TENSOR_OUT_SCALE] = offsetof(struct layer, out_scale),
     [TENSOR_ROUTER] = offsetof(struct layer, router),
     [TENSOR_SINKS] = offsetof(struct layer, sinks),
     [TENSOR_O_BIAS] = offsetof(struct layer, o_bias),
@@ -72,6 +79,11 @@ static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_GATE_EXPERTS] = offsetof(struct layer, ffn.gate),
     [TENSOR_UP_EXPERTS] = offsetof(struct layer, ffn.up),
     [TENSOR_DOWN_EXPERTS] = offsetof(struct layer, ffn.down),
+    [TENSOR_DOWN_EXPERTS_SCALE] = offsetof(struct layer, expert_scale),
+    [TENSOR_ROUTER_NORM] = offsetof(struct layer, router_norm),
+    [TENSOR_EXPERT_NORM] = offsetof(struct layer, expert_norm),
+    [TENSOR_POST_EXPERT_NORM] = offsetof(struct layer, post_expert_norm),
+    [TENSOR_POST_DENSE_NORM] = offsetof(struct layer, post_dense_norm),
     [TENSOR_SHARED_GATE] = offsetof(struct layer, shared.gate),
     [TENSOR_SHARED_UP] = offsetof(struct layer, shared.up),
     [TENSOR_SHARED_DOWN] = offsetof(struct layer, shared.down),
@@ -138,11 +150,23 @@ static int check_type(const struct tensor_slot *s, struct err *e)
     return 0;
 }
 
+/* Experts have either one tensor with the rows of gate and up, or two. */
+static enum need need_of(const struct bind *b, const struct tensor_slot *s)
+{
+    const enum need need = hparams_need(b->h, s->id, s->layer);
+    char fused[64];
+
+    if (s->id != TENSOR_GATE_EXPERTS && s->id != TENSOR_UP_EXPERTS)
+        return need;
+    snprintf(fused, sizeof(fused), tensor_rows[TENSOR_GATE_UP_EXPERTS].name, s->layer);
+    return gguf_tensor(b->g, fused) ? NEED_NO : need;
+}
+
 /* Finds and checks the tensor; s->t remains NULL if it is optional and absent. */
 static int find_slot(struct tensor_slot *s, const struct bind *b, struct err *e)
 {
     const struct tensor_row *row = &tensor_rows[s->id];
-    enum need need = hparams_need(b->h, s->id, s->layer);
+    enum need need = need_of(b, s);
 
     snprintf(s->name, sizeof(s->name), row->name, s->layer);
     s->cols = hparams_dim(b->h, row->cols, s->layer);
@@ -150,7 +174,7 @@ static int find_slot(struct tensor_slot *s, const struct bind *b, struct err *e)
     s->n_matrices = row->is_per_expert ? b->h->n_experts
                     : row->is_per_head ? hparams_dim(b->h, DIM_HEADS, s->layer)
                                        : 1;
-    s->t = gguf_tensor(b->g, s->name);
+    s->t = need == NEED_UNUSED ? NULL : gguf_tensor(b->g, s->name);
     if (!s->t)
         return need == NEED_YES ? err_set(e, ERR_CORRUPT, "tensor %s is missing", s->name) : 0;
     if (need == NEED_NO)
@@ -192,6 +216,12 @@ static int parts_of(
         parts[0] = (struct tensor_part){ offsetof(struct layer, ffn.gate), 1, s->rows, 0, p->d_ff };
         parts[1] =
             (struct tensor_part){ offsetof(struct layer, ffn.up), 1, s->rows, p->d_ff, p->d_ff };
+        return 2;
+    }
+    if (s->id == TENSOR_GATE_UP_EXPERTS) {
+        const int n = s->n_matrices, ff = b->h->d_ff_expert;
+        parts[0] = (struct tensor_part){ offsetof(struct layer, ffn.gate), n, 2 * ff, 0, ff };
+        parts[1] = (struct tensor_part){ offsetof(struct layer, ffn.up), n, 2 * ff, ff, ff };
         return 2;
     }
     if (s->id == TENSOR_Q && b->h->family->gates_attention) {
@@ -259,6 +289,8 @@ static size_t slot_bytes(const struct bind *b, const struct tensor_slot *s)
         const struct kv_b w = kv_b_of(b, s);
         return kv_b_bytes(&w);
     }
+    if (s->id == TENSOR_INPUT_TABLE)
+        return 0; /* stays in the file */
     if (is_vector(s->id))
         return align_bytes((size_t)s->cols * (size_t)s->rows * sizeof(float));
     if (!n_parts)
@@ -367,7 +399,12 @@ static void *tensor_field(const struct bind *b, const struct tensor_slot *s)
 {
     bool is_layer = s->id >= TENSOR_FIRST_OF_LAYER;
     char *base = is_layer ? (char *)&b->w->layers[s->layer] : (char *)b->w;
-    return base + tensor_fields[s->id];
+    size_t field = tensor_fields[s->id];
+
+    if (b->h->family->has_dense_with_experts && hparams_has_experts(b->h, s->layer) &&
+        s->id >= TENSOR_GATE && s->id <= TENSOR_DOWN)
+        field += offsetof(struct layer, shared) - offsetof(struct layer, ffn);
+    return base + field;
 }
 
 static void report_progress(struct bind *b, const struct gguf_tensor *t)
@@ -448,16 +485,27 @@ static int load_kv_b(struct bind *b, const struct tensor_slot *s, struct err *e)
     return rc;
 }
 
+/* The weights hold a reference to the file. */
+static void load_table(struct bind *b, const struct tensor_slot *s)
+{
+    b->w->input_table = (struct row_table){ .type = s->t->type,
+        .n_cols = s->cols,
+        .row_bytes = (size_t)s->t->bytes / (size_t)s->rows,
+        .rows = s->t->data };
+    b->w->file_of_table = gguf_retain(b->g);
+}
+
 /* Copies the rows of the parts of one matrix, in their order. */
 static void gather_rows(
     const struct tensor_slot *s, const struct tensor_part *parts, int n_parts, uint8_t *to)
 {
-    const size_t row_bytes = (size_t)s->t->bytes / (size_t)s->rows;
+    const size_t row_bytes = (size_t)s->t->bytes / (size_t)all_rows(s);
 
     for (const struct tensor_part *p = parts; p < parts + n_parts; p++)
         for (int g = 0; g < p->n_groups; g++) {
             const size_t n = (size_t)p->n * row_bytes;
-            memcpy(to, s->t->data + (size_t)(g * p->group + p->from) * row_bytes, n);
+            memcpy(
+                to, s->t->data + ((size_t)g * (size_t)p->group + (size_t)p->from) * row_bytes, n);
             to += n;
         }
 }
@@ -465,7 +513,7 @@ static void gather_rows(
 static int load_parts(struct bind *b, const struct tensor_slot *s, const struct tensor_part *parts,
     int n_parts, struct err *e)
 {
-    const size_t row_bytes = (size_t)s->t->bytes / (size_t)s->rows;
+    const size_t row_bytes = (size_t)s->t->bytes / (size_t)all_rows(s);
 
     for (int i = 0, n, n_rows; i < n_parts; i += n) {
         struct packed *w =
@@ -505,7 +553,9 @@ static int load_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
 {
     if (!s->t)
         return 0;
-    if (is_vector(s->id))
+    if (s->id == TENSOR_INPUT_TABLE)
+        load_table(b, s);
+    else if (is_vector(s->id))
         load_vector(b, s);
     else if (load_matrices(b, s, e))
         return -1;
@@ -672,6 +722,7 @@ fail:
 void weights_clear(struct weights *w)
 {
     mem_free(w->layers);
+    gguf_close(w->file_of_table);
     if (!w->file.block)
         block_free(w->block);
     packfile_close(&w->file);

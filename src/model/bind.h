@@ -7,7 +7,8 @@
  * All weights are in one block of memory. The thread pool shares the packing. The file pages of a
  * tensor are released as soon as it is packed, so the peak memory is the weights plus one tensor.
  * Alternatively the block is mapped from a file that an earlier start has written (packfile.h).
- * Nothing of the model file is used after loading; it may be closed.
+ * Nothing of the model file is used after loading, except a table of per-layer inputs, whose rows
+ * are read from the mapped file: the weights hold a reference to the file. The caller may close it.
  *
  * Read-only after weights_bind: any thread. */
 #pragma once
@@ -58,12 +59,28 @@ struct layer {              /* shapes are [rows][cols], cols contiguous in the f
     const float *post_ffn_norm; /* [d_model]: of the output of W_down; or NULL */
     struct ffn ffn;             /* of all experts, if there are experts */
     struct packed router;       /* [n_experts][d_model]; empty: a layer without experts */
+    /* experts next to a dense network: [d_model]: norms of the inputs of the router and of the
+     * experts, and of the outputs of the experts and of the dense network; or NULL */
+    const float *router_norm, *expert_norm, *post_expert_norm, *post_dense_norm;
+    const float *expert_scale; /* [n_experts]: factors of the expert outputs; or NULL */
     /* [n_experts], or NULL: added to the scores; added for the choice of the experts only */
     const float *router_score_bias, *router_bias;
     /* [n_experts][d_ff], [n_experts][d_model], or NULL */
     const float *gate_bias, *up_bias, *down_bias;
-    struct ffn shared;           /* the expert that all rows use; empty: none */
+    struct ffn shared;           /* the expert or dense network that all rows use; empty: none */
     struct packed shared_router; /* [1][d_model]: factor of the shared expert; empty: 1 */
+    struct packed input_gate;    /* [d_input][d_model]: per-layer input; empty: none */
+    struct packed input_proj;    /* [d_model][d_input] */
+    const float *input_norm;     /* [d_model]: of the output of input_proj */
+    const float *out_scale;      /* [1]: factor of the output of the layer; or NULL */
+};
+
+/* Rows of a tensor in the model file, read one by one from its mapping. */
+struct row_table {
+    enum qtype type;
+    int n_cols;
+    size_t row_bytes;
+    const uint8_t *rows; /* NULL: no table */
 };
 
 struct weights {
@@ -73,6 +90,10 @@ struct weights {
     const float *out_norm;               /* [d_model] */
     const float *rope_factors;           /* [n_rot / 2], or NULL */
     const float *rope_long, *rope_short; /* longrope: [n_rot / 2], or NULL */
+    struct row_table input_table;        /* [n_vocab][n_layers * d_input]: per-layer inputs */
+    struct packed input_model_proj;      /* [n_layers * d_input][d_model] */
+    const float *input_model_norm;       /* [d_input] */
+    struct gguf *file_of_table;          /* reference to the model file; NULL: no table */
     struct layer *layers;                /* [n_layers] */
     uint8_t *block;                      /* memory of all weights; read-only if mapped */
     size_t bytes;                        /* size of the block */

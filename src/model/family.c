@@ -14,6 +14,9 @@ const struct tensor_row tensor_rows[N_TENSORS] = {
     [TENSOR_ROPE_FREQS] = { "rope_freqs.weight", DIM_PAIRS, 0, NEED_MAYBE },
     [TENSOR_ROPE_LONG] = { "rope_factors_long.weight", DIM_PAIRS, 0, NEED_NO },
     [TENSOR_ROPE_SHORT] = { "rope_factors_short.weight", DIM_PAIRS, 0, NEED_NO },
+    [TENSOR_INPUT_TABLE] = { "per_layer_token_embd.weight", DIM_INPUTS, DIM_VOCAB, NEED_NO },
+    [TENSOR_INPUT_MODEL_PROJ] = { "per_layer_model_proj.weight", DIM_MODEL, DIM_INPUTS, NEED_NO },
+    [TENSOR_INPUT_MODEL_NORM] = { "per_layer_proj_norm.weight", DIM_INPUT, 0, NEED_NO },
     [TENSOR_ATTN_NORM] = { "blk.%d.attn_norm.weight", DIM_MODEL, 0, NEED_YES },
     [TENSOR_QKV] = { "blk.%d.attn_qkv.weight", DIM_MODEL, DIM_QKV, NEED_NO },
     [TENSOR_Q] = { "blk.%d.attn_q.weight", DIM_MODEL, DIM_Q_ROWS, NEED_YES,
@@ -66,12 +69,19 @@ const struct tensor_row tensor_rows[N_TENSORS] = {
     [TENSOR_POST_ATTN_NORM] = { "blk.%d.post_attention_norm.weight", DIM_MODEL, 0, NEED_NO },
     [TENSOR_FFN_NORM] = { "blk.%d.ffn_norm.weight", DIM_MODEL, 0, NEED_YES },
     [TENSOR_POST_FFN_NORM] = { "blk.%d.post_ffw_norm.weight", DIM_MODEL, 0, NEED_NO },
+    [TENSOR_INPUT_GATE] = { "blk.%d.inp_gate.weight", DIM_MODEL, DIM_INPUT, NEED_NO },
+    [TENSOR_INPUT_PROJ] = { "blk.%d.proj.weight", DIM_INPUT, DIM_MODEL, NEED_NO },
+    [TENSOR_INPUT_NORM] = { "blk.%d.post_norm.weight", DIM_MODEL, 0, NEED_NO },
+    [TENSOR_OUT_SCALE] = { "blk.%d.layer_output_scale.weight", DIM_SINGLE, 0, NEED_NO },
     [TENSOR_GATE] = { "blk.%d.ffn_gate.weight", DIM_MODEL, DIM_FF, NEED_YES },
     [TENSOR_UP] = { "blk.%d.ffn_up.weight", DIM_MODEL, DIM_FF_UP, NEED_YES },
     [TENSOR_DOWN] = { "blk.%d.ffn_down.weight", DIM_FF, DIM_MODEL, NEED_YES },
     [TENSOR_ROUTER] = { "blk.%d.ffn_gate_inp.weight", DIM_MODEL, DIM_EXPERTS, NEED_YES },
     [TENSOR_ROUTER_SCORE_BIAS] = { "blk.%d.ffn_gate_inp.bias", DIM_EXPERTS, 0, NEED_NO },
     [TENSOR_ROUTER_BIAS] = { "blk.%d.exp_probs_b.bias", DIM_EXPERTS, 0, NEED_NO },
+    /* instead of the next two */
+    [TENSOR_GATE_UP_EXPERTS] = { "blk.%d.ffn_gate_up_exps.weight", DIM_MODEL, DIM_FF_EXPERT_UP,
+        NEED_MAYBE, true },
     [TENSOR_GATE_EXPERTS] = { "blk.%d.ffn_gate_exps.weight", DIM_MODEL, DIM_FF_EXPERT, NEED_YES,
         true },
     [TENSOR_UP_EXPERTS] = { "blk.%d.ffn_up_exps.weight", DIM_MODEL, DIM_FF_EXPERT, NEED_YES, true },
@@ -83,6 +93,11 @@ const struct tensor_row tensor_rows[N_TENSORS] = {
         .is_table = true },
     [TENSOR_DOWN_EXPERTS_BIAS] = { "blk.%d.ffn_down_exps.bias", DIM_MODEL, DIM_EXPERTS, NEED_NO,
         .is_table = true },
+    [TENSOR_DOWN_EXPERTS_SCALE] = { "blk.%d.ffn_down_exps.scale", DIM_EXPERTS, 0, NEED_NO },
+    [TENSOR_ROUTER_NORM] = { "blk.%d.ffn_gate_inp.scale", DIM_MODEL, 0, NEED_NO },
+    [TENSOR_EXPERT_NORM] = { "blk.%d.pre_ffw_norm_2.weight", DIM_MODEL, 0, NEED_NO },
+    [TENSOR_POST_EXPERT_NORM] = { "blk.%d.post_ffw_norm_2.weight", DIM_MODEL, 0, NEED_NO },
+    [TENSOR_POST_DENSE_NORM] = { "blk.%d.post_ffw_norm_1.weight", DIM_MODEL, 0, NEED_NO },
     [TENSOR_SHARED_GATE] = { "blk.%d.ffn_gate_shexp.weight", DIM_MODEL, DIM_FF_SHARED, NEED_YES },
     [TENSOR_SHARED_UP] = { "blk.%d.ffn_up_shexp.weight", DIM_MODEL, DIM_FF_SHARED, NEED_YES },
     [TENSOR_SHARED_DOWN] = { "blk.%d.ffn_down_shexp.weight", DIM_FF_SHARED, DIM_MODEL, NEED_YES },
@@ -103,6 +118,15 @@ const struct tensor_row tensor_rows[N_TENSORS] = {
 #define EXPERT_BIAS                                                                                \
     [TENSOR_ROUTER_SCORE_BIAS] = NEED_YES, [TENSOR_GATE_EXPERTS_BIAS] = NEED_YES,                  \
     [TENSOR_UP_EXPERTS_BIAS] = NEED_YES, [TENSOR_DOWN_EXPERTS_BIAS] = NEED_YES
+
+#define LAYER_INPUTS                                                                               \
+    [TENSOR_INPUT_TABLE] = NEED_YES, [TENSOR_INPUT_MODEL_PROJ] = NEED_YES,                         \
+    [TENSOR_INPUT_MODEL_NORM] = NEED_YES, [TENSOR_INPUT_GATE] = NEED_YES,                          \
+    [TENSOR_INPUT_PROJ] = NEED_YES, [TENSOR_INPUT_NORM] = NEED_YES
+#define DENSE_AND_EXPERTS                                                                          \
+    [TENSOR_ROUTER_NORM] = NEED_YES, [TENSOR_EXPERT_NORM] = NEED_YES,                              \
+    [TENSOR_POST_EXPERT_NORM] = NEED_YES, [TENSOR_POST_DENSE_NORM] = NEED_YES,                     \
+    [TENSOR_DOWN_EXPERTS_SCALE] = NEED_MAYBE
 
 static const struct family families[] = {
     { .arch = "llama", .experts = NEED_MAYBE, .needs = { BIAS(NEED_MAYBE) } },
@@ -188,6 +212,21 @@ static const struct family families[] = {
         .window_rope_base = 10000,
         .has_plain_window_rope = true,
         .needs = { POST_NORMS, QK_NORM(NEED_YES) } },
+    { .arch = "gemma4",
+        .is_rope_neox = true,
+        .experts = NEED_MAYBE,
+        .activation = ACTIVATION_GELU,
+        .scales_embedding = true,
+        .attn_scale = 1,
+        .norms_values = true,
+        .has_dense_with_experts = true,
+        .window = -1,
+        .window_period = -1,
+        .window_rope_base = 10000,
+        .has_plain_window_rope = true,
+        .logit_soft_cap = 30,
+        .needs = { POST_NORMS, QK_NORM(NEED_YES), LAYER_INPUTS,
+            DENSE_AND_EXPERTS, [TENSOR_V] = NEED_MAYBE, [TENSOR_OUT_SCALE] = NEED_MAYBE } },
     { .arch = "gpt-oss",
         .is_rope_neox = true,
         .experts = NEED_YES,

@@ -17,6 +17,9 @@ enum tensor {
     TENSOR_ROPE_FREQS,
     TENSOR_ROPE_LONG, /* longrope: divisors of the frequencies for long contexts */
     TENSOR_ROPE_SHORT,
+    TENSOR_INPUT_TABLE, /* per-layer inputs of each token, for all layers */
+    TENSOR_INPUT_MODEL_PROJ,
+    TENSOR_INPUT_MODEL_NORM,
     TENSOR_ATTN_NORM, /* from here on: one per layer */
     /* the rows of Q, K and V; in a recurrent layer those of the inputs of the convolution */
     TENSOR_QKV,
@@ -52,18 +55,28 @@ enum tensor {
     TENSOR_POST_ATTN_NORM,
     TENSOR_FFN_NORM,
     TENSOR_POST_FFN_NORM,
+    TENSOR_INPUT_GATE, /* per-layer input */
+    TENSOR_INPUT_PROJ,
+    TENSOR_INPUT_NORM,
+    TENSOR_OUT_SCALE,
     TENSOR_GATE,
     TENSOR_UP,
     TENSOR_DOWN,
-    TENSOR_ROUTER, /* from here on: experts, instead of the feed-forward matrices before */
+    TENSOR_ROUTER, /* from here on: experts, mostly instead of the feed-forward matrices before */
     TENSOR_ROUTER_SCORE_BIAS, /* added to the scores */
     TENSOR_ROUTER_BIAS,       /* added for the choice of the experts only */
+    TENSOR_GATE_UP_EXPERTS,   /* for each expert the rows of gate, then those of up */
     TENSOR_GATE_EXPERTS,
     TENSOR_UP_EXPERTS,
     TENSOR_DOWN_EXPERTS,
     TENSOR_GATE_EXPERTS_BIAS, /* one row per expert */
     TENSOR_UP_EXPERTS_BIAS,
     TENSOR_DOWN_EXPERTS_BIAS,
+    TENSOR_DOWN_EXPERTS_SCALE, /* factor of the output of each expert */
+    TENSOR_ROUTER_NORM,        /* experts next to a dense network: norms of each part */
+    TENSOR_EXPERT_NORM,
+    TENSOR_POST_EXPERT_NORM,
+    TENSOR_POST_DENSE_NORM,
     TENSOR_SHARED_GATE, /* shared expert, which every row uses */
     TENSOR_SHARED_UP,
     TENSOR_SHARED_DOWN,
@@ -86,11 +99,14 @@ enum dim {
     DIM_FF,
     DIM_FF_UP, /* d_ff, or the rows of gate and up */
     DIM_FF_EXPERT,
+    DIM_FF_EXPERT_UP, /* the rows of gate and up of one expert */
     DIM_FF_SHARED,
     DIM_VOCAB,
     DIM_PAIRS,
     DIM_EXPERTS,
-    DIM_CONV, /* channels of the convolution */
+    DIM_INPUT,  /* per-layer input */
+    DIM_INPUTS, /* per-layer inputs of all layers */
+    DIM_CONV,   /* channels of the convolution */
     DIM_CONV_TAPS,
     DIM_MIX,          /* output of attention or of a recurrent layer */
     DIM_STATE_VALUES, /* of all value heads */
@@ -112,7 +128,8 @@ enum dim {
  * operation with a recurrent state instead of keys and values (recurrent.c). */
 enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET };
 
-enum need { NEED_DEFAULT, NEED_YES, NEED_MAYBE, NEED_NO };
+/* NEED_UNUSED: the file may have the tensor, which is not loaded */
+enum need { NEED_DEFAULT, NEED_YES, NEED_MAYBE, NEED_NO, NEED_UNUSED };
 
 struct tensor_row {
     const char *name;    /* "%d" is the layer index */
@@ -150,7 +167,12 @@ struct family {
     /* number of layers of the model whose attention is scaled by 1/sqrt(d_model / n_heads), not by
      * 1/sqrt(head_dim); 0: none */
     int n_wide_scale_layers;
-    int window;             /* unless the file has the key attention.sliding_window */
+    float attn_scale;  /* unless the file has the key attention.scale; 0: 1/sqrt(head_dim) */
+    bool norms_values; /* RMSNorm of each value head, without weights */
+    /* layers with experts also have a dense network; the sum of both outputs is normalised */
+    bool has_dense_with_experts;
+    /* unless the file has the key attention.sliding_window; -1: the key is required */
+    int window;
     float window_rope_base; /* unless the file has rope.freq_base_swa; 0: rope.freq_base */
     float attn_soft_cap, logit_soft_cap; /* unless the file has the keys; 0: none */
     bool divides_logits;                 /* by the key logit_scale */
@@ -159,7 +181,8 @@ struct family {
     /* YaRN with a log multiplier does not scale the rotated dimensions */
     bool has_plain_yarn_rotation;
     /* layer i attends to all positions if (i + 1) % window_period == 0, unless the file has the key
-     * attention.sliding_window_pattern; 0: all layers have the window, if there is one */
+     * attention.sliding_window_pattern; 0: all layers have the window, if there is one; -1: the
+     * key is required */
     int window_period;
     bool has_plain_window_rope; /* RoPE of layers with a window is not scaled */
     bool may_lack_rope;         /* in files with rope.scaling.finetuned = false */

@@ -4,6 +4,7 @@
  * Owner: the engine thread calls forward_run; forward_job runs on the thread pool. */
 #include "model/attention.h"
 #include "model/forward_in.h"
+#include "model/layer_input.h"
 
 /* ---- the layers */
 
@@ -21,7 +22,8 @@ static void embed_token(const struct llama *m, int32_t token, float *x)
 }
 
 /* x[n_rows][d_model] = token embeddings, or the stored rows of a resumed partial run; and the RoPE
- * table of each row's position. */
+ * table of each row's position. The per-layer inputs are functions of the embeddings, also of the
+ * rows of a resumed run. */
 static void embed_rows(const struct thread_ctx *s)
 {
     struct llama *m = s->m;
@@ -34,12 +36,16 @@ static void embed_rows(const struct thread_ctx *s)
             memcpy(x, partial_row(m, r), m->d_stride * sizeof(*x));
         else
             embed_token(m, m->rows[r].token, x);
+        if (m->layer_inputs)
+            embed_token(m, m->rows[r].token, m->y + (size_t)r * m->d_stride);
         rope_table_at(&m->rope, m->rows[r].pos, m->cs + (size_t)r * (size_t)m->h.rope.n_rot);
         if (m->window_cs)
             rope_table_at(&m->window_rope, m->rows[r].pos,
                 m->window_cs + (size_t)r * (size_t)m->h.window_rope.n_rot);
     }
     barrier(s);
+    if (m->layer_inputs)
+        layer_inputs_prepare(s);
 }
 
 /* x = cap * tanh(x / cap) */

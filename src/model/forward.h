@@ -82,6 +82,9 @@ struct thread_scratch {
     /* [tile_floats]: GEMM output before it is added to x or stored in hidden */
     float *tile, *tile2;
     float *attn; /* attn_scratch_floats() */
+    /* one row of the table of per-layer inputs, packed, and as floats; or NULL */
+    uint8_t *table_row_packed;
+    float *table_row;
     /* REDUNDANT_ROWS rows of max_width; NULL for a kind that no GEMM reads */
     void *acts[N_ACT_KINDS];
     float *state; /* [key_dim][STATE_COLS]: a slice of a recurrent state; or NULL */
@@ -107,8 +110,10 @@ struct llama {
     /* Scratch memory, sized by max_rows; the pointers point into one block. */
     uint8_t *block;
     size_t block_bytes;
-    float *x; /* [n_rows][d_stride]: residual stream */
-    float *y; /* [n_rows][d_stride]: output before its norm; NULL if no layer has such a norm */
+    float *x;    /* [n_rows][d_stride]: residual stream */
+    float *y;    /* [n_rows][d_stride]: output before its norm; NULL if no layer has such a norm */
+    float *ones; /* [MAX_HEAD_DIM]: weights of the norm of values; NULL: no such norm */
+    float *layer_inputs; /* [n_rows][n_layers * d_input]: per-layer inputs; NULL: none */
     /* [max_partial_rows][d_stride]: residual stream of a partial run between two passes */
     float *partial_x;
     float *q, *k, *v; /* q: [n_rows][q_stride]; k, v: [n_rows][kv_stride] */

@@ -13,6 +13,7 @@ struct thread_ctx { /* one thread in the current step */
     struct thread_scratch *thread_mem;
     int thread, n_threads;
     const struct layer_params *params; /* of the current layer */
+    bool has_kv;                       /* the layer has keys and values of its own */
     const int *gather;                 /* rows of the step that are still needed; NULL: all */
     int n_rows;                        /* number of rows in this layer */
 };
@@ -56,6 +57,7 @@ struct ff_piece {
 struct residual {
     const float *bias;    /* [d_model]: added to the output; or NULL */
     const float *norm;    /* [d_model]: RMSNorm of the output; or NULL */
+    const float *scale;   /* [1]: factor of the sum, only with a norm; or NULL: 1 */
     const float *factors; /* row i is multiplied by factors[i * stride]; NULL: by 1 */
     size_t stride;
 };
@@ -178,6 +180,9 @@ void forward_gemms(
  * call contains a barrier. */
 void forward_gemm_residual(const struct thread_ctx *s, const struct packed *w,
     const struct inputs *in, const struct residual *to);
+
+/* The second half of it for one row of n_rows, whose output is y[d_model]; y is overwritten. */
+void forward_add_row(const struct thread_ctx *s, const struct residual *to, int row, float *y);
 
 /* ---- ffn.c */
 

@@ -78,6 +78,17 @@ static void add_residual(
         m->x + (size_t)picked_row(s, r) * m->d_stride + at, m->h.residual_scale * factor, y, n);
 }
 
+void forward_add_row(const struct thread_ctx *s, const struct residual *to, int row, float *y)
+{
+    const struct llama *m = s->m;
+    float *x = m->x + (size_t)picked_row(s, row) * m->d_stride;
+
+    m->kernels->rms_norm(y, y, to->norm, m->h.d_model, m->h.eps);
+    add_residual(s, to, row, 0, y, m->h.d_model);
+    for (int i = 0; to->scale && i < m->h.d_model; i++)
+        x[i] *= *to->scale;
+}
+
 /* The norm requires whole rows: y = W * input, barrier, x += norm(y). */
 static void gemm_norm_residual(const struct thread_ctx *s, const struct packed *w,
     const struct inputs *in, const struct residual *to)
@@ -89,11 +100,8 @@ static void gemm_norm_residual(const struct thread_ctx *s, const struct packed *
     forward_gemms(s, in, &out, 1);
     barrier(s);
     forward_thread_range(s, s->n_rows, &from, &end);
-    for (int r = from; r < end; r++) {
-        float *y = m->y + (size_t)r * m->d_stride;
-        m->kernels->rms_norm(y, y, to->norm, m->h.d_model, m->h.eps);
-        add_residual(s, to, r, 0, y, m->h.d_model);
-    }
+    for (int r = from; r < end; r++)
+        forward_add_row(s, to, r, m->y + (size_t)r * m->d_stride);
 }
 
 void forward_gemm_residual(const struct thread_ctx *s, const struct packed *w,

@@ -392,11 +392,10 @@ static int read_window_pattern(struct hparams *h, struct hparams_reader *r, stru
 
     if (v && v->kind == GGUF_ARR) {
         for (int i = 0; i < h->n_layers; i++) {
-            int64_t is_set;
-            if (!gguf_arr_i64(v, (uint64_t)i, &is_set))
-                return err_set(
-                    e, ERR_CORRUPT, "%s is not an array of %d booleans", r->key, h->n_layers);
-            h->layers[i].has_window = is_set != 0;
+            int is_set;
+            if (get_layer_int(r, tail, (struct int_range){ 0, 1 }, i, &is_set, e))
+                return -1;
+            h->layers[i].has_window = is_set;
         }
         return 0;
     }
@@ -416,6 +415,39 @@ static int read_context(struct hparams *h, struct hparams_reader *r, struct err 
         get_int(r, "attention.sliding_window", (struct int_range){ 0, INT32_MAX }, &h->window, e))
         return -1;
     return h->window ? read_window_pattern(h, r, e) : 0;
+}
+
+/* The last layers may read the keys and values of the last layer before them of the same kind, with
+ * or without a window. */
+static int read_shared_kv(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    const char *tail = "attention.shared_kv_layers";
+    int last[2] = { -1, -1 }, n_shared = 0;
+
+    if (get_int(r, tail, (struct int_range){ 0, h->n_layers - 1 }, &n_shared, e))
+        return -1;
+    for (int i = 0; i < h->n_layers; i++) {
+        struct layer_params *p = &h->layers[i];
+        if (i < h->n_layers - n_shared)
+            last[p->has_window] = i;
+        p->kv_layer = i < h->n_layers - n_shared ? i : last[p->has_window];
+        if (p->kv_layer < 0)
+            return err_set(e, ERR_CORRUPT, "%s = %d: layer %d has no layer of its kind before it",
+                key_of(r, tail), n_shared, i);
+        if (h->layers[p->kv_layer].n_kv_heads != p->n_kv_heads)
+            return err_set(e, ERR_CORRUPT,
+                "%s = %d: layers %d and %d differ in the number of KV heads", key_of(r, tail),
+                n_shared, p->kv_layer, i);
+    }
+    return 0;
+}
+
+static int read_layer_inputs(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    const int most = h->family->needs[TENSOR_INPUT_TABLE] == NEED_YES ? 1 << 13 : 0;
+
+    return get_int(
+        r, "embedding_length_per_layer_input", (struct int_range){ 0, most }, &h->d_input, e);
 }
 
 /* Positive factor, 1 if the key is missing. */
@@ -485,9 +517,22 @@ static int read_shared_expert(struct hparams *h, struct hparams_reader *r, struc
     return get_int(r, "expert_shared_feed_forward_length", width, &h->d_ff_shared, e);
 }
 
+/* The dense network next to the experts is computed like a shared expert. */
+static int check_dense_with_experts(struct hparams *h, struct err *e)
+{
+    if (h->d_ff_shared || h->n_dense_layers)
+        return err_set(e, ERR_UNSUPPORTED,
+            "a shared expert or leading dense layers are not supported in family %s",
+            h->family->arch);
+    for (int i = 0; i < h->n_layers; i++)
+        h->d_ff_shared = MAX(h->d_ff_shared, h->layers[i].d_ff);
+    return 0;
+}
+
 static int read_experts(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
-    const struct int_range width = { 1, 1 << 20 };
+    /* the rows of gate and up of all experts are counted in an int */
+    const struct int_range width = { 1, 1 << 19 };
 
     if (get_int(r, "expert_count", (struct int_range){ 0, MAX_EXPERTS }, &h->n_experts, e))
         return -1;
@@ -507,7 +552,8 @@ static int read_experts(struct hparams *h, struct hparams_reader *r, struct err 
     if (get_int(r, "expert_feed_forward_length", width, &h->d_ff_expert, e) ||
         get_int(r, "leading_dense_block_count", (struct int_range){ 0, h->n_layers },
             &h->n_dense_layers, e) ||
-        read_shared_expert(h, r, e))
+        read_shared_expert(h, r, e) ||
+        (h->family->has_dense_with_experts && check_dense_with_experts(h, e)))
         return -1;
     if (h->d_ff_expert % 16 || h->d_model % 16)
         return err_set(e, ERR_UNSUPPORTED,
@@ -569,6 +615,8 @@ static int read_attn_scales(struct hparams *h, struct hparams_reader *r, struct 
         double scale = 1 / sqrt(is_wide ? (double)h->d_model / p->n_heads : p->head_dim);
         if (p->mixer == MIXER_LATENT)
             scale = latent_scale(h);
+        if (h->family->attn_scale > 0)
+            scale = (double)h->family->attn_scale;
         if (get_positive(r, "attention.scale", &scale, e))
             return -1;
         p->attn_scale = (float)scale;
@@ -628,7 +676,8 @@ int hparams_read_keys(struct hparams *h, const struct gguf *g, int n_vocab, stru
         get_int(&r, "embedding_length", (struct int_range){ 1, 1 << 17 }, &h->d_model, e) ||
         read_mtp_layers(h, &r, e) || read_layers(h, &r, e) || read_recurrent(h, &r, e) ||
         read_experts(h, &r, e) || read_context(h, &r, e) || read_head_dims(h, &r, e) ||
-        read_rope(h, &r, e) || read_scales(h, &r, e) ||
+        read_shared_kv(h, &r, e) || read_rope(h, &r, e) || read_scales(h, &r, e) ||
+        read_layer_inputs(h, &r, e) ||
         get_positive(&r, "attention.layer_norm_rms_epsilon", &eps, e))
         return -1;
     h->eps = (float)eps;
@@ -681,17 +730,30 @@ static bool latent_attn_has(const struct latent_params *p, enum tensor t)
     }
 }
 
+bool hparams_has_kv(const struct hparams *h, int layer)
+{
+    return h->layers[layer].kv_layer == layer;
+}
+
 enum need hparams_need(const struct hparams *h, enum tensor t, int layer)
 {
     enum need need = h->family->needs[t] ? h->family->needs[t] : tensor_rows[t].need;
+    const bool is_kv = t == TENSOR_K || t == TENSOR_V || t == TENSOR_K_BIAS || t == TENSOR_V_BIAS ||
+                       t == TENSOR_K_NORM;
     bool is_here = true;
 
+    if (is_kv && need != NEED_NO && !hparams_has_kv(h, layer))
+        return NEED_UNUSED;
     if (t >= TENSOR_SHARED_GATE)
-        is_here = hparams_has_experts(h, layer) && h->d_ff_shared > 0;
+        is_here = hparams_has_experts(h, layer) && h->d_ff_shared > 0 &&
+                  !h->family->has_dense_with_experts;
     else if (t >= TENSOR_ROUTER)
         is_here = hparams_has_experts(h, layer);
     else if (t >= TENSOR_GATE)
-        is_here = !hparams_has_experts(h, layer);
+        is_here = !hparams_has_experts(h, layer) || h->family->has_dense_with_experts;
+    else if ((t >= TENSOR_INPUT_GATE && t <= TENSOR_INPUT_NORM) ||
+             (t >= TENSOR_INPUT_TABLE && t <= TENSOR_INPUT_MODEL_NORM))
+        is_here = h->d_input > 0;
     if (t == TENSOR_GATE && h->family->fuses_gate_up)
         is_here = false;
     if (t >= TENSOR_FIRST_OF_LAYER && tensor_rows[t].mixers)
@@ -800,6 +862,12 @@ int hparams_dim(const struct hparams *h, enum dim d, int layer)
         return h->family->fuses_gate_up ? 2 * p->d_ff : p->d_ff;
     case DIM_FF_EXPERT:
         return h->d_ff_expert;
+    case DIM_FF_EXPERT_UP:
+        return 2 * h->d_ff_expert;
+    case DIM_INPUT:
+        return h->d_input;
+    case DIM_INPUTS:
+        return h->d_input * h->n_layers;
     case DIM_FF_SHARED:
         return h->d_ff_shared;
     case DIM_VOCAB:

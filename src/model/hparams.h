@@ -56,6 +56,7 @@ struct layer_params {
     float attn_scale;
     bool has_window; /* attention to hparams.window positions; RoPE is hparams.window_rope */
     bool has_rope;
+    int kv_layer; /* layer whose keys and values this one reads: itself, or an earlier layer */
 };
 
 /* Query heads that share one KV head (GQA). */
@@ -86,6 +87,7 @@ struct hparams {
     int d_ff_expert;    /* of one expert */
     int d_ff_shared;    /* of the shared expert, which every row uses; 0: none */
     int n_dense_layers; /* the first layers, which have no experts */
+    int d_input;        /* of the per-layer input; 0: none */
     int n_mtp_layers;   /* layers of the file after n_layers, which are not loaded */
     enum router_fn router;
     bool norms_expert_weights; /* the weights of the experts that a row uses add up to 1 */
@@ -116,6 +118,9 @@ int hparams_read_keys(struct hparams *h, const struct gguf *g, int n_vocab, stru
 enum need hparams_need(const struct hparams *h, enum tensor t, int layer);
 
 bool hparams_has_experts(const struct hparams *h, int layer);
+
+/* Whether the layer has keys and values of its own. */
+bool hparams_has_kv(const struct hparams *h, int layer);
 
 /* Dimension in a layer; `layer` has no effect on dimensions that are the same in all layers. */
 int hparams_dim(const struct hparams *h, enum dim d, int layer);

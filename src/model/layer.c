@@ -5,6 +5,7 @@
 #include "model/attention.h"
 #include "model/forward_in.h"
 #include "model/latent.h"
+#include "model/layer_input.h"
 #include "model/moe_forward.h"
 #include "model/recurrent.h"
 
@@ -14,14 +15,20 @@
 
 enum { MAX_QKV = 4 };
 
-/* Q, K, V, and the gate of the output if there is one; returns the number. */
+/* Q, K, V, and the gate of the output; a layer may lack those of keys, values and the gate. Returns
+ * the number. */
 static int qkv_outputs(const struct llama *m, const struct layer *l, struct gemm_out to[MAX_QKV])
 {
-    to[0] = (struct gemm_out){ &l->q, m->q, m->q_stride };
-    to[1] = (struct gemm_out){ &l->k, m->k, m->kv_stride };
-    to[2] = (struct gemm_out){ &l->v, m->v, m->kv_stride };
-    to[3] = (struct gemm_out){ &l->mix_gate, m->mix_gate, m->q_stride };
-    return l->mix_gate.n_rows ? 4 : 3;
+    int n = 0;
+
+    to[n++] = (struct gemm_out){ &l->q, m->q, m->q_stride };
+    if (l->k.n_rows)
+        to[n++] = (struct gemm_out){ &l->k, m->k, m->kv_stride };
+    if (l->v.n_rows)
+        to[n++] = (struct gemm_out){ &l->v, m->v, m->kv_stride };
+    if (l->mix_gate.n_rows)
+        to[n++] = (struct gemm_out){ &l->mix_gate, m->mix_gate, m->q_stride };
+    return n;
 }
 
 static void qkv_proj(const struct thread_ctx *s, const struct layer *l, const struct inputs *in)
@@ -88,6 +95,20 @@ static void qkv_bias(const struct thread_ctx *s, const struct layer *l, const st
         kernels->add(x->k, l->k_bias + x->head * d, d);
     if (l->v_bias && x->k)
         kernels->add(x->v, l->v_bias + x->head * d, d);
+}
+
+/* A layer without a value projection uses the projected keys, before their norm. */
+static void values(const struct thread_ctx *s, const struct layer *l, const struct head_row *x)
+{
+    const struct llama *m = s->m;
+    const int d = s->params->head_dim;
+
+    if (!x->k)
+        return;
+    if (!l->v.n_rows)
+        memcpy(x->v, x->k, (size_t)d * sizeof(float));
+    if (m->ones)
+        m->kernels->rms_norm(x->v, x->v, m->ones, d, m->h.eps);
 }
 
 static void qk_norm(const struct thread_ctx *s, const struct layer *l, const struct head_row *x)
@@ -162,6 +183,85 @@ static unsigned act_kinds_of_ffn(const struct llama *m, const struct layer *l)
            act_kinds(m, &l->shared.gate, &l->shared.up, &l->shared_router);
 }
 
+/* The factor of the layer's output, if the feed-forward network is the last step of the layer. */
+static const float *scale_after_ffn(const struct layer *l)
+{
+    return l->input_gate.n_rows ? NULL : l->out_scale;
+}
+
+/* x [n_rows][d_model] += feed-forward network */
+static void feed_forward(const struct thread_ctx *s, const struct layer *l)
+{
+    struct act_out hidden = forward_hidden_out(s, &l->ffn.down, s->n_rows);
+    struct residual to = { .norm = l->post_ffn_norm, .scale = scale_after_ffn(l) };
+    struct inputs in = { 0 };
+
+    rms_norm(s, l->ffn_norm, act_kinds_of_ffn(s->m, l), &in);
+    ffn_gate_up(s, &l->ffn, &in, &hidden); /* in -> hidden [n_rows][d_ff] */
+    barrier(s);
+    ffn_down(s, &l->ffn.down, &hidden, &to); /* x [n_rows][d_model] += W_down * hidden */
+}
+
+/* x [n_rows][d_model] += experts, and the shared expert if there is one */
+static void experts(const struct thread_ctx *s, const struct layer *l)
+{
+    const bool has_shared = l->shared.gate.n_rows > 0;
+    struct act_out hidden = forward_hidden_out(s, &l->ffn.down, s->n_rows * s->m->h.n_experts_used);
+    struct act_out shared_hidden = forward_shared_hidden_out(s, &l->shared.down);
+    struct residual to = residual_of_shared(s, l);
+    struct inputs in = { 0 };
+
+    rms_norm(s, l->ffn_norm, act_kinds_of_ffn(s->m, l), &in);
+    moe_router(s, l, &in); /* in -> scores [n_rows][n_experts] */
+    barrier(s);
+    if (s->thread == 0)
+        moe_select(s, l); /* scores -> topk, weights [n_rows][n_used]; sorted entries */
+    if (has_shared)       /* in -> shared_hidden [n_rows][d_ff_shared] */
+        ffn_gate_up(s, &l->shared, &in, &shared_hidden);
+    barrier(s);
+    moe_gate_up(s, l, &in, &hidden); /* in -> hidden [n_entries][d_ff] */
+    barrier(s);
+    moe_down(s, l, &hidden); /* hidden -> expert_out [n_entries][d_model] */
+    barrier(s);
+    moe_combine(s, l); /* x [n_rows][d_model] += sum of weight * expert_out */
+    if (has_shared) {
+        barrier(s);
+        ffn_down(s, &l->shared.down, &shared_hidden, &to); /* x += factor * shared expert */
+    }
+}
+
+/* x [n_rows][d_model] += norm(norm(dense network) + norm(experts)). The router, the dense network
+ * and the experts read different norms of x. `in` is computed again for each of them, after a
+ * barrier that follows the last read. */
+static void dense_with_experts(const struct thread_ctx *s, const struct layer *l)
+{
+    struct llama *m = s->m;
+    struct act_out hidden = forward_hidden_out(s, &l->ffn.down, s->n_rows * m->h.n_experts_used);
+    struct act_out dense_hidden = forward_shared_hidden_out(s, &l->shared.down);
+    const struct gemm_out dense_out = { &l->shared.down, m->y, m->d_stride };
+    struct residual to = { .norm = l->post_ffn_norm, .scale = scale_after_ffn(l) };
+    struct inputs in = { 0 };
+
+    rms_norm(s, l->router_norm, act_kind_bit(m, &l->router), &in);
+    moe_router(s, l, &in); /* in -> scores [n_rows][n_experts] */
+    barrier(s);
+    if (s->thread == 0)
+        moe_select(s, l); /* scores -> topk, weights [n_rows][n_used]; sorted entries */
+    rms_norm(
+        s, l->ffn_norm, act_kind_bit(m, &l->shared.gate) | act_kind_bit(m, &l->shared.up), &in);
+    ffn_gate_up(s, &l->shared, &in, &dense_hidden); /* in -> dense_hidden [n_rows][d_ff] */
+    barrier(s);
+    rms_norm(s, l->expert_norm, act_kind_bit(m, &l->ffn.gate) | act_kind_bit(m, &l->ffn.up), &in);
+    moe_gate_up(s, l, &in, &hidden); /* in -> hidden [n_entries][d_ff_expert] */
+    barrier(s);
+    moe_down(s, l, &hidden); /* hidden -> expert_out [n_entries][d_model] */
+    barrier(s);
+    forward_load_act(s, &dense_hidden, &in);
+    forward_gemms(s, &in, &dense_out, 1); /* dense_hidden -> y [n_rows][d_model] */
+    barrier(s);
+    moe_combine_with_dense(s, l, &to); /* y, expert_out -> x */
+}
+
 /* Grouped-query attention. x [n_rows][d_model] -> attn_out [n_rows][q]. Returns false if no row is
  * needed after the KV append.
  *
@@ -202,6 +302,7 @@ static bool attention_mixer(struct thread_ctx *s, int index, struct act_out *out
             for (int i = 0; i < u.n_append; i++) {
                 struct head_row r = attn_head_row(s, &u, i);
                 qkv_bias(s, l, &r); /* q [n_heads / n_kv_heads][head_dim], k and v [head_dim] */
+                values(s, l, &r);
                 qk_norm(s, l, &r);
                 rope(s, &r);
                 scale_queries(s, &r);
@@ -274,46 +375,24 @@ void layer_forward(struct thread_ctx *s, int index)
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[index];
     struct act_out mixed;
-    struct inputs in = { 0 };
 
     s->params = &m->h.layers[index];
+    s->has_kv = hparams_has_kv(&m->h, index);
     if (!mixers[s->params->mixer](s, index, &mixed))
         return;
     o_proj(s, l, &mixed); /* x [n_rows][d_model] += Wo * attn_out */
     barrier(s);
 
-    /* Feed-forward network, or mixture of experts. x [n_rows][d_model] -> in [n_rows][d_model] */
-    rms_norm(s, l->ffn_norm, act_kinds_of_ffn(m, l), &in);
-    if (l->router.n_rows == 0) {
-        struct act_out hidden = forward_hidden_out(s, &l->ffn.down, s->n_rows);
-        struct residual to = { .norm = l->post_ffn_norm };
-
-        ffn_gate_up(s, &l->ffn, &in, &hidden); /* in -> hidden [n_rows][d_ff] */
+    /* Feed-forward network, or mixture of experts, or both. x += output */
+    if (!hparams_has_experts(&m->h, index))
+        feed_forward(s, l);
+    else if (m->h.family->has_dense_with_experts)
+        dense_with_experts(s, l);
+    else
+        experts(s, l);
+    if (l->input_gate.n_rows) {
         barrier(s);
-        ffn_down(s, &l->ffn.down, &hidden, &to); /* x [n_rows][d_model] += W_down * hidden */
-    } else {
-        const bool has_shared = l->shared.gate.n_rows > 0;
-        struct act_out hidden =
-            forward_hidden_out(s, &l->ffn.down, s->n_rows * m->h.n_experts_used);
-        struct act_out shared_hidden = forward_shared_hidden_out(s, &l->shared.down);
-        struct residual to = residual_of_shared(s, l);
-
-        moe_router(s, l, &in); /* in -> scores [n_rows][n_experts] */
-        barrier(s);
-        if (s->thread == 0)
-            moe_select(s, l); /* scores -> topk, weights [n_rows][n_used]; sorted entries */
-        if (has_shared)       /* in -> shared_hidden [n_rows][d_ff_shared] */
-            ffn_gate_up(s, &l->shared, &in, &shared_hidden);
-        barrier(s);
-        moe_gate_up(s, l, &in, &hidden); /* in -> hidden [n_entries][d_ff] */
-        barrier(s);
-        moe_down(s, l, &hidden); /* hidden -> expert_out [n_entries][d_model] */
-        barrier(s);
-        moe_combine(s, l); /* x [n_rows][d_model] += sum of weight * expert_out */
-        if (has_shared) {
-            barrier(s);
-            ffn_down(s, &l->shared.down, &shared_hidden, &to); /* x += factor * shared expert */
-        }
+        layer_input_add(s, l, index); /* x += per-layer input */
     }
     poll_stop(s);
     barrier(s);

@@ -94,7 +94,7 @@ static size_t row_floats(int n)
     return ((size_t)n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
 }
 
-enum { MAX_MATRICES = 19, N_DENSE_MATRICES = 16 };
+enum { MAX_MATRICES = 21, N_DENSE_MATRICES = 18 };
 
 /* The matrices of a layer: those that every row reads, then those of which a row reads some
  * experts if the layer has experts. Empty ones are those that the layer does not have. */
@@ -102,8 +102,8 @@ static void layer_matrices(const struct layer *l, const struct packed *out[MAX_M
 {
     const struct packed *all[MAX_MATRICES] = { &l->q, &l->k, &l->v, &l->o, &l->mix_gate, &l->q_a,
         &l->k_b, &l->v_b, &l->recurrent.in, &l->recurrent.alpha, &l->recurrent.beta, &l->router,
-        &l->shared_router, &l->shared.gate, &l->shared.up, &l->shared.down, &l->ffn.gate,
-        &l->ffn.up, &l->ffn.down };
+        &l->shared_router, &l->shared.gate, &l->shared.up, &l->shared.down, &l->input_gate,
+        &l->input_proj, &l->ffn.gate, &l->ffn.up, &l->ffn.down };
 
     memcpy(out, all, sizeof(all));
 }
@@ -119,6 +119,7 @@ static void kinds_used(const struct llama *m, bool *is_used)
     const struct packed *all[MAX_MATRICES];
 
     mark_kind(m, is_used, &m->w.head);
+    mark_kind(m, is_used, &m->w.input_model_proj);
     for (int i = 0; i < m->h.n_layers; i++) {
         layer_matrices(&m->w.layers[i], all);
         for (size_t j = 0; j < MAX_MATRICES; j++)
@@ -135,7 +136,7 @@ static size_t n_entries(const struct llama *m)
 /* Longest row of `hidden`. */
 static int max_ff_width(const struct llama *m)
 {
-    return MAX(hparams_max_dim(&m->h, DIM_FF), m->h.d_ff_expert);
+    return MAX(hparams_max_dim(&m->h, DIM_FF), MAX(m->h.d_ff_expert, m->h.d_input));
 }
 
 static void lay_out_acts(
@@ -241,6 +242,20 @@ static size_t max_layer_floats(
     return most;
 }
 
+static void lay_out_layer_inputs(struct llama *m, struct scratch_layout *c)
+{
+    const struct row_table *t = &m->w.input_table;
+    const size_t n = (size_t)t->n_cols;
+
+    if (!t->rows)
+        return;
+    m->layer_inputs = reserve(c, (size_t)m->lm.max_rows * n, sizeof(float));
+    for (int i = 0; i < thread_pool_size(m->thread_pool); i++) {
+        m->per_thread[i].table_row_packed = reserve(c, pack_bytes(t->type, 1, t->n_cols), 1);
+        m->per_thread[i].table_row = reserve(c, n, sizeof(float));
+    }
+}
+
 /* States of split-KV rows: the largest possible number, up to MAX_SPLIT_STATES. */
 static void lay_out_states(struct llama *m, struct scratch_layout *c)
 {
@@ -287,6 +302,9 @@ static void lay_out(struct llama *m, struct scratch_layout *c)
     m->logit_rows = reserve(c, n_logits, sizeof(*m->logit_rows));
     lay_out_acts(m, c, m->acts, rows, n_entries(m));
     lay_out_moe(m, c);
+    lay_out_layer_inputs(m, c);
+    if (m->h.family->norms_values)
+        m->ones = reserve(c, MAX_HEAD_DIM, sizeof(float));
     lay_out_states(m, c);
     for (int i = 0; i < thread_pool_size(m->thread_pool); i++) {
         struct thread_scratch *thread_mem = &m->per_thread[i];
@@ -344,6 +362,8 @@ static int alloc_scratch(struct llama *m, struct err *e)
     CHECK(c.used == m->block_bytes);
     if (m->state.n_layers)
         memset((void *)(uintptr_t)m->recurrent.zeros, 0, m->state.channels * sizeof(float));
+    for (int i = 0; m->ones && i < MAX_HEAD_DIM; i++)
+        m->ones[i] = 1;
     return 0;
 }
 
@@ -357,13 +377,15 @@ static void lay_out_layer(struct kv_layout *kv, const struct layer_params *p, en
         kv_layout_init(kv, type, p->n_kv_heads, p->head_dim);
 }
 
-/* kv: [n_layers] */
+/* kv: [n_layers]; a layer that reads the keys and values of another one has the same layout. */
 static void lay_out_pages(struct kv_layout *kv, const struct hparams *h, enum kv_type type)
 {
     for (int i = 0; i < h->n_layers; i++)
-        if (h->layers[i].n_kv_heads > 0)
+        if (h->layers[i].n_kv_heads > 0 && hparams_has_kv(h, i))
             lay_out_layer(&kv[i], &h->layers[i], type);
     kv_layout_place(kv, h->n_layers);
+    for (int i = 0; i < h->n_layers; i++)
+        kv[i] = kv[h->layers[i].kv_layer];
 }
 
 static int open_pages(struct llama *m, enum kv_type type, struct err *e)
@@ -518,22 +540,28 @@ static void count_costs(struct llama *m)
             count_matrix_cost(
                 lm, all[j], hparams_has_experts(&m->h, i) && j >= N_DENSE_MATRICES ? used : 1);
     }
+    count_matrix_cost(lm, &m->w.input_model_proj, 1);
     lm->logit_macs = n_macs(head);
     lm->step_bytes += (size_t)head->n_panels * head->panel_bytes;
     lm->is_integer = act_kind_for(m->w.layers[0].ffn.gate.type) != ACT_F32;
+}
+
+static bool is_half_float(const struct packed *w)
+{
+    return w->n_rows && (w->type == Q_F16 || w->type == Q_BF16);
 }
 
 /* Whether an operation on which keys and values depend may use the numerics of the kernel set
  * instead of those of ref.c. */
 static bool has_own_numerics(const struct llama *m)
 {
-    if (m->kv_type == KV_BF16)
+    if (m->kv_type == KV_BF16 || is_half_float(&m->w.input_model_proj))
         return true;
     for (int i = 0; i < m->h.n_layers; i++) {
         const struct packed *all[MAX_MATRICES];
         layer_matrices(&m->w.layers[i], all);
         for (size_t j = 0; j < MAX_MATRICES; j++)
-            if (all[j]->n_rows && (all[j]->type == Q_F16 || all[j]->type == Q_BF16))
+            if (is_half_float(all[j]))
                 return true;
     }
     return false;
@@ -565,6 +593,8 @@ int lm_open_llama(
     m->lm.kv_kind = kv_kind(m);
     m->lm.weight_bytes = m->w.bytes;
     m->lm.weights_file = m->w.file.map.p ? &m->w.file.map : NULL;
+    if (m->w.file_of_table)
+        m->lm.table_file = gguf_map_of(m->w.file_of_table, m->w.input_table.rows);
     m->lm.n_params = m->w.n_params;
     count_costs(m);
     *out = &m->lm;

@@ -118,8 +118,9 @@ struct lm {
     /* number format, layout and numerics id of the page content: only pages of one kind may be
      * mixed */
     uint32_t kv_kind;
-    const struct mapfile *weights_file; /* weights that are mapped from a file; NULL: none */
-    size_t weight_bytes;                /* weights in memory */
+    /* weights that are mapped from a file: packed ones, and rows of the model file; NULL: none */
+    const struct mapfile *weights_file, *table_file;
+    size_t weight_bytes; /* weights in memory */
     uint64_t n_params;
 
     /* Cost of a step, for benchmarks; 0 if the model computes nothing. */
@@ -136,6 +137,13 @@ void lm_copy_page(struct lm *m, page_id from, page_id to);
 void lm_clear_page(struct lm *m, page_id page);
 void lm_read_page(struct lm *m, page_id page, void *out);
 void lm_write_page(struct lm *m, page_id page, const void *in);
+
+/* A file with weights was truncated or could not be read: logits are wrong from then on. */
+static inline bool lm_is_file_lost(const struct lm *m)
+{
+    return (m->weights_file && mapfile_is_lost(m->weights_file)) ||
+           (m->table_file && mapfile_is_lost(m->table_file));
+}
 
 /* Logits of the i-th of the run's n_logits rows. */
 static inline struct logits lm_logits(const struct lm *m, const struct lm_run *r, int i)

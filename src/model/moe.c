@@ -132,6 +132,22 @@ void moe_router(const struct thread_ctx *s, const struct layer *l, const struct 
     forward_gemms(s, in, scores, l->shared_router.n_rows ? 2 : 1);
 }
 
+/* The input of the router is also divided by sqrt(d_model), if it has a norm of its own. */
+static void scale_scores(const struct thread_ctx *s, float *scores)
+{
+    const float factor = 1 / sqrtf((float)s->m->h.d_model);
+
+    for (int i = 0; i < s->m->h.n_experts; i++)
+        scores[i] *= factor;
+}
+
+/* Multiplies the weights of a row's experts by the factors of their outputs. */
+static void scale_weights(const struct hparams *h, const float *factors, const int *topk, float *w)
+{
+    for (int i = 0; i < h->n_experts_used; i++)
+        w[i] *= factors[topk[i]];
+}
+
 void moe_select(const struct thread_ctx *s, const struct layer *l)
 {
     struct moe *x = &s->m->moe;
@@ -139,9 +155,16 @@ void moe_select(const struct thread_ctx *s, const struct layer *l)
 
     for (int r = 0; l->router_score_bias && r < s->n_rows; r++)
         s->m->kernels->add(x->scores + (size_t)r * x->stride, l->router_score_bias, h->n_experts);
-    for (int r = 0; r < s->n_rows; r++)
-        moe_route(s->m->kernels, h, x->scores + (size_t)r * x->stride, l->router_bias,
-            x->topk + r * h->n_experts_used, x->weights + r * h->n_experts_used);
+    for (int r = 0; r < s->n_rows; r++) {
+        float *scores = x->scores + (size_t)r * x->stride;
+        int *topk = x->topk + r * h->n_experts_used;
+        float *weights = x->weights + r * h->n_experts_used;
+        if (l->router_norm)
+            scale_scores(s, scores);
+        moe_route(s->m->kernels, h, scores, l->router_bias, topk, weights);
+        if (l->expert_scale)
+            scale_weights(h, l->expert_scale, topk, weights);
+    }
     for (int r = 0; l->shared_router.n_rows && r < s->n_rows; r++)
         sigmoid(s->m->kernels, x->shared + (size_t)r * PANEL, 1);
     moe_sort(x, h, s->n_rows);
@@ -267,4 +290,27 @@ void moe_combine(const struct thread_ctx *s, const struct layer *l)
             m->kernels->add_scaled(m->x + (size_t)picked_row(s, r) * m->d_stride,
                 m->h.residual_scale * x->weights[i], out, d);
         }
+}
+
+void moe_combine_with_dense(
+    const struct thread_ctx *s, const struct layer *l, const struct residual *to)
+{
+    struct llama *m = s->m;
+    const struct moe *x = &m->moe;
+    const int n_used = m->h.n_experts_used, d = m->h.d_model;
+    float *sum = s->thread_mem->row_buf;
+    int from, end;
+
+    forward_thread_range(s, s->n_rows, &from, &end);
+    for (int r = from; r < end; r++) {
+        float *y = m->y + (size_t)r * m->d_stride;
+        memset(sum, 0, (size_t)d * sizeof(*sum));
+        for (int i = r * n_used; i < (r + 1) * n_used; i++)
+            m->kernels->add_scaled(
+                sum, x->weights[i], x->expert_out + (size_t)x->entry[i] * m->d_stride, d);
+        m->kernels->rms_norm(sum, sum, l->post_expert_norm, d, m->h.eps);
+        m->kernels->rms_norm(y, y, l->post_dense_norm, d, m->h.eps);
+        m->kernels->add(y, sum, d);
+        forward_add_row(s, to, r, y);
+    }
 }

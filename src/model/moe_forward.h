@@ -15,3 +15,6 @@ void moe_gate_up(const struct thread_ctx *s, const struct layer *l, const struct
     struct act_out *hidden);
 void moe_down(const struct thread_ctx *s, const struct layer *l, const struct act_out *hidden);
 void moe_combine(const struct thread_ctx *s, const struct layer *l);
+/* The same if a dense network, whose output is in y, is added before the norm. */
+void moe_combine_with_dense(
+    const struct thread_ctx *s, const struct layer *l, const struct residual *to);

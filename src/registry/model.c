@@ -307,7 +307,7 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
 /* All bytes that were read came from the files. */
 static int check_files(const struct model *m, const struct gguf *g, struct err *e)
 {
-    if (gguf_is_lost(g) || (m->lm->weights_file && mapfile_is_lost(m->lm->weights_file)))
+    if (gguf_is_lost(g) || lm_is_file_lost(m->lm))
         return err_set(e, ERR_CORRUPT, "the file was truncated while it was read");
     return 0;
 }

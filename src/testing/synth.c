@@ -196,20 +196,27 @@ static void put_number(struct gguf_writer *w, const struct synth *s, const char 
         gguf_put_f32(w, key_of(s, tail, key), v);
 }
 
-/* "[1,2,3]": an array of whole numbers */
-static void put_numbers(struct gguf_writer *w, const char *key, struct str list)
+/* "[1,2,3]" or "[true,false]": an array of whole numbers or booleans */
+static void put_array(struct gguf_writer *w, const char *key, struct str list)
 {
     int32_t x[MAX_LAYERS];
-    size_t n = 0;
+    uint8_t flags[MAX_LAYERS];
+    size_t n = 0, n_flags = 0;
 
     for (size_t at = 1, end = 1; end < list.n && n < ARRAY_LEN(x); end++)
         if (list.p[end] == ',' || list.p[end] == ']') {
+            struct str item = { list.p + at, end - at };
             uint64_t v = 0;
-            str_to_u64((struct str){ list.p + at, end - at }, &v);
+            str_to_u64(item, &v);
+            flags[n] = str_is(item, "true");
+            n_flags += flags[n] || str_is(item, "false");
             x[n++] = (int32_t)v;
             at = end + 1;
         }
-    gguf_put_arr(w, key, GGUF_I32, x, n);
+    if (n_flags == n)
+        gguf_put_arr(w, key, GGUF_BOOL, flags, n);
+    else
+        gguf_put_arr(w, key, GGUF_I32, x, n);
 }
 
 static void put_setting(struct gguf_writer *w, const struct synth *s, const char *pair)
@@ -225,7 +232,7 @@ static void put_setting(struct gguf_writer *w, const struct synth *s, const char
     struct str value = str_of(equals + 1);
     key_of(s, tail, key);
     if (value.n > 1 && value.p[0] == '[')
-        put_numbers(w, key, value);
+        put_array(w, key, value);
     else if (str_is(value, "true") || str_is(value, "false"))
         gguf_put_bool(w, key, str_is(value, "true"));
     else if (str_to_u64(value, &whole))
@@ -303,6 +310,7 @@ struct synth_tensor {
     uint64_t cols, rows; /* 0: a vector */
     uint64_t n_matrices; /* of experts or heads; 0: one matrix, without this dimension */
     float sigma;
+    float scale; /* of the elements of a norm */
     uint64_t bytes;
 };
 
@@ -324,7 +332,7 @@ static void plan_tensor(struct synth_plan *p, const char *name, struct synth_ten
 }
 
 /* Whether the file contains a tensor that the family does not require. */
-static bool wants_optional(const struct synth *s, const struct hparams *h, enum tensor t)
+static bool wants_optional(const struct synth *s, const struct hparams *h, enum tensor t, int layer)
 {
     if (t == TENSOR_HEAD)
         return !s->is_tied;
@@ -334,6 +342,12 @@ static bool wants_optional(const struct synth *s, const struct hparams *h, enum 
         return h->rope.scaling == ROPE_LONG;
     if (t == TENSOR_QKV || t == TENSOR_MIX_GATE) /* otherwise they are parts of TENSOR_SSM_IN */
         return !s->has_optional;
+    if (t == TENSOR_GATE_UP_EXPERTS)
+        return s->fuses_experts;
+    if (t == TENSOR_V) /* other layers use the keys as values */
+        return s->has_optional || h->layers[layer].has_window;
+    if (t == TENSOR_OUT_SCALE || t == TENSOR_DOWN_EXPERTS_SCALE)
+        return true;
     return s->has_optional;
 }
 
@@ -373,7 +387,7 @@ static enum qtype matrix_type(const struct synth *s, enum tensor t, int layer, u
 
     if (t == TENSOR_ROUTER || t == TENSOR_SHARED_ROUTER)
         return Q_F32;
-    if (t == TENSOR_EMBD || t == TENSOR_HEAD)
+    if (t == TENSOR_EMBD || t == TENSOR_HEAD || t == TENSOR_INPUT_TABLE)
         return synth_type_for(s->head_type, cols);
     if (is_fine && s->is_mixed && synth_use_more_bits((uint32_t)layer, s->n_layers))
         return synth_type_for(Q_Q6_K, cols);
@@ -394,10 +408,20 @@ static float matrix_gain(const struct synth *s, enum tensor t)
     case TENSOR_DOWN:
     case TENSOR_DOWN_EXPERTS:
     case TENSOR_SHARED_DOWN:
+    case TENSOR_INPUT_PROJ:
         return 1 / sqrtf(2 * (float)s->n_layers);
     default:
         return 1;
     }
+}
+
+/* Scores of normalised queries and keys have the usual deviation: without a factor in the
+ * attention, it is in the weights of the norms, as in trained models. */
+static float norm_scale(const struct hparams *h, enum tensor t, int layer)
+{
+    const bool is_qk = t == TENSOR_Q_NORM || t == TENSOR_K_NORM;
+
+    return is_qk && h->family->attn_scale > 0 ? powf((float)h->layers[layer].head_dim, -0.25f) : 1;
 }
 
 static void plan_if_needed(struct synth_plan *p, enum tensor t, int layer)
@@ -409,11 +433,15 @@ static void plan_if_needed(struct synth_plan *p, enum tensor t, int layer)
     struct synth_tensor x = { .type = Q_F32, .cols = cols, .sigma = vector_sigma };
     char name[64];
 
-    if (need == NEED_NO || (need == NEED_MAYBE && !wants_optional(p->s, &p->h, t)))
+    if (need == NEED_NO || need == NEED_UNUSED ||
+        (need == NEED_MAYBE && !wants_optional(p->s, &p->h, t, layer)))
+        return;
+    if (p->s->fuses_experts && (t == TENSOR_GATE_EXPERTS || t == TENSOR_UP_EXPERTS))
         return;
     snprintf(name, sizeof(name), row->name, layer);
     if (row->rows == DIM_ONE || row->is_table) {
         x.fill_kind = vector_kind(t);
+        x.scale = norm_scale(&p->h, t, layer);
         x.rows = row->is_table ? (uint64_t)hparams_dim(&p->h, row->rows, layer) : 0;
     } else {
         x.fill_kind = FILL_MATRIX;
@@ -486,7 +514,7 @@ static void fill_vector(const struct synth *s, const struct synth_tensor *t, uin
     const size_t n = (size_t)t->cols * (size_t)MAX(t->rows, 1);
     synth_blocks(Q_F32, t->sigma, key, 0, (uint8_t *)x, n);
     for (size_t i = 0; i < n; i++)
-        x[i] = vector_value(t->fill_kind, x[i], x[i] / t->sigma);
+        x[i] = t->scale * vector_value(t->fill_kind, x[i], x[i] / t->sigma);
 }
 
 static int write_tensor(struct synth_plan *p, size_t i, uint8_t *chunk, struct err *e)

@@ -27,10 +27,11 @@ struct synth {
     bool is_tied;
     uint64_t seed;
     /* "KEY=VALUE": metadata with the prefix of the architecture, in addition to that of the fields
-     * above or instead of it. A value is a whole number, a number with a point, true, false, a list
-     * of whole numbers such as [1,2] or a string. */
+     * above or instead of it. A value is a whole number, a number with a point, true, false, a
+     * string, or a list of whole numbers or booleans such as [1,2]. */
     const char *const *settings;
     size_t n_settings;
+    bool fuses_experts;            /* one tensor with gate and up of all experts */
     bool has_optional;             /* with biases and norms that the family does not require */
     float vector_sigma;            /* deviation of biases and of norms from 1; 0: 0.02 */
     const struct gguf *vocab_from; /* NULL: a generated vocabulary; requires n_vocab >= 259 */

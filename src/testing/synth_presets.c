@@ -8,6 +8,10 @@
     .settings = (const char *const[]){ __VA_ARGS__ },                                              \
     .n_settings = ARRAY_LEN(((const char *const[]){ __VA_ARGS__ }))
 
+#define GEMMA4                                                                                     \
+    "attention.sliding_window=30", "attention.key_length_swa=32", "attention.value_length_swa=32", \
+        "rope.dimension_count_swa=32", "final_logit_softcapping=6.0"
+
 /* One row for tests: every size is small and most are no multiple of a block or a vector. `...` are
  * further members. */
 #define TINY(architecture, preset, layers, heads, kv_heads, dim, ...)                              \
@@ -175,6 +179,22 @@ static const struct synth presets[] = {
     TINY("gemma3", "tiny-gemma3", 7, 4, 1, 32, .rope_base = 1000000, .is_tied = true,
         SETTINGS(
             "attention.sliding_window=40", "rope.scaling.type=linear", "rope.scaling.factor=4.0")),
+    /* Layers with a window have smaller heads; the others use their keys as values. */
+    TINY("gemma4", "tiny-gemma4", 6, 4, 2, 48, .seed = 3, .rope_base = 1000000, .rope_scale = 8,
+        .is_tied = true,
+        SETTINGS(GEMMA4, "attention.sliding_window_pattern=[true,true,false,true,true,false]",
+            "attention.head_count_kv=[2,2,1,2,2,1]", "embedding_length_per_layer_input=0")),
+    /* Per-layer inputs; the last two layers use the keys and values of layers 2 and 3. */
+    TINY("gemma4", "tiny-gemma4-e", 6, 4, 1, 48, .seed = 2, .rope_base = 1000000, .rope_scale = 8,
+        .has_optional = true, .is_tied = true,
+        SETTINGS(GEMMA4, "attention.sliding_window_pattern=[true,false,true,false,true,false]",
+            "feed_forward_length=[112,112,112,112,224,224]", "attention.shared_kv_layers=2",
+            "embedding_length_per_layer_input=32")),
+    TINY("gemma4", "tiny-gemma4-moe", 4, 4, 2, 48, .seed = 7, .rope_base = 1000000, .rope_scale = 8,
+        .n_experts = 6, .n_experts_used = 2, .fuses_experts = true, .is_tied = true,
+        SETTINGS(GEMMA4, "attention.sliding_window_pattern=[true,true,true,false]",
+            "attention.head_count_kv=[2,2,2,1]", "embedding_length_per_layer_input=0",
+            "expert_feed_forward_length=48")),
     TINY("gpt-oss", "tiny-gpt-oss", 3, 8, 2, 32, .n_experts = 6, .n_experts_used = 3,
         SETTINGS("attention.sliding_window=24", "rope.scaling.type=yarn", "rope.scaling.factor=4.0",
             "rope.scaling.original_context_length=64", "expert_feed_forward_length=80")),

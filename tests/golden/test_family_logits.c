@@ -41,9 +41,9 @@ static struct gguf *open_model(const char *preset)
     return g;
 }
 
-/* Logits of all tokens, in chunks. A recurrent state alternates between two slots, or remains in
- * one slot if the chunks are short. */
-static float *compute(struct lm *m, int chunk)
+/* Logits of all tokens, in chunks; is_layered: each chunk passes the layers in two steps. A recurrent
+ * state alternates between two slots, or remains in one slot if the chunks are short. */
+static float *compute(struct lm *m, int chunk, bool is_layered)
 {
     int32_t tokens[N_TOKENS];
     page_id pages[N_TOKENS];
@@ -64,6 +64,12 @@ static float *compute(struct lm *m, int chunk)
             .state = state,
             .state_out = { chunk > STATE_LOG_ROWS && state.i == 0 } };
         state = run.state_out;
+        if (is_layered) {
+            struct lm_run first = run;
+            first.n_logits = 0;
+            first.end_layer = run.from_layer = m->n_layers / 2;
+            EXPECT(m->ops->forward(m, &first, 1, NULL));
+        }
         EXPECT(m->ops->forward(m, &run, 1, NULL));
         memcpy(out + (size_t)at * (size_t)m->n_vocab, run.logits,
             sizeof(float) * (size_t)n * (size_t)m->n_vocab);
@@ -102,17 +108,19 @@ static bool read_reference(const char *preset, float want[N_VALUES])
     return n == N_VALUES;
 }
 
-/* The bits depend neither on the chunks of the prompt nor on threads and kernel sets. */
+/* The bits depend neither on the chunks of the prompt nor on its division by layers, threads and
+ * kernel sets. */
 static void expect_same_bits(const struct gguf *g, const float *want)
 {
     static const struct {
         const char *kernels;
         int n_threads, chunk;
-    } rows[] = { { NULL, 1, 64 }, { "ref", 3, 1 } };
+        bool is_layered;
+    } rows[] = { { NULL, 1, 64, true }, { "ref", 3, 1, false } };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct lm *m = open_lm(g, rows[i].kernels, rows[i].n_threads);
-        float *got = compute(m, rows[i].chunk);
+        float *got = compute(m, rows[i].chunk, rows[i].is_layered);
         EXPECT(!memcmp(got, want, sizeof(*got) * (size_t)N_TOKENS * (size_t)m->n_vocab));
         mem_free(got);
         m->ops->close(m);
@@ -261,7 +269,7 @@ static double difference(const char *preset)
     struct gguf *g = open_model(preset);
     struct lm *m = open_lm(g, NULL, 2);
     float want[N_VALUES], lo = INFINITY, hi = -INFINITY, most = 0;
-    float *got = compute(m, CHUNK);
+    float *got = compute(m, CHUNK, false);
 
     EXPECT(read_reference(preset, want));
     for (int i = 0; i < N_VALUES; i++) {
@@ -294,4 +302,23 @@ static void each_family_agrees_with_the_reference(void)
     EXPECT_EQ(n_failed, 0);
 }
 
-TESTS(TEST(each_family_agrees_with_the_reference))
+/* The table of per-layer inputs is not packed: its rows are read from the file. */
+static void a_table_in_the_file_is_read_after_the_caller_has_closed_it(void)
+{
+    enum { CHUNK = 64 };
+    struct gguf *g = open_model("tiny-gemma4-e");
+    struct lm *m = open_lm(g, NULL, 2);
+    float *want = compute(m, CHUNK, false);
+
+    EXPECT(m->table_file == gguf_map_of(g, gguf_tensor(g, "per_layer_token_embd.weight")->data));
+    gguf_close(g);
+    float *got = compute(m, CHUNK, false);
+    EXPECT(!memcmp(got, want, sizeof(*got) * (size_t)N_TOKENS * (size_t)m->n_vocab));
+    EXPECT(!lm_is_file_lost(m));
+    mem_free(got);
+    mem_free(want);
+    m->ops->close(m);
+}
+
+TESTS(TEST(each_family_agrees_with_the_reference),
+    TEST(a_table_in_the_file_is_read_after_the_caller_has_closed_it))

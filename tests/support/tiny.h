@@ -87,14 +87,17 @@ static inline void tiny_tensors(struct tiny_file *f, const struct tiny_model *t)
     char name[64];
 
     for (int l = 0; l < t->layers; l++)
-        h.layers[l] = (struct layer_params){
-            .n_heads = t->heads, .n_kv_heads = t->kv_heads, .head_dim = t->head_dim, .d_ff = t->ff
-        };
+        h.layers[l] = (struct layer_params){ .n_heads = t->heads,
+            .n_kv_heads = t->kv_heads,
+            .head_dim = t->head_dim,
+            .d_ff = t->ff,
+            .kv_layer = l };
     for (int l = 0; l < t->layers; l++)
         for (int id = 0; id < N_TENSORS; id++) {
             bool is_first = id < TENSOR_FIRST_OF_LAYER;
             enum need need = hparams_need(&h, (enum tensor)id, l);
-            if ((is_first && l > 0) || need == NEED_NO || (id == TENSOR_HEAD && !t->is_untied) ||
+            if ((is_first && l > 0) || need == NEED_NO || id == TENSOR_GATE_UP_EXPERTS ||
+                (id == TENSOR_HEAD && !t->is_untied) ||
                 (id == TENSOR_ROPE_FREQS && !t->has_factors) ||
                 (id >= TENSOR_Q_BIAS && id <= TENSOR_V_BIAS && need != NEED_YES))
                 continue;

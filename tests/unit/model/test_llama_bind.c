@@ -2,6 +2,7 @@
  * one-line error that names the cause. */
 #include "support/check.h"
 #include "model/llama.h"
+#include "testing/gguf_write.h"
 #include "support/tiny.h"
 
 /* Opens the model; returns the error message, "" if there is none. */
@@ -379,6 +380,149 @@ static void loading_holds_the_weights_only_once(void)
     gguf_close(g);
 }
 
+/* ---- keys with a value for each layer */
+
+enum { N_LAYERS = 6 };
+
+struct layer_key { /* a key that replaces the one of the file */
+    const char *tail;
+    enum gguf_kind kind;
+    size_t n; /* length of the array; 0: a number */
+    uint64_t values[N_LAYERS + 1];
+};
+
+static void put_layer_key(struct gguf_writer *w, const struct layer_key *k)
+{
+    char key[96];
+    uint32_t narrow[N_LAYERS + 1];
+    uint8_t flags[N_LAYERS + 1];
+
+    snprintf(key, sizeof(key), "gemma4.%s", k->tail);
+    for (int i = 0; i <= N_LAYERS; i++) {
+        narrow[i] = (uint32_t)k->values[i];
+        flags[i] = (uint8_t)k->values[i];
+    }
+    if (!k->n)
+        gguf_put_u64(w, key, k->values[0]);
+    else
+        gguf_put_arr(w, key, k->kind,
+            k->kind == GGUF_BOOL  ? flags
+            : k->kind == GGUF_I32 ? (const void *)narrow
+                                  : (const void *)k->values,
+            k->n);
+}
+
+/* Reads the hyper-parameters of a gemma4 file, in which one key is replaced. */
+static int read_with_key(struct hparams *h, const struct layer_key *changed, struct err *e)
+{
+    static const struct layer_key keys[] = { { "block_count", 0, 0, { N_LAYERS } },
+        { "context_length", 0, 0, { 512 } }, { "embedding_length", 0, 0, { 96 } },
+        { "feed_forward_length", GGUF_I32, N_LAYERS, { 112, 112, 112, 112, 224, 224 } },
+        { "attention.head_count", 0, 0, { 4 } },
+        { "attention.head_count_kv", GGUF_I32, N_LAYERS, { 2, 1, 2, 1, 2, 1 } },
+        { "attention.key_length", 0, 0, { 512 } }, { "attention.key_length_swa", 0, 0, { 32 } },
+        { "rope.dimension_count_swa", 0, 0, { 32 } }, { "attention.sliding_window", 0, 0, { 30 } },
+        { "attention.sliding_window_pattern", GGUF_BOOL, N_LAYERS, { 1, 0, 1, 0, 1, 0 } },
+        { "attention.shared_kv_layers", 0, 0, { 2 } },
+        { "embedding_length_per_layer_input", 0, 0, { 32 } } };
+    struct gguf_writer *w = gguf_writer_new(0);
+    struct gguf *g = NULL;
+    struct buf header;
+
+    buf_init(&header, MB);
+    gguf_put_str(w, "general.architecture", STR("gemma4"));
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++)
+        put_layer_key(w, changed && !strcmp(changed->tail, keys[i].tail) ? changed : &keys[i]);
+    EXPECT(!gguf_writer_header(w, &header, e));
+    EXPECT(!gguf_open_bytes(&g, (const uint8_t *)header.p, header.n, e));
+    int rc = hparams_read_keys(h, g, 307, e);
+    gguf_close(g);
+    buf_clear(&header);
+    gguf_writer_free(w);
+    return rc;
+}
+
+static void each_layer_has_its_own_shape(void)
+{
+    static struct hparams h;
+    struct err e;
+
+    EXPECT(!read_with_key(&h, NULL, &e));
+    for (int i = 0; i < N_LAYERS; i++) {
+        const struct layer_params *p = &h.layers[i];
+        const bool has_window = i % 2 == 0;
+        EXPECT_EQ(p->has_window, has_window);
+        EXPECT_EQ(p->n_heads, 4);
+        EXPECT_EQ(p->n_kv_heads, has_window ? 2 : 1);
+        EXPECT_EQ(p->head_dim, has_window ? 32 : 512);
+        EXPECT_EQ(p->d_ff, i < 4 ? 112 : 224);
+        EXPECT_EQ(p->kv_layer, i < 4 ? i : i - 2);
+        EXPECT_EQ(hparams_dim(&h, DIM_Q, i), 4 * p->head_dim);
+        EXPECT(hparams_need(&h, TENSOR_K, i) == (i < 4 ? NEED_YES : NEED_UNUSED));
+    }
+    EXPECT_EQ(h.rope.n_rot, 512);
+    EXPECT_EQ(h.window_rope.n_rot, 32);
+    EXPECT_EQ(hparams_max_dim(&h, DIM_Q), 4 * 512);
+    EXPECT_EQ(hparams_max_dim(&h, DIM_FF), 224);
+}
+
+/* Array lengths other than block_count, zero, and numbers above any sensible size, which no
+ * conversion to int may turn into valid ones. */
+static void invalid_layer_keys_are_rejected_by_name(void)
+{
+    const uint64_t big = 1ull << 31, wrap = (1ull << 32) + 2;
+    const struct {
+        struct layer_key key;
+        const char *also;
+    } rows[] = {
+        { { "feed_forward_length", GGUF_I32, 5, { 112, 112, 112, 112, 112 } }, "has 5 values" },
+        { { "feed_forward_length", GGUF_I32, 7, { 1, 1, 1, 1, 1, 1, 1 } }, "has 7 values" },
+        { { "feed_forward_length", GGUF_I32, 6, { 112, 112, 0, 112, 112, 112 } }, "in layer 2" },
+        { { "feed_forward_length", GGUF_U64, 6, { 112, 112, 112, big, 112, 112 } }, "in layer 3" },
+        { { "feed_forward_length", GGUF_U64, 6, { wrap, 112, 112, 112, 112, 112 } }, "in layer 0" },
+        { { "feed_forward_length", 0, 0, { 0 } }, "= 0" },
+        { { "feed_forward_length", 0, 0, { big } }, "= 2147483648" },
+        { { "attention.head_count", GGUF_I32, 5, { 4, 4, 4, 4, 4 } }, "has 5 values" },
+        { { "attention.head_count", GGUF_I32, 6, { 4, 4, 4, 4, 4, 0 } }, "in layer 5" },
+        { { "attention.head_count", GGUF_U64, 6, { 4, 4, wrap, 4, 4, 4 } }, "in layer 2" },
+        { { "attention.head_count_kv", GGUF_I32, 1, { 2 } }, "has 1 values" },
+        { { "attention.head_count_kv", GGUF_I32, 6, { 2, 1, 0, 1, 2, 1 } }, "in layer 2" },
+        { { "attention.head_count_kv", GGUF_I32, 6, { 2, 1, 2, 8, 2, 1 } }, "in layer 3" },
+        { { "attention.head_count_kv", GGUF_U64, 6, { 2, 1, big, 1, 2, 1 } }, "in layer 2" },
+        { { "attention.sliding_window_pattern", GGUF_BOOL, 5, { 1, 0, 1, 0, 1 } }, "5 values" },
+        { { "attention.key_length", 0, 0, { 514 } }, "2 to 512" },
+        { { "attention.key_length_swa", 0, 0, { 514 } }, "2 to 512" },
+        { { "attention.key_length_swa", 0, 0, { 0 } }, "= 0" },
+        { { "rope.dimension_count_swa", 0, 0, { 34 } }, "2 to 32" },
+        { { "attention.shared_kv_layers", 0, 0, { 6 } }, "0 to 5" },
+        { { "attention.shared_kv_layers", 0, 0, { 5 } }, "no layer of its kind" },
+        { { "attention.shared_kv_layers", 0, 0, { big } }, "= 2147483648" },
+        { { "embedding_length_per_layer_input", 0, 0, { big } }, "= 2147483648" },
+    };
+    static struct hparams h;
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err e = { 0 };
+        if (read_with_key(&h, &rows[i].key, &e) && strstr(e.msg, rows[i].key.tail) &&
+            strstr(e.msg, rows[i].also))
+            continue;
+        fprintf(stderr, "row %zu: expected '%s' and '%s' in: %s\n", i, rows[i].key.tail,
+            rows[i].also, e.msg);
+        fail();
+    }
+}
+
+/* A layer must have the KV heads of the layer whose keys it reads. */
+static void shared_keys_have_the_same_heads(void)
+{
+    const struct layer_key key = { "attention.head_count_kv", GGUF_I32, 6, { 2, 1, 2, 1, 1, 1 } };
+    static struct hparams h;
+    struct err e;
+
+    EXPECT(read_with_key(&h, &key, &e));
+    EXPECT(strstr(e.msg, "layers 2 and 4 differ in the number of KV heads"));
+}
+
 static void options_out_of_range_are_refused(void)
 {
     struct gguf *g = tiny_open(&tiny_default);
@@ -400,4 +544,6 @@ TESTS(TEST(whole_models_open), TEST(every_missing_tensor_is_named),
     TEST(every_key_that_must_be_there_is_named), TEST(out_of_range_numbers_are_rejected_by_name),
     TEST(invalid_expert_counts_are_rejected_by_name), TEST(unsupported_features_are_named),
     TEST(a_window_does_not_limit_the_context), TEST(loading_reports_its_progress),
-    TEST(loading_holds_the_weights_only_once), TEST(options_out_of_range_are_refused))
+    TEST(loading_holds_the_weights_only_once), TEST(each_layer_has_its_own_shape),
+    TEST(invalid_layer_keys_are_rejected_by_name), TEST(shared_keys_have_the_same_heads),
+    TEST(options_out_of_range_are_refused))

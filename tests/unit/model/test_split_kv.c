@@ -6,6 +6,7 @@
 #include "model/forward.h"
 #include "model/llama.h"
 #include "support/tiny.h"
+#include "testing/synth.h"
 
 /* Sequences: length before the compared part, and number of compared tokens. The first is the
  * longest, and its number of splits is not divisible by any number of threads; the last is a
@@ -212,10 +213,9 @@ static void compute_together(struct split_fixture *sc, int n_threads)
 }
 
 /* Query biases and query norms are applied by each thread for its own split. */
-static void expect_same_logits(const struct tiny_model *t, enum kv_type type)
+static void expect_same_logits_of(struct gguf *g, enum kv_type type)
 {
     static struct split_fixture sc;
-    struct gguf *g = tiny_open(t);
 
     EXPECT(g);
     sc = (struct split_fixture){ .g = g, .type = type };
@@ -226,6 +226,11 @@ static void expect_same_logits(const struct tiny_model *t, enum kv_type type)
         mem_free(sc.s[i].want);
     mem_free(sc.arena);
     gguf_close(g);
+}
+
+static void expect_same_logits(const struct tiny_model *t, enum kv_type type)
+{
+    expect_same_logits_of(tiny_open(t), type);
 }
 
 static struct tiny_model model_shape(const char *arch, int heads, int kv_heads)
@@ -274,5 +279,21 @@ static void blocks_that_span_two_kv_heads(void)
     expect_same_logits(&t, KV_F16);
 }
 
+/* Layers with two KV heads of 32 dimensions and a window, and layers with one of 48 without. */
+static void layers_of_different_shapes(void)
+{
+    char path[] = "/tmp/inferflux-split-XXXXXX";
+    struct gguf *g = NULL;
+    struct synth s;
+    struct err e;
+
+    EXPECT(synth_preset(&s, "tiny-gemma4"));
+    close(mkstemp(path));
+    EXPECT(!synth_write(&s, path, &e) && !gguf_open(&g, path, &e));
+    unlink(path);
+    expect_same_logits_of(g, KV_Q8_0);
+}
+
 TESTS(TEST(one_kv_head), TEST(two_kv_heads_with_biases),
-    TEST(gqa_group_larger_than_the_kernel_takes), TEST(blocks_that_span_two_kv_heads))
+    TEST(gqa_group_larger_than_the_kernel_takes), TEST(blocks_that_span_two_kv_heads),
+    TEST(layers_of_different_shapes))
