@@ -13,7 +13,7 @@ struct encoder {
     const struct vocab *v;
     struct tokens *out;
     struct merge merge;
-    struct buf spm; /* buffer for SPM's normalised text */
+    struct buf spm; /* buffer for normalised text of SPM and of BPE on characters */
     struct err *e;
 };
 
@@ -71,8 +71,10 @@ static int put_word(void *ctx, struct str word)
 
     if (c->out->stop && atomic_load_explicit(c->out->stop, memory_order_relaxed))
         return err_set(c->e, ERR_CANCELLED, "the request was cancelled");
+    /* a word of BPE on characters is a line, or a run of newlines, which is not merged */
+    const bool is_whole = v->ignores_merges || (v->type == VOCAB_CHAR_BPE && word.p[0] == '\n');
     if (word.n <= v->longest && str_map_get(v->by_bytes, word, &id) &&
-        (v->ignores_merges || vocab_merges_to_self(v, id)))
+        (is_whole || vocab_merges_to_self(v, id)))
         return put_token(c, (int32_t)id);
     if (word.n > MERGE_MAX_WORD)
         return err_set(c->e, ERR_TOO_LARGE, "%zu bytes of text without a break; at most %d", word.n,
@@ -96,6 +98,23 @@ static struct str squeeze_blanks(struct buf *b, size_t from)
     return buf_str(b);
 }
 
+/* If no token has a blank after another character, text can be split before blanks: the tokens are
+ * the same, and the words are short. */
+static int put_words(void *ctx, struct str text)
+{
+    struct encoder *c = ctx;
+    size_t from = 0;
+
+    for (size_t i = 1; c->v->splits_at_blanks && i < text.n; i++) {
+        if (text.p[i] != ' ' || text.p[i - 1] == ' ')
+            continue;
+        if (put_word(c, (struct str){ text.p + from, i - from }))
+            return -1;
+        from = i;
+    }
+    return from < text.n ? put_word(c, str_skip(text, from)) : 0;
+}
+
 static int put_spm(struct encoder *c, struct str text, bool is_first)
 {
     const struct vocab *v = c->v;
@@ -110,17 +129,29 @@ static int put_spm(struct encoder *c, struct str text, bool is_first)
             return err_set(c->e, ERR_MEMORY, "no memory for %zu bytes of text", text.n);
         text = v->squeezes_blanks ? squeeze_blanks(&c->spm, prefix) : buf_str(&c->spm);
     }
-    /* If no token has a blank after another character, text can be split before blanks: the tokens
-     * are the same, and the words are short. */
-    size_t from = 0;
-    for (size_t i = 1; v->splits_at_blanks && i < text.n; i++) {
-        if (text.p[i] != ' ' || text.p[i - 1] == ' ')
-            continue;
-        if (put_word(c, (struct str){ text.p + from, i - from }))
-            return -1;
-        from = i;
+    return put_words(c, text);
+}
+
+/* ---- BPE on characters */
+
+/* U+2581 in a text means a blank, as in the texts of tokens. */
+static int put_char_bpe(struct encoder *c, struct str text)
+{
+    const struct str mark = STR("\xE2\x96\x81");
+    ptrdiff_t at = str_find(text, mark);
+
+    if (at < 0)
+        return pretok_split(c->v->pre, text, put_words, c);
+    buf_reset(&c->spm);
+    for (; at >= 0; at = str_find(text, mark)) {
+        buf_put(&c->spm, text.p, (size_t)at);
+        buf_putc(&c->spm, ' ');
+        text = str_skip(text, (size_t)at + mark.n);
     }
-    return from < text.n ? put_word(c, str_skip(text, from)) : 0;
+    buf_puts(&c->spm, text);
+    if (!buf_ok(&c->spm))
+        return err_set(c->e, ERR_MEMORY, "no memory for %zu bytes of text", text.n);
+    return pretok_split(c->v->pre, buf_str(&c->spm), put_words, c);
 }
 
 /* ---- texts and special tokens */
@@ -129,8 +160,10 @@ static int put_text(struct encoder *c, struct str text, bool is_first)
 {
     if (!text.n)
         return 0;
+    if (c->v->type == VOCAB_SPM)
+        return put_spm(c, text, is_first);
     return c->v->type == VOCAB_BPE ? pretok_split(c->v->pre, text, put_word, c)
-                                   : put_spm(c, text, is_first);
+                                   : put_char_bpe(c, text);
 }
 
 static int put_all(struct encoder *c, const struct special_text *t)

@@ -182,7 +182,7 @@ static struct merge_memo_entry look_up(const struct vocab *v, uint64_t pair, str
 {
     struct merge_memo_entry k = { ~pair, 0, MERGE_NEVER };
 
-    if (v->type == VOCAB_BPE) {
+    if (vocab_has_merges(v)) {
         if (u64_map_get(v->merges, pair, &k.rank))
             k.id = v->merged[k.rank];
     } else if (both.n <= v->longest && str_map_get(v->by_bytes, both, &k.id)) {
@@ -212,7 +212,7 @@ static bool pair_at(
     /* characters without a token: SPM may have a token for both together */
     if (a->id < 0 || b->id < 0) {
         struct merge_memo_entry k = look_up(v, UINT64_MAX, both);
-        if (v->type == VOCAB_BPE || k.id == MERGE_NEVER)
+        if (vocab_has_merges(v) || k.id == MERGE_NEVER)
             return false;
         *out =
             (struct merge_pair){ (uint64_t)k.rank << 32 | (uint32_t)left, k.id, (uint32_t)both.n };
@@ -226,8 +226,8 @@ static bool pair_at(
 
 /* ---- a word */
 
-/* Initial symbols: bytes for BPE, characters for SPM. A symbol's number is the offset of its first
- * byte in the word; the other numbers are unused. */
+/* Initial symbols: bytes for byte-level BPE, else characters. A symbol's number is the offset of
+ * its first byte in the word; the other numbers are unused. */
 static void first_symbols(struct merge *m, const struct vocab *v, struct str word)
 {
     int32_t prev = -1;
@@ -235,7 +235,7 @@ static void first_symbols(struct merge *m, const struct vocab *v, struct str wor
     for (size_t i = 0; i < word.n;) {
         uint32_t cp, id, n = 1;
         int32_t found = v->byte_symbol[(unsigned char)word.p[i]];
-        if (v->type == VOCAB_SPM) {
+        if (vocab_has_plain_texts(v)) {
             int len = utf8_decode(str_skip(word, i), &cp);
             n = len > 0 ? (uint32_t)len : 1;
             found = str_map_get(v->by_bytes, (struct str){ word.p + i, n }, &id) ? (int32_t)id

@@ -591,6 +591,17 @@ static size_t puncts_after_blank(const char *p, const char *end, bool *is_match)
     return after_blank(p, end, U_PUNCT, is_match);
 }
 
+/* [^\n]+|\n+ */
+static size_t lines(const char *p, const char *end, bool *is_match)
+{
+    const char *at = p;
+
+    while (at < end && (*at == '\n') == (*p == '\n'))
+        at++;
+    *is_match = true;
+    return (size_t)(at - p);
+}
+
 /* ---- pre-tokenizers by llama.cpp's names, which model files use */
 
 static const struct {
@@ -616,6 +627,7 @@ static const struct {
     { "stablelm2", { { qwen2 } } },
     { "megrez", { { qwen2 } } },
     { "tekken", { { tekken }, true, true } },
+    { "gemma4", { { lines }, false, true } },
     { "gpt-4o", { { o200k } } },
     { "llama4", { { o200k } } },
     { "minimax-m2", { { o200k } } },

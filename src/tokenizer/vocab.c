@@ -23,12 +23,15 @@ static int load_kind(struct vocab *v, const struct gguf *g, struct err *e)
         v->type = VOCAB_SPM;
         return 0;
     }
-    if (!str_is(kind, "gpt2"))
+    if (!str_is(kind, "gpt2") && !str_is(kind, "gemma4"))
         return err_set(e, ERR_UNSUPPORTED,
-            "vocabulary type '%s' is not supported; supported types: gpt2 (BPE), llama (SPM)",
+            "vocabulary type '%s' is not supported; supported types: gpt2 and gemma4 (BPE), "
+            "llama (SPM)",
             printable(kind, shown));
-    v->type = VOCAB_BPE;
     (void)gguf_get_str(g, "tokenizer.ggml.pre", &pre);
+    if (str_is(kind, "gemma4"))
+        pre = STR("gemma4");
+    v->type = str_is(pre, "gemma4") ? VOCAB_CHAR_BPE : VOCAB_BPE;
     v->pre = pretok_find(pre);
     if (!v->pre)
         return err_set(e, ERR_UNSUPPORTED, "unknown pre-tokenizer '%s'", printable(pre, shown));
@@ -67,7 +70,7 @@ static int load_id(
 static const char *const end_names[] = { "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>",
     "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<turn|>", "<|eot|>", "<|return|>",
     "<|call|>", "<EOT>", "[EOT]", "_<EOT>", "< EOT >", "<|end_of_turn|>", "<end_of_utterance>",
-    "<eos>", "</s>", "<｜end▁of▁sentence｜>" };
+    "<eos>", "</s>", "<|tool_response>", "<｜end▁of▁sentence｜>" };
 
 bool vocab_names_control(struct str text)
 {
@@ -160,7 +163,8 @@ static int load_roles(struct vocab *v, const struct gguf *g, struct err *e)
         return -1;
     v->add_bos = is_spm || pretok_adds_bos(v->pre);
     v->add_space_prefix = is_spm;
-    (void)gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &v->add_bos);
+    if (v->type != VOCAB_CHAR_BPE) /* files of Gemma 4 with the value false are wrong */
+        (void)gguf_get_bool(g, "tokenizer.ggml.add_bos_token", &v->add_bos);
     (void)gguf_get_bool(g, "tokenizer.ggml.add_eos_token", &v->add_eos);
     if (is_spm) {
         (void)gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", &v->add_space_prefix);
@@ -173,7 +177,7 @@ static int load(struct vocab *v, const struct gguf *g, struct err *e)
 {
     if (load_kind(v, g, e) || vocab_load_tokens(v, g, e))
         return -1;
-    if (v->type == VOCAB_BPE && vocab_load_merges(v, g, e))
+    if (vocab_has_merges(v) && vocab_load_merges(v, g, e))
         return -1;
     if (load_roles(v, g, e) || vocab_load_self_merging(v, e))
         return -1;
@@ -217,7 +221,7 @@ void vocab_close(struct vocab *v)
 
 const char *vocab_kind(const struct vocab *v)
 {
-    return v->type == VOCAB_BPE ? "bpe" : "spm";
+    return vocab_has_merges(v) ? "bpe" : "spm";
 }
 
 const char *vocab_pre(const struct vocab *v)

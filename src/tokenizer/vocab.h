@@ -1,6 +1,7 @@
 /* vocab.h: tokenizer: text <-> token ids, with the vocabulary of a model file.
  *
- * Byte-level BPE (pre-tokenizers gpt2, llama3, qwen2 and similar) and SentencePiece (SPM). Special
+ * Byte-level BPE (pre-tokenizers gpt2, llama3, qwen2 and similar), BPE on characters with byte
+ * tokens (gemma4) and SentencePiece (SPM). Special
  * tokens are recognised in trusted spans only: text of a user, a tool or a document never becomes a
  * control token. Read-only after vocab_open: any thread. struct tokens and struct detok belong to
  * their caller. */

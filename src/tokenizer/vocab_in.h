@@ -9,7 +9,9 @@
 #include "tokenizer/special.h"
 #include "tokenizer/vocab.h"
 
-enum vocab_type { VOCAB_BPE, VOCAB_SPM };
+/* VOCAB_CHAR_BPE: BPE that begins with characters, not with bytes; tokens are written as in SPM,
+ * with U+2581 for a blank and byte tokens for characters without a token */
+enum vocab_type { VOCAB_BPE, VOCAB_CHAR_BPE, VOCAB_SPM };
 
 enum {
     VOCAB_MAX_TOKENS = 1 << 20, /* the largest known vocabularies have 2^18 */
@@ -46,7 +48,7 @@ int vocab_load_self_merging(struct vocab *v, struct err *e);
 struct vocab {
     enum vocab_type type;
     char pre_name[32];
-    const struct pretok *pre;  /* BPE only */
+    const struct pretok *pre;  /* not SPM */
     struct string_table text;  /* texts as in the file */
     struct string_table bytes; /* bytes that a token decodes to */
     uint8_t *attr;             /* enum token_attr */
@@ -62,21 +64,35 @@ struct vocab {
     bool add_bos, add_eos;
     struct special special;
 
-    /* BPE only */
+    /* not SPM */
     struct u64_map *merges; /* left symbol << 32 | right -> rank */
     uint32_t *merged;       /* resulting symbol by rank; from n on, it is not a token */
     int32_t byte_symbol[256];
     bool ignores_merges;
 
+    /* not BPE on bytes: no token, and no result of a merge, has a blank after another character */
+    bool splits_at_blanks;
+
     /* SPM only */
     float *scores;
     bool add_space_prefix;
-    bool squeezes_blanks;  /* remove_extra_whitespaces */
-    bool splits_at_blanks; /* no token has a blank after another character */
+    bool squeezes_blanks; /* remove_extra_whitespaces */
 
     /* One bit per token: merging its bytes gives exactly this token. */
     uint8_t *merges_to_self;
 };
+
+/* Merges have ranks; else the scores of tokens decide. */
+static inline bool vocab_has_merges(const struct vocab *v)
+{
+    return v->type != VOCAB_SPM;
+}
+
+/* Texts of tokens are UTF-8 with U+2581 for a blank, not in the byte-level alphabet. */
+static inline bool vocab_has_plain_texts(const struct vocab *v)
+{
+    return v->type != VOCAB_BPE;
+}
 
 /* A printable ASCII character followed by a blank. */
 static inline bool vocab_ends_word(char last, char next)

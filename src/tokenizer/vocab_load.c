@@ -192,14 +192,14 @@ static int load_bytes_of(struct vocab *v, int32_t id, char *scratch, struct err 
         string_table_put(&v->bytes, s.p, s.n);
         return 0;
     case TOKEN_BYTE:
-        if (v->type == VOCAB_SPM || byte_token_value(s) >= 0)
+        if (vocab_has_plain_texts(v) || byte_token_value(s) >= 0)
             return load_byte_token(v, id, e);
         break;
     case TOKEN_USER_DEFINED:
     case TOKEN_NORMAL:
         break;
     }
-    if (v->type == VOCAB_SPM) {
+    if (vocab_has_plain_texts(v)) {
         string_table_put(&v->bytes, scratch, unescape_blanks(s, scratch));
         return 0;
     }
@@ -235,9 +235,9 @@ static bool is_ordinary(const struct vocab *v, uint32_t id)
 {
     if (!string_table_at(&v->bytes, id).n || special_needs_trust(v, id))
         return false;
-    if (v->type == VOCAB_BPE)
+    if (!vocab_has_plain_texts(v))
         return true;
-    /* SPM uses byte tokens only if nothing else matches; and a blank in a token's text is not the
+    /* Byte tokens are used only if nothing else matches; and a blank in a token's text is not the
      * blank of texts, which is U+2581 there. */
     return v->attr[id] != TOKEN_BYTE &&
            !memchr(string_table_at(&v->text, id).p, ' ', string_table_at(&v->text, id).n);
@@ -345,6 +345,13 @@ static int64_t symbol_of(struct merge_loader *l, struct str s, bool *is_new)
     return str_map_put(l->others, s, l->n_symbols) < 0 ? -1 : (int64_t)l->n_symbols++;
 }
 
+/* The bytes of one half of a merge; -1: no text has this spelling. */
+static ptrdiff_t decode_half(const struct vocab *v, struct str text, char *out)
+{
+    return vocab_has_plain_texts(v) ? (ptrdiff_t)unescape_blanks(text, out)
+                                    : bytelevel_decode(text, out);
+}
+
 static int load_merge(struct merge_loader *l, struct str text, uint32_t rank, struct err *e)
 {
     struct vocab *v = l->v;
@@ -355,8 +362,8 @@ static int load_merge(struct merge_loader *l, struct str text, uint32_t rank, st
 
     if (at < 1 || (size_t)at + 1 == text.n)
         return err_set(e, ERR_CORRUPT, "tokenizer.ggml.merges: merge %u is not a pair", rank);
-    ptrdiff_t n = bytelevel_decode((struct str){ text.p, (size_t)at }, p);
-    ptrdiff_t m = n < 0 ? -1 : bytelevel_decode(str_skip(text, (size_t)at + 1), p + n);
+    ptrdiff_t n = decode_half(v, (struct str){ text.p, (size_t)at }, p);
+    ptrdiff_t m = n < 0 ? -1 : decode_half(v, str_skip(text, (size_t)at + 1), p + n);
     if (n <= 0 || m <= 0)
         return 0; /* no text has this spelling, so the merge never applies */
     int64_t left = symbol_of(l, (struct str){ p, (size_t)n }, &is_new);
@@ -365,6 +372,7 @@ static int load_merge(struct merge_loader *l, struct str text, uint32_t rank, st
     if (left < 0 || right < 0 || both < 0)
         return no_memory(e);
     l->n += is_new ? (size_t)(n + m) : 0;
+    v->splits_at_blanks &= !is_new || !blank_inside((struct str){ p, (size_t)(n + m) });
     v->merged[rank] = (uint32_t)both;
     uint64_t pair = (uint64_t)left << 32 | (uint64_t)right;
     if (!u64_map_get(v->merges, pair, &old) && u64_map_put(v->merges, pair, rank))

@@ -66,6 +66,7 @@ PRE = {
                      "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
                      r"\s+$", CJK, r"\p{N}+"],
     "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK, r"\p{N}"],
+    "gemma4": [r"[^\n]+|\n+"],
 }
 
 
