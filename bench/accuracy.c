@@ -11,6 +11,7 @@
 #include "testing/gguf_write.h"
 #include "kernel/gemm.h"
 #include "testing/quant.h"
+#include "format/model_file.h"
 #include "model/llama.h"
 
 #include <stdio.h>
@@ -73,7 +74,7 @@ static int convert_types(const char *from, const char *type_name, const char *to
     enum qtype type;
     int rc = -1;
 
-    if (!w || find_type(&type, type_name) || gguf_open(&g, from, e))
+    if (!w || find_type(&type, type_name) || model_file_open(&g, from, e))
         goto out;
     for (size_t i = 0; i < gguf_n_kv(g); i++)
         gguf_put_value(w, gguf_kv_at(g, i)->key, &gguf_kv_at(g, i)->value);
@@ -147,7 +148,7 @@ static int compute_logits(char **argv, struct err *e)
 
     if (o.kv_type == N_KV_TYPES)
         return err_set(e, ERR_INVALID, "the KV type is f16, bf16 or q8_0");
-    if (read_ids(&t, argv[1], e) || gguf_open(&g, argv[0], e) || lm_open_llama(&m, g, &o, e))
+    if (read_ids(&t, argv[1], e) || model_file_open(&g, argv[0], e) || lm_open_llama(&m, g, &o, e))
         goto out;
     out = fopen(argv[2], "wb");
     rc = out ? write_logits(m, &t, out, e) : err_set(e, ERR_IO, "%s: cannot be written", argv[2]);

@@ -11,6 +11,7 @@
  * engines. */
 #include "base/mem.h"
 #include "testing/bench.h"
+#include "format/model_file.h"
 #include "model/llama.h"
 #include "os/clock.h"
 #include "os/thread.h"
@@ -166,7 +167,7 @@ static int run_all(const struct options *o, struct err *e)
     struct gguf *g = NULL;
     int rc = -1;
 
-    if (gguf_open(&g, o->path, e))
+    if (model_file_open(&g, o->path, e))
         return -1;
     uint64_t from = clock_ns();
     if (lm_open_llama(&s.m, g, &o->llama, e))

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "format/model_file.h"
 #include "model/llama.h"
 #include "os/clock.h"
 
@@ -152,7 +153,7 @@ static int open_model(struct engine **out, const struct setup *s, int *n_vocab, 
     eo.model_digest = digest;
     eo.kv_disk = s->disk;
     eo.kv_disk_bytes = 16 * GB;
-    if (gguf_open(&g, s->path, e))
+    if (model_file_open(&g, s->path, e))
         return -1;
     int failed = kernels_choose(&k, NULL, e) || lm_open_llama(&lm, g, &lo, e);
     gguf_close(g);

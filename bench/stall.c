@@ -9,6 +9,7 @@
  * `nice -n -20`: at real-time priority Linux suspends a busy process for 50 ms per second. */
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "format/model_file.h"
 #include "model/llama.h"
 #include "os/clock.h"
 
@@ -191,7 +192,7 @@ static int open_and_measure(
     struct gguf *g;
     struct lm *lm;
 
-    if (kernels_choose(&lo.kernels, "auto", e) || gguf_open(&g, path, e))
+    if (kernels_choose(&lo.kernels, "auto", e) || model_file_open(&g, path, e))
         return -1;
     lo.max_logits = b->n_streams + 1;
     lo.n_pages = (uint32_t)((n_ctx + b->n_streams * 16 * STREAM_TOKENS) / PAGE_TOKENS);

@@ -101,3 +101,11 @@ bool utf8_is_control(uint32_t cp)
            (cp >= 0x200E && cp <= 0x200F) || (cp >= 0x202A && cp <= 0x202E) ||
            (cp >= 0x2066 && cp <= 0x2069);
 }
+
+bool utf8_is_printable(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7F)
+            return false;
+    return utf8_valid(s);
+}

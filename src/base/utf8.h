@@ -12,6 +12,8 @@ bool utf8_valid(struct str s);
 /* Characters that a terminal interprets or that reorder text: C0, DEL, C1, bidirectional marks,
  * embeddings, overrides and isolates. */
 bool utf8_is_control(uint32_t cp);
+/* Valid, and without control characters of ASCII: can be written to a log or an error. */
+bool utf8_is_printable(struct str s);
 
 /* Length of the longest prefix of s that does not end inside a character. Invalid bytes count as
  * complete characters, since further bytes cannot make them valid. */

@@ -3,6 +3,7 @@
  * without a server. */
 #include "cmd/ctl_bench.h"
 #include "format/gguf.h"
+#include "format/model_file.h"
 #include "testing/bench.h"
 #include "model/llama.h"
 #include "os/thread.h"
@@ -253,7 +254,7 @@ static int open_model(
         .progress = isatty(STDERR_FILENO) ? draw_loading : NULL,
         .progress_arg = (void *)(uintptr_t)p->path };
 
-    if (kernels_choose(&o.kernels, p->kernels, e) || gguf_open(&g, p->path, e))
+    if (kernels_choose(&o.kernels, p->kernels, e) || model_file_open(&g, p->path, e))
         return -1;
     for (int i = 0; i < n; i++) {
         o.n_pages = MAX(o.n_pages, bench_n_pages(&rows[i].what));

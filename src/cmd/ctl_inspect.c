@@ -3,6 +3,7 @@
 #include "cmd/ctl.h"
 #include "format/describe.h"
 #include "format/gguf.h"
+#include "format/model_file.h"
 #include "registry/draft.h"
 
 #include <stdio.h>
@@ -21,7 +22,7 @@ static int inspect_pair(const struct ctl *c, const struct gguf *g, const char *d
     struct gguf *small;
     struct err e;
 
-    if (gguf_open(&small, draft, &e))
+    if (model_file_open(&small, draft, &e))
         return ctl_fail("%s", e.msg);
     int rc = draft_check(g, small, &e);
     double share = (double)tensor_bytes(small) / (double)MAX(tensor_bytes(g), 1u);
@@ -65,7 +66,7 @@ int ctl_inspect(struct ctl *c, int argc, char **argv)
     }
     if (!path)
         return ctl_usage("inspect: which file?");
-    if (gguf_open(&g, path, &e))
+    if (model_file_open(&g, path, &e))
         return ctl_fail("%s", e.msg);
     if (draft) {
         int pair = inspect_pair(c, g, draft);

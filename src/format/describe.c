@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-enum { ARRAY_ALL = 16, ARRAY_FIRST = 4, TEXT_MAX = 72, N_TYPES = 64 };
+enum { ARRAY_ALL = 16, ARRAY_FIRST = 4, TEXT_MAX = 72 };
 
 static const char *const served_arches[] = { "llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe",
     "qwen35", "qwen35moe", "qwen3next", "mistral3", "smollm3", "phi3", "granite", "granitemoe",
@@ -35,11 +35,11 @@ struct type_total {
     uint64_t n_tensors, parameters, bytes;
 };
 
-static void add_totals(const struct gguf *g, struct type_total t[N_TYPES])
+static void add_totals(const struct gguf *g, struct type_total t[N_QTYPES])
 {
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *x = gguf_tensor_at(g, i);
-        CHECK((unsigned)x->type < N_TYPES);
+        CHECK((unsigned)x->type < N_QTYPES);
         t[x->type].n_tensors++;
         t[x->type].parameters += n_elements(x);
         t[x->type].bytes += x->bytes;
@@ -84,7 +84,7 @@ static bool is_one_of(struct str s, const char *const *names, size_t n)
 bool gguf_is_supported(const struct gguf *g, struct buf *why)
 {
     struct str arch = STR(""), vocabulary = STR("");
-    struct type_total t[N_TYPES] = { 0 };
+    struct type_total t[N_QTYPES] = { 0 };
 
     (void)gguf_get_str(g, "general.architecture", &arch);
     (void)gguf_get_str(g, "tokenizer.ggml.model", &vocabulary);
@@ -99,7 +99,7 @@ bool gguf_is_supported(const struct gguf *g, struct buf *why)
         return false;
     }
     add_totals(g, t);
-    for (uint32_t i = 0; i < N_TYPES; i++) {
+    for (uint32_t i = 0; i < N_QTYPES; i++) {
         if (!t[i].n_tensors || qtype_info(i)->is_supported)
             continue;
         buf_printf(why, "weights of type %s", qtype_info(i)->name);
@@ -203,10 +203,13 @@ static void append_head(const struct gguf *g, struct buf *out)
     append_text(out, arch, TEXT_MAX);
     buf_putz(out, "\nparameters    ");
     append_count(out, gguf_n_parameters(g));
-    buf_printf(out, "\nfile          GGUF v%u, ", gguf_version(g));
+    if (gguf_is_translated(g))
+        buf_putz(out, "\ndirectory     safetensors, ");
+    else
+        buf_printf(out, "\nfile          GGUF v%u, ", gguf_version(g));
     append_bytes(out, gguf_file_bytes(g));
     if (gguf_n_parts(g) > 1)
-        buf_printf(out, " in %zu parts", gguf_n_parts(g));
+        buf_printf(out, " in %zu %s", gguf_n_parts(g), gguf_is_translated(g) ? "files" : "parts");
     buf_init(&why, 4 * KB);
     bool ok = gguf_is_supported(g, &why);
     buf_putz(out, ok ? "\nsupported     yes" : "\nsupported     no: ");
@@ -272,11 +275,11 @@ static void append_tensors(const struct gguf *g, struct buf *out)
 
 static void append_types(const struct gguf *g, struct buf *out)
 {
-    struct type_total t[N_TYPES] = { 0 };
+    struct type_total t[N_QTYPES] = { 0 };
 
     add_totals(g, t);
     buf_putz(out, "\ntypes\n");
-    for (uint32_t i = 0; i < N_TYPES; i++) {
+    for (uint32_t i = 0; i < N_QTYPES; i++) {
         if (!t[i].n_tensors)
             continue;
         buf_printf(out, "  %-7s %4" PRIu64 " tensors, ", qtype_info(i)->name, t[i].n_tensors);
@@ -416,12 +419,12 @@ static void write_json_tensors(struct jw *w, const struct gguf *g)
 
 static void write_json_types(struct jw *w, const struct gguf *g)
 {
-    struct type_total t[N_TYPES] = { 0 };
+    struct type_total t[N_QTYPES] = { 0 };
 
     add_totals(g, t);
     jw_key(w, "types");
     jw_array(w);
-    for (uint32_t i = 0; i < N_TYPES; i++) {
+    for (uint32_t i = 0; i < N_QTYPES; i++) {
         if (!t[i].n_tensors)
             continue;
         jw_object(w);

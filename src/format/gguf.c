@@ -33,7 +33,7 @@ enum {
 struct gguf_part {
     struct mapfile map; /* empty if the bytes are borrowed */
     char *path;         /* NULL if the bytes are borrowed */
-    struct cursor c;
+    struct cursor c;    /* of the mapped file or, in a translated model, of its keys */
     uint32_t version;
     struct gguf_kv *kv;
     size_t n_kv;
@@ -50,6 +50,8 @@ struct gguf {
     size_t n_tensors;
     struct str_map *names;
     atomic_int n_owners;
+    bool is_translated;
+    struct gguf_translation from; /* keys and recipes of a translated model */
 };
 
 static const uint8_t kind_bytes[] = {
@@ -87,15 +89,6 @@ static const char *const kind_names[] = {
 const char *gguf_kind_name(enum gguf_kind kind)
 {
     return (size_t)kind < ARRAY_LEN(kind_names) ? kind_names[kind] : "unknown";
-}
-
-/* Names are written to logs and errors unchanged, so they must be printable. */
-static bool is_printable(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if ((unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7F)
-            return false;
-    return utf8_valid(s);
 }
 
 #define SHORT_ARG(s) (int)MIN((s).n, (size_t)64), (s).p
@@ -208,7 +201,7 @@ static int read_kv(struct gguf_part *p, size_t i, struct err *e)
     kv->key = cursor_str(c);
     if (c->failed)
         return err_set(e, ERR_CORRUPT, "offset %zu: key %zu extends beyond the file", start, i);
-    if (!kv->key.n || kv->key.n > MAX_KEY || !is_printable(kv->key))
+    if (!kv->key.n || kv->key.n > MAX_KEY || !utf8_is_printable(kv->key))
         return err_set(e, ERR_CORRUPT,
             "offset %zu: key %zu is empty, too long or not printable UTF-8", start, i);
     if (read_value(c, &kv->value, kv->key, e))
@@ -264,7 +257,7 @@ static int read_tensor(struct cursor *c, struct gguf_tensor *t, struct err *e)
     if (c->failed)
         return err_set(
             e, ERR_CORRUPT, "offset %zu: a tensor record extends beyond the file", start);
-    if (!t->name.n || t->name.n > MAX_NAME || !is_printable(t->name))
+    if (!t->name.n || t->name.n > MAX_NAME || !utf8_is_printable(t->name))
         return err_set(e, ERR_CORRUPT,
             "offset %zu: the name of a tensor is empty, too long or not printable UTF-8", start);
     if (n_dims < 1 || n_dims > 4)
@@ -286,7 +279,7 @@ static int read_tensor(struct cursor *c, struct gguf_tensor *t, struct err *e)
     if (!is_valid)
         return err_set(e, ERR_CORRUPT, "offset %zu: tensor %.*s: invalid dimensions", start,
             SHORT_ARG(t->name));
-    if (!qtype_info(type))
+    if (!qtype_info(type) || !qtype_info(type)->is_ggml)
         return err_set(e, ERR_UNSUPPORTED, "offset %zu: tensor %.*s has the unknown type %u", start,
             SHORT_ARG(t->name), type);
     t->type = (enum qtype)type;
@@ -456,7 +449,7 @@ static uint64_t split_count(const struct gguf_part *p)
     return n;
 }
 
-int gguf_part_path(
+static int split_path(
     char out[GGUF_PATH_MAX], const char *first, size_t i, uint64_t count, struct err *e)
 {
     char tail[64];
@@ -530,7 +523,7 @@ static int open_other_parts(struct gguf *g, const char *path, struct err *e)
     memset(parts + 1, 0, (size_t)(count - 1) * sizeof(*parts));
     g->parts = parts;
     for (size_t i = 1; i < count; i++) {
-        if (gguf_part_path(part, path, i, count, e))
+        if (split_path(part, path, i, count, e))
             return err_wrap(e, "%.120s", path);
         if (open_part(g, i, part, e))
             return -1;
@@ -601,6 +594,69 @@ struct gguf *gguf_retain(const struct gguf *g)
     return owned;
 }
 
+void gguf_translation_clear(struct gguf_translation *t)
+{
+    for (size_t i = 0; i < t->n_files; i++) {
+        mem_free(t->files[i].path);
+        mapfile_close(&t->files[i].map);
+    }
+    mem_free(t->files);
+    mem_free(t->tensors);
+    mem_free(t->keys);
+    if (t->recipes)
+        t->free_recipes(t->recipes);
+    *t = (struct gguf_translation){ 0 };
+}
+
+/* Moves the files and tensors to g. */
+static int take_translation(struct gguf *g, struct gguf_translation *t, struct err *e)
+{
+    struct gguf_part *parts = try_realloc(g->parts, t->n_files * sizeof(*parts));
+
+    CHECK(t->n_files > 0);
+    if (!parts)
+        return err_set(e, ERR_MEMORY, "no memory for %zu files", t->n_files);
+    g->parts = parts;
+    memset(parts, 0, t->n_files * sizeof(*parts));
+    for (size_t i = 0; i < t->n_files; i++)
+        parts[i] = (struct gguf_part){ .map = t->files[i].map, .path = t->files[i].path };
+    g->n_parts = t->n_files;
+    t->n_files = 0;
+    g->from = *t;
+    *t = (struct gguf_translation){ 0 };
+    parts[0].c = (struct cursor){ .p = g->from.keys, .n = g->from.n_key_bytes };
+    if (read_part(g, &parts[0], e))
+        return -1;
+    CHECK(!g->n_tensors);
+    mem_free(g->tensors);
+    g->tensors = g->from.tensors;
+    g->n_tensors = g->from.n_tensors;
+    g->from.tensors = NULL;
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        int n_inserted = str_map_put(g->names, g->tensors[i].name, (uint32_t)i);
+        CHECK(n_inserted);
+        if (n_inserted < 0)
+            return err_set(e, ERR_MEMORY, "no memory for the tensor names");
+    }
+    return 0;
+}
+
+int gguf_open_translated(struct gguf **out, struct gguf_translation *take, struct err *e)
+{
+    struct gguf *g = gguf_new();
+    int rc = g ? 0 : err_set(e, ERR_MEMORY, "no memory to open a model");
+
+    if (g)
+        g->is_translated = true;
+    if (rc || take_translation(g, take, e)) {
+        gguf_translation_clear(take);
+        gguf_close(g);
+        return -1;
+    }
+    *out = g;
+    return 0;
+}
+
 void gguf_close(struct gguf *g)
 {
     if (!g || atomic_fetch_sub_explicit(&g->n_owners, 1, memory_order_acq_rel) > 1)
@@ -611,6 +667,7 @@ void gguf_close(struct gguf *g)
         mem_free(g->parts[i].path);
         mapfile_close(&g->parts[i].map);
     }
+    gguf_translation_clear(&g->from);
     str_map_free(g->names);
     mem_free(g->tensors);
     mem_free(g->parts);
@@ -622,6 +679,11 @@ void gguf_close(struct gguf *g)
 uint32_t gguf_version(const struct gguf *g)
 {
     return g->parts[0].version;
+}
+
+bool gguf_is_translated(const struct gguf *g)
+{
+    return g->is_translated;
 }
 
 size_t gguf_n_parts(const struct gguf *g)
@@ -656,7 +718,7 @@ uint64_t gguf_file_bytes(const struct gguf *g)
     uint64_t n = 0;
 
     for (size_t i = 0; i < g->n_parts; i++)
-        n += g->parts[i].c.n;
+        n += g->is_translated ? g->parts[i].map.n : g->parts[i].c.n;
     return n;
 }
 
@@ -664,6 +726,12 @@ const struct file_id *gguf_part_id(const struct gguf *g, size_t i)
 {
     CHECK(i < g->n_parts);
     return g->parts[i].path ? &g->parts[i].map.id : NULL;
+}
+
+const char *gguf_part_path(const struct gguf *g, size_t i)
+{
+    CHECK(i < g->n_parts);
+    return g->parts[i].path;
 }
 
 bool gguf_is_lost(const struct gguf *g)
@@ -709,10 +777,25 @@ const struct mapfile *gguf_map_of(const struct gguf *g, const uint8_t *data)
     return NULL;
 }
 
-void gguf_tensor_release(const struct gguf *g, const struct gguf_tensor *t)
+void gguf_read_rows(
+    const struct gguf *g, const struct gguf_tensor *t, uint64_t first, uint64_t n, uint8_t *to)
 {
-    const struct mapfile *map = gguf_map_of(g, t->data);
+    CHECK(!t->data && t->recipe);
+    g->from.read_rows(t, first, n, to);
+}
+
+void gguf_release(const struct gguf *g, const uint8_t *data, uint64_t n)
+{
+    const struct mapfile *map = gguf_map_of(g, data);
 
     if (map)
-        mapfile_dontneed(map, (size_t)(t->data - map->p), (size_t)t->bytes);
+        mapfile_dontneed(map, (size_t)(data - map->p), (size_t)n);
+}
+
+void gguf_tensor_release(const struct gguf *g, const struct gguf_tensor *t)
+{
+    if (t->data)
+        gguf_release(g, t->data, t->bytes);
+    else
+        g->from.release(g, t);
 }

@@ -1,5 +1,7 @@
-/* gguf.h: reader of GGUF v2 and v3 files, which are untrusted (format: github.com/ggml-org/ggml,
- * docs/gguf.md; little-endian only).
+/* gguf.h: a model in GGUF terms: metadata keys, and tensors by name; and the reader of GGUF v2 and
+ * v3 files, which are untrusted (format: github.com/ggml-org/ggml, docs/gguf.md; little-endian
+ * only). Models of other formats are translated to the same terms (gguf_open_translated,
+ * model_file.h).
  *
  * The file is mapped, not copied. Every count is bounded by the remaining bytes before an
  * allocation; every offset is checked against the file; strings and arrays are borrowed views. An
@@ -56,10 +58,11 @@ struct gguf_kv {
 struct gguf_tensor {
     struct str name;
     enum qtype type;
-    int n_dims;       /* 1..4 */
-    uint64_t dims[4]; /* dims[0] is the row length (ggml order); 1 beyond n_dims */
-    const uint8_t *data;
+    int n_dims;          /* 1..4 */
+    uint64_t dims[4];    /* dims[0] is the row length (ggml order); 1 beyond n_dims */
+    const uint8_t *data; /* NULL: gguf_read_rows computes the bytes from `recipe` */
     uint64_t bytes;
+    const void *recipe;
 };
 
 struct gguf;
@@ -74,19 +77,44 @@ void gguf_close(struct gguf *g); /* accepts NULL */
  * last one has. Any thread. */
 struct gguf *gguf_retain(const struct gguf *g);
 
+struct gguf_file { /* file of a translated model */
+    char *path;    /* heap */
+    struct mapfile map;
+};
+
+/* A model of another format in GGUF terms. All memory is of the heap and is moved into the
+ * struct gguf. */
+struct gguf_translation {
+    uint8_t *keys; /* a GGUF file with metadata and without tensors (gguf_keys.h) */
+    size_t n_key_bytes;
+    struct gguf_file *files; /* all files that were read, at least one */
+    size_t n_files;
+    struct gguf_tensor *tensors; /* data is in a file, or recipe is set */
+    size_t n_tensors;
+    void *recipes;
+    void (*free_recipes)(void *recipes);
+    /* Writes n rows of a tensor, from row `first` on, in the format of its type. Any thread. */
+    void (*read_rows)(const struct gguf_tensor *t, uint64_t first, uint64_t n, uint8_t *to);
+    /* Returns the pages of the sources of a tensor to the system, by gguf_release. */
+    void (*release)(const struct gguf *g, const struct gguf_tensor *t);
+};
+
+/* Takes *take, on failure too, and leaves it empty. */
+int gguf_open_translated(struct gguf **out, struct gguf_translation *take, struct err *e);
+void gguf_translation_clear(struct gguf_translation *t);
+
 uint32_t gguf_version(const struct gguf *g);
+bool gguf_is_translated(const struct gguf *g); /* not from a GGUF file */
 size_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
 size_t gguf_n_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
 uint64_t gguf_file_bytes(const struct gguf *g); /* all parts */
 size_t gguf_n_parts(const struct gguf *g);      /* 1 unless the model is split */
-/* Path of part i (from 0) of n, derived from the path of the first part. ERR_INVALID: the first
- * path has no such form. */
-int gguf_part_path(char out[GGUF_PATH_MAX], const char *first, size_t i, uint64_t n, struct err *e);
-/* NULL: not opened from a file */
+/* Identity and path of a file of the model; NULL: not opened from a file. */
 const struct file_id *gguf_part_id(const struct gguf *g, size_t i);
 const struct mapfile *gguf_map_of(const struct gguf *g, const uint8_t *data); /* NULL: none */
+const char *gguf_part_path(const struct gguf *g, size_t i);
 bool gguf_is_lost(const struct gguf *g);         /* a file was truncated or could not be read */
 bool gguf_is_unchanged(const struct gguf *g);    /* the files on disk are those that were opened */
 const char *gguf_kind_name(enum gguf_kind kind); /* "u32", "str", "arr" ... */
@@ -108,5 +136,11 @@ bool gguf_arr_next_str(const struct gguf_value *arr, uint64_t *at, struct str *o
 bool gguf_arr_i64(const struct gguf_value *arr, uint64_t i, int64_t *out);
 bool gguf_arr_f64(const struct gguf_value *arr, uint64_t i, double *out);
 
+/* Writes n rows of a tensor without data, from row `first` on; rows are counted over all dimensions
+ * above the first. Any thread. */
+void gguf_read_rows(
+    const struct gguf *g, const struct gguf_tensor *t, uint64_t first, uint64_t n, uint8_t *to);
 /* Returns the pages of a tensor that has been packed to the system. */
 void gguf_tensor_release(const struct gguf *g, const struct gguf_tensor *t);
+/* The same for bytes of a file of the model. */
+void gguf_release(const struct gguf *g, const uint8_t *p, uint64_t n);

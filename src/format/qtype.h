@@ -37,13 +37,23 @@ enum qtype {
     Q_NVFP4 = 40,
     Q_Q1_0 = 41,
     Q_Q2_0 = 42,
+    /* Not in GGUF files: unsigned codes of 4 or 8 bits with a scale and an offset per group of 32
+     * or 64, w = scale * q + offset (MLX "affine"). A block: f32 scale, f32 offset, codes; 4 bits:
+     * per 32 elements in the order of Q4_0. */
+    Q_AFFINE4_32 = 60,
+    Q_AFFINE4_64 = 61,
+    Q_AFFINE8_32 = 62,
+    Q_AFFINE8_64 = 63,
 };
+
+enum { N_QTYPES = 64 };
 
 struct qtype_info {
     const char *name;
     uint32_t block;       /* elements per block */
     uint32_t block_bytes; /* bytes per block in the file */
     bool is_supported;    /* kernels exist; other types are known only for errors and `inspect` */
+    bool is_ggml;         /* may be in a GGUF file */
 };
 
 /* NULL for an unknown id. */

@@ -48,16 +48,8 @@ size_t st_dtype_bytes(enum st_dtype dtype)
 
 #define SHORT_ARG(s) (int)MIN((s).n, (size_t)64), (s).p
 
-static bool is_printable(struct str s)
-{
-    for (size_t i = 0; i < s.n; i++)
-        if ((unsigned char)s.p[i] < 0x20 || s.p[i] == 0x7F)
-            return false;
-    return utf8_valid(s);
-}
-
 /* Source text of a value for an error message of one line. */
-#define RAW_ARG(j) (int)MIN((j)->raw.n, (size_t)24), is_printable((j)->raw) ? (j)->raw.p : "?"
+#define RAW_ARG(j) (int)MIN((j)->raw.n, (size_t)24), utf8_is_printable((j)->raw) ? (j)->raw.p : "?"
 
 static bool json_u64(const struct json *j, uint64_t *out)
 {
@@ -121,7 +113,7 @@ static int read_offsets(struct st_tensor *t, const struct json *j, struct str da
 static int read_tensor(struct st_tensor *t, const struct json *j, struct str data, struct err *e)
 {
     t->name = j->key;
-    if (!t->name.n || t->name.n > NAME_MAX_BYTES || !is_printable(t->name))
+    if (!t->name.n || t->name.n > NAME_MAX_BYTES || !utf8_is_printable(t->name))
         return err_set(
             e, ERR_CORRUPT, "the name of a tensor is empty, too long or not printable UTF-8");
     if (j->kind != JSON_OBJECT)

@@ -4,6 +4,7 @@
 #include "model/block.h"
 #include "model/content.h"
 #include "model/kv_b.h"
+#include "model/tensor_bytes.h"
 #include "os/clock.h"
 
 #include <math.h>
@@ -96,7 +97,8 @@ struct bind {
     const struct gguf *g;
     struct thread_pool *thread_pool;
     const struct bind_options *o;
-    struct content content; /* digest of all tensors, for the packfile */
+    struct tensor_bytes bytes; /* of the tensor that is being loaded */
+    struct content content;    /* digest of all tensors, for the packfile */
     bool has_digest;
     size_t used;         /* bytes of w->block */
     bool is_packed;      /* the block already contains all weights */
@@ -551,8 +553,19 @@ static int load_matrices(struct bind *b, const struct tensor_slot *s, struct err
 /* Sets the tensor's address in the block, and packs it unless the block already contains it. */
 static int load_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
 {
-    if (!s->t)
+    const struct gguf_tensor *t = s->t;
+
+    if (!t)
         return 0;
+    if (s->id == TENSOR_INPUT_TABLE && !t->data)
+        return err_set(e, ERR_UNSUPPORTED, "tensor %s must be stored as one matrix", s->name);
+    struct gguf_tensor computed = *t;
+    /* If the block already contains the tensor, its data is not read. */
+    if (b->is_packed)
+        computed.data = t->data ? t->data : b->w->block;
+    else if (tensor_bytes_get(&b->bytes, t, &computed.data, e))
+        return -1;
+    s->t = &computed;
     if (s->id == TENSOR_INPUT_TABLE)
         load_table(b, s);
     else if (is_vector(s->id))
@@ -560,23 +573,29 @@ static int load_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
     else if (load_matrices(b, s, e))
         return -1;
     if (b->w->wants_file && !b->has_digest)
-        content_add(&b->content, s->t);
-    gguf_tensor_release(b->g, s->t);
-    report_progress(b, s->t);
+        content_add(&b->content, t, computed.data);
+    gguf_tensor_release(b->g, t);
+    report_progress(b, t);
+    s->t = t;
     return 0;
 }
 
-static void digest_all_tensors(struct bind *b)
+static int digest_all_tensors(struct bind *b, struct err *e)
 {
+    const uint8_t *data;
+
     b->file_total *= 2; /* the tensors may have to be packed as well, which reads the file again */
     for (size_t i = 0; i < gguf_n_tensors(b->g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(b->g, i);
-        content_add(&b->content, t);
+        if (tensor_bytes_get(&b->bytes, t, &data, e))
+            return -1;
+        content_add(&b->content, t, data);
         gguf_tensor_release(b->g, t);
         report_progress(b, t);
     }
     content_end(&b->content, b->w->key.content);
     b->has_digest = true;
+    return 0;
 }
 
 /* Checks that the packfile belongs to this model: either the source files are unchanged since it
@@ -592,7 +611,8 @@ static int check_packfile_model(struct bind *b, struct err *e)
         b->has_digest = true;
         return 0;
     }
-    digest_all_tensors(b);
+    if (digest_all_tensors(b, e))
+        return -1;
     log_info("model", "packfile_compared", "path=\"%s\" reason=source_changed ms=%d",
         b->o->packfile, (int)((clock_ns() - began) / NS_PER_MS));
     if (memcmp(w->key.content, w->file.key.content, sizeof(w->key.content)) != 0)
@@ -692,7 +712,12 @@ static void place_norms(struct weights *w, const struct hparams *h)
 int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *g,
     struct thread_pool *thread_pool, const struct bind_options *o, struct err *e)
 {
-    struct bind b = { .w = w, .h = h, .g = g, .thread_pool = thread_pool, .o = o };
+    struct bind b = { .w = w,
+        .h = h,
+        .g = g,
+        .thread_pool = thread_pool,
+        .o = o,
+        .bytes = { .g = g, .thread_pool = thread_pool } };
 
     *w = (struct weights){ 0 };
     if (reject_unknown_tensors(&b, e) || check_recurrent_inputs(&b, e) ||
@@ -707,6 +732,7 @@ int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *
         goto fail;
     finish_content(&b);
     content_clear(&b.content);
+    tensor_bytes_clear(&b.bytes);
     place_norms(w, h);
     w->is_tied = !w->head.data;
     if (w->is_tied)
@@ -715,6 +741,7 @@ int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *
 
 fail:
     content_clear(&b.content);
+    tensor_bytes_clear(&b.bytes);
     weights_clear(w);
     return -1;
 }

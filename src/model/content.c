@@ -38,6 +38,7 @@ void content_clear(struct content *c)
 struct leaf_job {
     struct thread_pool *thread_pool;
     const struct gguf_tensor *t;
+    const uint8_t *bytes;
     uint8_t *leaves;
 };
 
@@ -50,14 +51,14 @@ static void digest_chunks(void *arg, int thread, int n_threads)
         size_t i = (size_t)thread_pool_next_task(j->thread_pool), from = i * CHUNK_BYTES;
         if (i >= n_chunks(j->t))
             return;
-        CHECK(SHA256(j->t->data + from, MIN((size_t)j->t->bytes - from, (size_t)CHUNK_BYTES),
+        CHECK(SHA256(j->bytes + from, MIN((size_t)j->t->bytes - from, (size_t)CHUNK_BYTES),
             j->leaves + i * CONTENT_BYTES));
     }
 }
 
-void content_add(struct content *c, const struct gguf_tensor *t)
+void content_add(struct content *c, const struct gguf_tensor *t, const uint8_t *bytes)
 {
-    struct leaf_job job = { c->thread_pool, t, c->leaves };
+    struct leaf_job job = { c->thread_pool, t, bytes, c->leaves };
     size_t i = (size_t)(t - gguf_tensor_at(c->g, 0));
 
     CHECK(c->n_summed < gguf_n_tensors(c->g));

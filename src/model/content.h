@@ -28,6 +28,7 @@ int content_init(
     struct content *c, const struct gguf *g, struct thread_pool *thread_pool, struct err *e);
 void content_clear(struct content *c); /* an empty one is allowed */
 
-/* Adds a tensor: each tensor of g exactly once, in any order; then content_end. */
-void content_add(struct content *c, const struct gguf_tensor *t);
+/* Adds a tensor with its bytes (tensor_bytes.h): each tensor of g exactly once, in any order; then
+ * content_end. */
+void content_add(struct content *c, const struct gguf_tensor *t, const uint8_t *bytes);
 void content_end(struct content *c, uint8_t out[CONTENT_BYTES]);

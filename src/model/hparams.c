@@ -155,6 +155,9 @@ static int read_rope(struct hparams *h, struct hparams_reader *r, struct err *e)
         get_positive(r, "rope.scaling.yarn_beta_fast", &p->beta_fast, e) ||
         get_positive(r, "rope.scaling.yarn_beta_slow", &p->beta_slow, e))
         return -1;
+    bool truncates = true; /* a key of translated models only */
+    gguf_get_bool(r->g, key_of(r, "rope.scaling.yarn_truncate"), &truncates);
+    p->is_continuous = !truncates;
     if (p->scaling == ROPE_PLAIN || p->scaling == ROPE_LONG)
         p->factor = 1;
     if (h->family->has_latent_attn)

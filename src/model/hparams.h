@@ -33,6 +33,7 @@ struct rope_params {
     double log_share;   /* YaRN: share of the logarithm of the factor in the magnitude; mostly 1 */
     double attn_factor; /* YaRN, longrope */
     int n_rot;          /* dimensions of a head that are rotated: even, at most head_dim */
+    bool is_continuous; /* YaRN: the bounds of the interpolated pairs are not whole numbers */
 };
 
 /* Sizes of all recurrent layers. */

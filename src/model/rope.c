@@ -12,8 +12,10 @@ static double pair_with_rotations(const struct rope_params *p, double n_rotation
  * between. */
 static double yarn_unscaled_share(const struct rope_params *p, int pair)
 {
-    double lo = fmax(0, floor(pair_with_rotations(p, p->beta_fast)));
-    double hi = fmin(p->n_rot - 1, ceil(pair_with_rotations(p, p->beta_slow)));
+    double first = pair_with_rotations(p, p->beta_fast);
+    double last = pair_with_rotations(p, p->beta_slow);
+    double lo = fmax(0, p->is_continuous ? first : floor(first));
+    double hi = fmin(p->n_rot - 1, p->is_continuous ? last : ceil(last));
     double ramp = (pair - lo) / fmax(0.001, hi - lo);
     return 1 - fmin(1, fmax(0, ramp));
 }

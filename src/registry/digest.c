@@ -1,7 +1,6 @@
 #include "registry/digest.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "format/gguf.h"
 #include "os/files.h"
 
 #include <errno.h>
@@ -143,18 +142,17 @@ out:
 }
 
 int digest_of_model(
-    uint8_t out[32], const char *first, size_t n_parts, const char *dir, struct err *e)
+    uint8_t out[32], const struct opened_file *files, size_t n, const char *dir, struct err *e)
 {
-    EVP_MD_CTX *sum = n_parts > 1 ? EVP_MD_CTX_new() : NULL;
-    char path[GGUF_PATH_MAX];
+    EVP_MD_CTX *sum = n > 1 ? EVP_MD_CTX_new() : NULL;
     int failed = 0;
 
-    if (n_parts <= 1)
-        return digest_of_file(out, first, dir, e);
+    if (n <= 1)
+        return digest_of_file(out, files[0].path, dir, e);
     if (!sum || !EVP_DigestInit_ex(sum, EVP_sha256(), NULL))
         failed = err_set(e, ERR_MEMORY, "no memory for the digest of a model");
-    for (size_t i = 0; i < n_parts && !failed; i++) {
-        failed = gguf_part_path(path, first, i, n_parts, e) || digest_of_file(out, path, dir, e);
+    for (size_t i = 0; i < n && !failed; i++) {
+        failed = digest_of_file(out, files[i].path, dir, e);
         if (!failed)
             CHECK(EVP_DigestUpdate(sum, out, 32));
     }

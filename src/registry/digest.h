@@ -12,9 +12,14 @@
  * Any thread. */
 #pragma once
 
-#include "base/err.h"
+#include "os/mapfile.h"
 
-/* first: path of the first part; dir: directory of the cached digests, NULL or "" = no cache.
- * ERR_IO: a file cannot be read, or was modified while it was read. */
-int digest_of_model(
-    uint8_t out[32], const char *first, size_t n_parts, const char *dir, struct err *e) MUST_CHECK;
+struct opened_file { /* a file of an open model */
+    struct file_id id;
+    char *path; /* heap */
+};
+
+/* files: [n], in the order of the model; dir: directory of the cached digests, NULL or "" = no
+ * cache. ERR_IO: a file cannot be read, or was modified while it was read. */
+int digest_of_model(uint8_t out[32], const struct opened_file *files, size_t n, const char *dir,
+    struct err *e) MUST_CHECK;

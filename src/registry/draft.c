@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "engine/spec/draft_lm.h"
+#include "format/model_file.h"
 #include "model/llama.h"
 #include "os/clock.h"
 #include "os/memory.h"
@@ -86,7 +87,7 @@ int draft_check_file(const struct model *m, struct err *e)
     struct llama_needs needs;
     struct gguf *g;
 
-    if (gguf_open(&g, path, e))
+    if (model_file_open(&g, path, e))
         return err_wrap(e, "draft model");
     int rc =
         check_vocab(m->vocab, g, e) || llama_needs(&needs, g, kv_type_by_name(m->spec->kv_type), e);
@@ -103,7 +104,7 @@ int draft_open(struct drafter **out, const struct model *m, const struct kernels
     struct gguf *g;
     struct lm *lm;
 
-    if (gguf_open(&g, path, e))
+    if (model_file_open(&g, path, e))
         return err_wrap(e, "draft model");
     int rc = check_vocab(m->vocab, g, e) || open_lm(&lm, m, g, k, e) ||
              draft_lm_open(out, lm, k, m->spec->engine.max_batch, m->n_ctx, e);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "chat/family.h"
+#include "format/model_file.h"
 #include "model/llama.h"
 #include "model/script.h"
 #include "os/clock.h"
@@ -91,7 +92,7 @@ static int open_template(struct model *m, const struct gguf *g, struct err *e)
 static void read_properties(struct model *m, const struct gguf *g)
 {
     struct str s;
-    uint64_t bytes[64] = { 0 };
+    uint64_t bytes[N_QTYPES] = { 0 };
     enum qtype most = Q_F32;
 
     if (gguf_get_str(g, "general.architecture", &s))
@@ -116,21 +117,20 @@ static int list_files(struct model *m, const struct gguf *g, struct err *e)
     m->files = try_calloc(m->n_parts, sizeof(*m->files));
     if (!m->files)
         return err_set(e, ERR_MEMORY, "no memory for %zu parts", m->n_parts);
-    for (size_t i = 0; i < m->n_parts; i++)
-        m->files[i] = *gguf_part_id(g, i);
+    for (size_t i = 0; i < m->n_parts; i++) {
+        const char *path = gguf_part_path(g, i);
+        m->files[i] = (struct opened_file){ *gguf_part_id(g, i), try_malloc(strlen(path) + 1) };
+        if (!m->files[i].path)
+            return err_set(e, ERR_MEMORY, "no memory for %zu parts", m->n_parts);
+        memcpy(m->files[i].path, path, strlen(path) + 1);
+    }
     return 0;
 }
 
 bool model_has_its_files(const struct model *m)
 {
-    char path[GGUF_PATH_MAX];
-    struct err e;
-
-    if (m->n_parts == 1)
-        return file_id_is(&m->files[0], m->spec->path);
     for (size_t i = 0; i < m->n_parts; i++)
-        if (gguf_part_path(path, m->spec->path, i, m->n_parts, &e) ||
-            !file_id_is(&m->files[i], path))
+        if (!file_id_is(&m->files[i].id, m->files[i].path))
             return false;
     return true;
 }
@@ -282,7 +282,7 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
     if (kernels_choose(&k, m->spec->kernels, e))
         return -1;
     if (eo.kv_disk && *eo.kv_disk && m->spec->backend == BACKEND_NATIVE) {
-        if (digest_of_model(m->digest, m->spec->path, m->n_parts, eo.kv_disk, e))
+        if (digest_of_model(m->digest, m->files, m->n_parts, eo.kv_disk, e))
             return -1;
         /* otherwise the digest may not belong to the weights that are loaded */
         if (!model_has_its_files(m))
@@ -343,7 +343,7 @@ int model_check(struct model *m, const struct model_spec *spec, struct err *e)
     CHECK(!m->vocab && !m->engine);
     if (m->spec != spec) /* the registry has set it already, and other threads may read it */
         m->spec = spec;
-    if (gguf_open(&m->file, spec->path, e))
+    if (model_file_open(&m->file, spec->path, e))
         return -1;
     read_properties(m, m->file);
     if (list_files(m, m->file, e) || vocab_open(&m->vocab, m->file, e) ||
@@ -396,6 +396,8 @@ void model_close(struct model *m)
     model_capabilities_clear(m);
     chat_template_free(m->template);
     vocab_close(m->vocab);
+    for (size_t i = 0; m->files && i < m->n_parts; i++)
+        mem_free(m->files[i].path);
     mem_free(m->files);
     m->files = NULL;
     m->engine = NULL;

@@ -10,6 +10,7 @@
 #include "chat/adapter.h"
 #include "format/gguf.h"
 #include "output/output_mode.h"
+#include "registry/digest.h"
 #include "engine/engine.h"
 #include "store/capabilities.h"
 #include "tokenizer/vocab.h"
@@ -77,8 +78,8 @@ struct model {
     uint64_t load;       /* unique number of this model_open in the process */
     uint64_t file_bytes; /* sum over all parts */
     size_t n_parts;
-    struct file_id *files; /* [n_parts]: identity of the opened files */
-    uint8_t digest[32];    /* digest of the files; set if the KV offload tier is enabled */
+    struct opened_file *files; /* [n_parts]: the opened files */
+    uint8_t digest[32];        /* digest of the files; set if the KV offload tier is enabled */
     char arch[32], quant[16], kernels[16];
     char name[64]; /* general.name */
 };

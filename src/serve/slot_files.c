@@ -191,8 +191,7 @@ static int find_digest(struct slot_job *j, uint8_t digest[32], struct err *e)
 
     if (slots_digest(s, j->model, digest))
         return 0;
-    if (digest_of_model(
-            digest, j->model->spec->path, j->model->n_parts, j->async.io->o->slot_dir, e))
+    if (digest_of_model(digest, j->model->files, j->model->n_parts, j->async.io->o->slot_dir, e))
         return -1;
     if (!model_has_its_files(j->model)) /* the digest must belong to the files that were loaded */
         return err_set(e, ERR_IO, "the model files changed after the model was loaded");

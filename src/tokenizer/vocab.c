@@ -38,6 +38,7 @@ static int load_kind(struct vocab *v, const struct gguf *g, struct err *e)
     CHECK(pre.n < sizeof(v->pre_name)); /* a name of the pre-tokenizer table */
     memcpy(v->pre_name, pre.p, pre.n);
     v->ignores_merges = pretok_ignores_merges(v->pre);
+    (void)gguf_get_bool(g, "tokenizer.ggml.ignore_merges", &v->ignores_merges);
     return 0;
 }
 
@@ -110,6 +111,12 @@ static int load_ends(struct vocab *v, const struct gguf *g, struct err *e)
     }
     if (v->eos != TOKEN_NONE)
         v->is_end[v->eos] = 1;
+    /* a key of translated models only */
+    const struct gguf_value *ids = gguf_find(g, "tokenizer.ggml.eos_token_ids");
+    int64_t id;
+    for (uint64_t i = 0; ids && gguf_arr_i64(ids, i, &id); i++)
+        if (id >= 0 && id < v->n)
+            v->is_end[id] = 1;
     return 0;
 }
 

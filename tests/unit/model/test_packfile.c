@@ -67,7 +67,7 @@ static void finish_digest(struct packfile_key *out, const struct gguf *g, int n_
 
     EXPECT(!thread_pool_open(&thread_pool, n_threads, &e) && !content_init(&c, g, thread_pool, &e));
     for (size_t i = gguf_n_tensors(g); i-- > 0;)
-        content_add(&c, gguf_tensor_at(g, i));
+        content_add(&c, gguf_tensor_at(g, i), gguf_tensor_at(g, i)->data);
     content_end(&c, out->content);
     content_clear(&c);
     thread_pool_close(thread_pool);

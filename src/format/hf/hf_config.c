@@ -1,0 +1,377 @@
+#include "format/hf/hf_config.h"
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* ---- values */
+
+#define RAW_MAX 80
+
+static struct str shown(const struct json *j)
+{
+    struct str raw = j->raw;
+
+    if (!utf8_is_printable(raw))
+        raw = STR("(a value of several lines)");
+    raw.n = MIN(raw.n, (size_t)RAW_MAX);
+    return raw;
+}
+
+int hf_reject(const struct json *value, struct err *e)
+{
+    return err_set(e, ERR_UNSUPPORTED, "config.json: %.*s = " STR_FMT " is not supported",
+        (int)MIN(value->key.n, (size_t)RAW_MAX), utf8_is_printable(value->key) ? value->key.p : "?",
+        STR_ARG(shown(value)));
+}
+
+int hf_get_int(const struct json *object, const char *key, int64_t *out, struct err *e)
+{
+    const struct json *j = json_get(object, key);
+    int64_t v;
+
+    if (json_is_null(j))
+        return 0;
+    if (!json_i64(j, &v) || v < 0 || v > INT32_MAX)
+        return err_set(e, ERR_CORRUPT,
+            "config.json: %s = " STR_FMT " is not a whole number from 0 to %d", key,
+            STR_ARG(shown(j)), INT32_MAX);
+    *out = v;
+    return 0;
+}
+
+int hf_get_number(const struct json *object, const char *key, double *out, struct err *e)
+{
+    const struct json *j = json_get(object, key);
+    double v;
+
+    if (json_is_null(j))
+        return 0;
+    if (!json_f64(j, &v) || !isfinite(v) || fabs(v) > 1e30)
+        return err_set(e, ERR_CORRUPT, "config.json: %s = " STR_FMT " is not a number", key,
+            STR_ARG(shown(j)));
+    *out = v;
+    return 0;
+}
+
+bool hf_get_str(const struct json *object, const char *key, struct str *out)
+{
+    const struct json *j = json_get(object, key);
+
+    if (!j || j->kind != JSON_STRING)
+        return false;
+    *out = j->s;
+    return true;
+}
+
+bool hf_is_true(const struct json *object, const char *key)
+{
+    const struct json *j = json_get(object, key);
+
+    return j && j->kind == JSON_BOOL && j->b;
+}
+
+static int require_int(const struct json *object, const char *key, int64_t *out, struct err *e)
+{
+    if (json_is_null(json_get(object, key)))
+        return err_set(e, ERR_CORRUPT, "config.json: %s is missing", key);
+    return hf_get_int(object, key, out, e);
+}
+
+/* ---- the family and the sizes that other files need */
+
+static int reject_family(struct str type, struct err *e)
+{
+    char names[300] = "";
+    size_t n = 0;
+    const struct hf_family *f;
+
+    for (size_t i = 0; (f = hf_family_at(i)) && n < sizeof(names); i++)
+        n += (size_t)snprintf(names + n, sizeof(names) - n, "%s%s", i ? ", " : "", f->model_type);
+    return err_set(e, ERR_UNSUPPORTED,
+        "config.json: model_type '%.*s' is not supported (supported: %s)",
+        (int)MIN(type.n, (size_t)60), utf8_is_printable(type) ? type.p : "?", names);
+}
+
+static int find_family(struct hf_config *c, struct err *e)
+{
+    const struct json *inner = json_get(c->all, "text_config");
+    struct str type = STR("");
+
+    c->text = inner && inner->kind == JSON_OBJECT ? inner : c->all;
+    if (!hf_get_str(c->text, "model_type", &type) && !hf_get_str(c->all, "model_type", &type))
+        return err_set(e, ERR_CORRUPT, "config.json: model_type is missing");
+    c->family = hf_family_find(type);
+    return c->family ? 0 : reject_family(type, e);
+}
+
+/* tie_word_embeddings of a multimodal model is a value of the whole or of the language model. */
+static void read_tied(struct hf_config *c)
+{
+    const struct json *j = json_get(c->text, "tie_word_embeddings");
+
+    if (json_is_null(j))
+        j = json_get(c->all, "tie_word_embeddings");
+    c->states_tied = j && j->kind == JSON_BOOL;
+    c->is_tied = c->states_tied && j->b;
+}
+
+/* Number of experts, under the name that the family uses. */
+static int read_experts(struct hf_config *c, struct err *e)
+{
+    if (!c->family->has_experts)
+        return 0;
+    if (json_get(c->text, "num_local_experts"))
+        return require_int(c->text, "num_local_experts", &c->n_experts, e);
+    return require_int(c->text, "num_experts", &c->n_experts, e);
+}
+
+int hf_config_read(struct hf_config *c, const struct json *all, struct err *e)
+{
+    *c = (struct hf_config){ .all = all };
+    if (all->kind != JSON_OBJECT)
+        return err_set(e, ERR_CORRUPT, "config.json is not an object");
+    if (find_family(c, e) || require_int(c->text, "num_hidden_layers", &c->n_layers, e) ||
+        require_int(c->text, "hidden_size", &c->d_model, e) ||
+        require_int(c->text, "num_attention_heads", &c->n_heads, e))
+        return -1;
+    c->n_kv_heads = c->n_heads;
+    if (!c->n_heads || !c->n_layers || c->n_layers > 4096)
+        return err_set(e, ERR_RANGE, "config.json: %lld layers with %lld attention heads",
+            (long long)c->n_layers, (long long)c->n_heads);
+    c->head_dim = c->d_model / c->n_heads;
+    if (hf_get_int(c->text, "num_key_value_heads", &c->n_kv_heads, e) ||
+        hf_get_int(c->text, "head_dim", &c->head_dim, e) || read_experts(c, e))
+        return -1;
+    if (!c->n_kv_heads || !c->head_dim)
+        return err_set(e, ERR_RANGE, "config.json: %lld KV heads of %lld dimensions",
+            (long long)c->n_kv_heads, (long long)c->head_dim);
+    read_tied(c);
+    return 0;
+}
+
+/* ---- values that are not implemented */
+
+static int check_activation(const struct hf_config *c, struct err *e)
+{
+    static const char *const keys[] = { "hidden_activation", "hidden_act" };
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        const struct json *j = json_get(c->text, keys[i]);
+        if (json_is_null(j))
+            continue;
+        if (j->kind != JSON_STRING ||
+            (!str_is(j->s, c->family->activation) &&
+                !(str_is(j->s, "swish") && !strcmp(c->family->activation, "silu"))))
+            return hf_reject(j, e);
+        return 0; /* of two values, the first one is used */
+    }
+    return 0;
+}
+
+/* Numbers that must have the value that the family implements, if they are present. */
+static int check_constants(const struct hf_config *c, struct err *e)
+{
+    static const struct {
+        const char *key;
+        double value;
+    } rows[] = { { "swiglu_limit", 7 }, { "decoder_sparse_step", 1 }, { "pretraining_tp", 1 } };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        double v = rows[i].value;
+        if (hf_get_number(c->text, rows[i].key, &v, e))
+            return -1;
+        /* pretraining_tp only divides sums of the reference implementation */
+        if (v != rows[i].value && strcmp(rows[i].key, "pretraining_tp") != 0)
+            return hf_reject(json_get(c->text, rows[i].key), e);
+    }
+    return 0;
+}
+
+/* The layers without RoPE must be those of the family. */
+static int check_rope_layers(const struct hf_config *c, struct err *e)
+{
+    const struct json *all = json_get(c->text, "no_rope_layers");
+    int64_t i = 0, has_rope = 1;
+
+    if (json_is_null(all))
+        return 0;
+    if (all->kind != JSON_ARRAY || (all->n && (int64_t)all->n != c->n_layers))
+        return hf_reject(all, e);
+    for (const struct json *j = all->child; j; j = j->next, i++)
+        if (!json_i64(j, &has_rope) ||
+            has_rope != (!c->family->rope_period || (i + 1) % c->family->rope_period != 0))
+            return hf_reject(all, e);
+    return 0;
+}
+
+static int check_values(const struct hf_config *c, struct err *e)
+{
+    static const char *const empty[] = { "mlp_only_layers", "clip_qkv", "alibi", "use_qk_norm" };
+
+    for (size_t i = 0; i < ARRAY_LEN(empty); i++) {
+        const struct json *j = json_get(c->text, empty[i]);
+        if (!json_is_null(j) && !(j->kind == JSON_BOOL && !j->b) &&
+            !(j->kind == JSON_ARRAY && !j->n))
+            return hf_reject(j, e);
+    }
+    return check_activation(c, e) || check_constants(c, e) || check_rope_layers(c, e) ? -1 : 0;
+}
+
+/* ---- keys */
+
+/* Values that are copied; the GGUF key has the prefix of the architecture. */
+static const struct {
+    const char *from, *to;
+} ints[] = {
+    { "num_hidden_layers", ".block_count" },
+    { "hidden_size", ".embedding_length" },
+    { "intermediate_size", ".feed_forward_length" },
+    { "num_attention_heads", ".attention.head_count" },
+    { "num_key_value_heads", ".attention.head_count_kv" },
+    { "max_position_embeddings", ".context_length" },
+    { "vocab_size", ".vocab_size" },
+};
+
+static const struct {
+    const char *from, *to;
+} numbers[] = {
+    { "rms_norm_eps", ".attention.layer_norm_rms_epsilon" },
+    { "embedding_multiplier", ".embedding_scale" },
+    { "residual_multiplier", ".residual_scale" },
+    { "attention_multiplier", ".attention.scale" },
+    { "logits_scaling", ".logit_scale" },
+    { "attn_logit_softcapping", ".attn_logit_softcapping" },
+    { "final_logit_softcapping", ".final_logit_softcapping" },
+};
+
+static int put_copies(const struct hf_config *c, struct gguf_keys *k, struct err *e)
+{
+    for (size_t i = 0; i < ARRAY_LEN(ints); i++) {
+        int64_t v = -1;
+        if (hf_get_int(c->text, ints[i].from, &v, e))
+            return -1;
+        if (v >= 0)
+            gguf_keys_u32(k, ints[i].to, (uint32_t)v);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+        double v = NAN;
+        if (hf_get_number(c->text, numbers[i].from, &v, e))
+            return -1;
+        if (!isnan(v))
+            gguf_keys_f32(k, numbers[i].to, (float)v);
+    }
+    return 0;
+}
+
+/* null means no soft cap, whereas a GGUF file without the key has the cap of the family. */
+static void put_soft_caps(const struct hf_config *c, struct gguf_keys *k)
+{
+    static const char *const keys[] = { "attn_logit_softcapping", "final_logit_softcapping" };
+
+    for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
+        const struct json *j = json_get(c->text, keys[i]);
+        char to[64];
+        snprintf(to, sizeof(to), ".%s", keys[i]);
+        if (j && j->kind == JSON_NULL)
+            gguf_keys_f32(k, to, 0);
+    }
+}
+
+static int put_heads(const struct hf_config *c, struct gguf_keys *k, struct err *e)
+{
+    double scale = 0;
+
+    if (json_get(c->text, "head_dim")) {
+        gguf_keys_u32(k, ".attention.key_length", (uint32_t)c->head_dim);
+        gguf_keys_u32(k, ".attention.value_length", (uint32_t)c->head_dim);
+    }
+    if (hf_get_number(c->text, "query_pre_attn_scalar", &scale, e))
+        return -1;
+    if (scale > 0)
+        gguf_keys_f32(k, ".attention.scale", (float)(1 / sqrt(scale)));
+    return 0;
+}
+
+static int put_experts(const struct hf_config *c, struct gguf_keys *k, struct err *e)
+{
+    static const char *const used_names[] = { "num_experts_per_tok", "experts_per_token" };
+    int64_t used = -1, width = -1, shared = -1;
+
+    if (!c->family->has_experts)
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(used_names) && used < 0; i++)
+        if (hf_get_int(c->text, used_names[i], &used, e))
+            return -1;
+    if (used < 0)
+        return err_set(e, ERR_CORRUPT, "config.json: %s is missing", used_names[0]);
+    if (hf_get_int(c->text, "moe_intermediate_size", &width, e) ||
+        hf_get_int(c->text, "shared_expert_intermediate_size", &shared, e))
+        return -1;
+    gguf_keys_u32(k, ".expert_count", (uint32_t)c->n_experts);
+    gguf_keys_u32(k, ".expert_used_count", (uint32_t)used);
+    if (width >= 0)
+        gguf_keys_u32(k, ".expert_feed_forward_length", (uint32_t)width);
+    if (shared >= 0)
+        gguf_keys_u32(k, ".expert_shared_feed_forward_length", (uint32_t)shared);
+    if (json_get(c->text, "norm_topk_prob") || c->family->needs_norm_topk)
+        gguf_keys_bool(k, ".expert_weights_norm", hf_is_true(c->text, "norm_topk_prob"));
+    return 0;
+}
+
+/* One boolean per layer: whether it has the window. */
+static int put_layer_types(
+    const struct hf_config *c, const struct json *types, struct gguf_keys *k, struct err *e)
+{
+    if (types->kind != JSON_ARRAY || (int64_t)types->n != c->n_layers)
+        return err_set(e, ERR_CORRUPT, "config.json: layer_types is not an array of %lld strings",
+            (long long)c->n_layers);
+    gguf_keys_arr(k, ".attention.sliding_window_pattern", GGUF_BOOL, types->n);
+    for (const struct json *j = types->child; j; j = j->next) {
+        bool has_window = j->kind == JSON_STRING && str_is(j->s, "sliding_attention");
+        if (!has_window && !(j->kind == JSON_STRING && str_is(j->s, "full_attention")))
+            return err_set(e, ERR_UNSUPPORTED,
+                "config.json: layer_types contains " STR_FMT ", which is not supported",
+                STR_ARG(shown(j)));
+        buf_putc(&k->b, has_window);
+    }
+    return 0;
+}
+
+/* The attention window: of all layers, of those of layer_types, of those from max_window_layers on
+ * (Qwen), or of all but each n-th (sliding_window_pattern). */
+static int put_window(const struct hf_config *c, struct gguf_keys *k, struct err *e)
+{
+    const struct json *types = json_get(c->text, "layer_types");
+    const struct json *use = json_get(c->text, "use_sliding_window");
+    bool is_off = json_is_null(use) ? c->family->needs_use_window : !use->b;
+    int64_t window = 0, first = -1, period = -1;
+
+    if (hf_get_int(c->text, "sliding_window", &window, e) ||
+        hf_get_int(c->text, "max_window_layers", &first, e) ||
+        hf_get_int(c->text, "sliding_window_pattern", &period, e))
+        return -1;
+    if (json_get(c->text, "sliding_window") || is_off)
+        gguf_keys_u32(k, ".attention.sliding_window", is_off ? 0 : (uint32_t)window);
+    if (!json_is_null(types))
+        return put_layer_types(c, types, k, e);
+    if (first >= 0) {
+        gguf_keys_arr(k, ".attention.sliding_window_pattern", GGUF_BOOL, (uint64_t)c->n_layers);
+        for (int64_t i = 0; i < c->n_layers; i++)
+            buf_putc(&k->b, i >= first);
+    } else if (period > 0) {
+        gguf_keys_u32(k, ".attention.sliding_window_pattern", (uint32_t)period);
+    }
+    return 0;
+}
+
+int hf_config_put(struct hf_config *c, struct gguf_keys *k, struct arena *a, struct err *e)
+{
+    k->arch = c->family->arch;
+    gguf_keys_str(k, "general.architecture", str_of(c->family->arch));
+    if (check_values(c, e) || put_copies(c, k, e) || put_heads(c, k, e) || put_experts(c, k, e) ||
+        put_window(c, k, e))
+        return -1;
+    put_soft_caps(c, k);
+    return hf_rope_put(c, k, a, e);
+}

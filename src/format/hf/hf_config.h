@@ -1,0 +1,39 @@
+/* hf_config.h: translates config.json to GGUF keys.
+ *
+ * A value that changes the result and has no GGUF key is rejected with its name and value. For a
+ * multimodal model, the object text_config is the configuration of its language model.
+ *
+ * Owner: one thread at a time. */
+#pragma once
+
+#include "base/json.h"
+#include "format/gguf_keys.h"
+#include "format/hf/hf_family.h"
+
+struct hf_config {
+    const struct json *all;  /* config.json */
+    const struct json *text; /* the same, or its text_config */
+    const struct hf_family *family;
+    int64_t n_layers, d_model, n_heads, n_kv_heads, head_dim, n_experts;
+    bool is_tied, states_tied; /* tie_word_embeddings, and whether the file has it */
+    /* Divisors of RoPE frequencies, [head_dim / 2] in the arena; NULL: none. */
+    const float *rope_freqs, *rope_long, *rope_short;
+    size_t n_rope;
+};
+
+/* `all` and `a` are borrowed for the life of *c. ERR_UNSUPPORTED, ERR_CORRUPT. */
+int hf_config_read(struct hf_config *c, const struct json *all, struct err *e);
+/* Writes the keys, and sets the RoPE divisors in the arena. */
+int hf_config_put(struct hf_config *c, struct gguf_keys *k, struct arena *a, struct err *e);
+
+/* ---- for the files of this folder: values of an object; false or 0 with *out unchanged: absent or
+ * null; -1: of another type, or not in the range 0 .. 2^31 - 1 */
+int hf_get_int(const struct json *object, const char *key, int64_t *out, struct err *e);
+int hf_get_number(const struct json *object, const char *key, double *out, struct err *e);
+bool hf_get_str(const struct json *object, const char *key, struct str *out);
+bool hf_is_true(const struct json *object, const char *key);
+/* "config.json: KEY = VALUE is not supported" */
+int hf_reject(const struct json *value, struct err *e);
+
+/* hf_rope.c: the keys rope.* and the divisors */
+int hf_rope_put(struct hf_config *c, struct gguf_keys *k, struct arena *a, struct err *e);

@@ -1,0 +1,157 @@
+#include "format/hf/hf_family.h"
+
+#define LAYER "model.layers.%d."
+
+const struct hf_tensor_row hf_common_rows[] = {
+    { "model.embed_tokens", "token_embd", 0, false },
+    { "model.norm", "output_norm", 0, true },
+    { "lm_head", "output", 0, false },
+    { LAYER "input_layernorm", "blk.%d.attn_norm", 0, true },
+    { LAYER "self_attn.q_proj", "blk.%d.attn_q", HF_ROWS_Q, false },
+    { LAYER "self_attn.k_proj", "blk.%d.attn_k", HF_ROWS_K, false },
+    { LAYER "self_attn.v_proj", "blk.%d.attn_v", 0, false },
+    { LAYER "self_attn.o_proj", "blk.%d.attn_output", 0, false },
+    { LAYER "self_attn.q_norm", "blk.%d.attn_q_norm", 0, true },
+    { LAYER "self_attn.k_norm", "blk.%d.attn_k_norm", 0, true },
+    { LAYER "post_attention_layernorm", "blk.%d.ffn_norm", 0, true },
+    { LAYER "mlp.gate_proj", "blk.%d.ffn_gate", 0, false },
+    { LAYER "mlp.up_proj", "blk.%d.ffn_up", 0, false },
+    { LAYER "mlp.down_proj", "blk.%d.ffn_down", 0, false },
+    { LAYER "mlp.gate", "blk.%d.ffn_gate_inp", 0, false },
+    { LAYER "mlp.experts.%e.gate_proj", "blk.%d.ffn_gate_exps", 0, false },
+    { LAYER "mlp.experts.%e.up_proj", "blk.%d.ffn_up_exps", 0, false },
+    { LAYER "mlp.experts.%e.down_proj", "blk.%d.ffn_down_exps", 0, false },
+    { LAYER "mlp.switch_mlp.gate_proj", "blk.%d.ffn_gate_exps", 0, false },
+    { LAYER "mlp.switch_mlp.up_proj", "blk.%d.ffn_up_exps", 0, false },
+    { LAYER "mlp.switch_mlp.down_proj", "blk.%d.ffn_down_exps", 0, false },
+    { LAYER "mlp.shared_expert.gate_proj", "blk.%d.ffn_gate_shexp", 0, false },
+    { LAYER "mlp.shared_expert.up_proj", "blk.%d.ffn_up_shexp", 0, false },
+    { LAYER "mlp.shared_expert.down_proj", "blk.%d.ffn_down_shexp", 0, false },
+    { LAYER "mlp.shared_expert_gate", "blk.%d.ffn_gate_inp_shexp", 0, false },
+    { 0 },
+};
+
+static const struct hf_tensor_row mixtral_rows[] = {
+    { LAYER "block_sparse_moe.gate", "blk.%d.ffn_gate_inp", 0, false },
+    { LAYER "block_sparse_moe.experts.%e.w1", "blk.%d.ffn_gate_exps", 0, false },
+    { LAYER "block_sparse_moe.experts.%e.w3", "blk.%d.ffn_up_exps", 0, false },
+    { LAYER "block_sparse_moe.experts.%e.w2", "blk.%d.ffn_down_exps", 0, false },
+    { LAYER "block_sparse_moe.switch_mlp.gate_proj", "blk.%d.ffn_gate_exps", 0, false },
+    { LAYER "block_sparse_moe.switch_mlp.up_proj", "blk.%d.ffn_up_exps", 0, false },
+    { LAYER "block_sparse_moe.switch_mlp.down_proj", "blk.%d.ffn_down_exps", 0, false },
+    { 0 },
+};
+
+static const struct hf_tensor_row gemma_rows[] = {
+    { LAYER "post_attention_layernorm", "blk.%d.post_attention_norm", 0, true },
+    { LAYER "pre_feedforward_layernorm", "blk.%d.ffn_norm", 0, true },
+    { LAYER "post_feedforward_layernorm", "blk.%d.post_ffw_norm", 0, true },
+    { 0 },
+};
+
+static const struct hf_tensor_row olmo2_rows[] = {
+    { LAYER "post_attention_layernorm", "blk.%d.post_attention_norm", 0, true },
+    { LAYER "post_feedforward_layernorm", "blk.%d.post_ffw_norm", 0, true },
+    { 0 },
+};
+
+static const struct hf_tensor_row phi3_rows[] = {
+    { LAYER "self_attn.qkv_proj", "blk.%d.attn_qkv", 0, false },
+    { LAYER "mlp.gate_up_proj", "blk.%d.ffn_up", 0, false },
+    { 0 },
+};
+
+static const struct hf_tensor_row glm4_rows[] = {
+    { LAYER "post_self_attn_layernorm", "blk.%d.post_attention_norm", 0, true },
+    { LAYER "post_mlp_layernorm", "blk.%d.post_ffw_norm", 0, true },
+    { LAYER "mlp.gate_up_proj", "blk.%d.ffn_up", 0, false },
+    { 0 },
+};
+
+static const struct hf_tensor_row gpt_oss_rows[] = {
+    { LAYER "post_attention_layernorm", "blk.%d.post_attention_norm", 0, true },
+    { LAYER "self_attn.sinks", "blk.%d.attn_sinks", 0, false },
+    { LAYER "mlp.router", "blk.%d.ffn_gate_inp", 0, false },
+    { LAYER "mlp.experts.gate_up_proj", "blk.%d.ffn_gate_exps", HF_ROWS_EVEN, false },
+    { LAYER "mlp.experts.gate_up_proj", "blk.%d.ffn_up_exps", HF_ROWS_ODD, false },
+    { LAYER "mlp.experts.gate_proj", "blk.%d.ffn_gate_exps", 0, false },
+    { LAYER "mlp.experts.up_proj", "blk.%d.ffn_up_exps", 0, false },
+    { LAYER "mlp.experts.down_proj", "blk.%d.ffn_down_exps", 0, false },
+    { 0 },
+};
+
+static const struct hf_family families[] = {
+    { .model_type = "llama", .arch = "llama", .activation = "silu", .swaps_halves = true },
+    { .model_type = "mistral", .arch = "llama", .activation = "silu", .swaps_halves = true },
+    { .model_type = "mixtral",
+        .arch = "llama",
+        .activation = "silu",
+        .rows = mixtral_rows,
+        .swaps_halves = true,
+        .has_experts = true },
+    { .model_type = "qwen2", .arch = "qwen2", .activation = "silu", .needs_use_window = true },
+    { .model_type = "qwen2_moe",
+        .arch = "qwen2moe",
+        .activation = "silu",
+        .has_experts = true,
+        .needs_norm_topk = true,
+        .needs_use_window = true },
+    { .model_type = "qwen3", .arch = "qwen3", .activation = "silu", .needs_use_window = true },
+    { .model_type = "qwen3_moe",
+        .arch = "qwen3moe",
+        .activation = "silu",
+        .has_experts = true,
+        .needs_norm_topk = true,
+        .needs_use_window = true },
+    { .model_type = "smollm3",
+        .arch = "smollm3",
+        .activation = "silu",
+        .swaps_halves = true,
+        .needs_use_window = true,
+        .rope_period = 4 },
+    { .model_type = "phi3", .arch = "phi3", .activation = "silu", .rows = phi3_rows },
+    { .model_type = "granite", .arch = "granite", .activation = "silu", .swaps_halves = true },
+    { .model_type = "olmo2", .arch = "olmo2", .activation = "silu", .rows = olmo2_rows },
+    { .model_type = "olmo3", .arch = "olmo2", .activation = "silu", .rows = olmo2_rows },
+    { .model_type = "gemma2",
+        .arch = "gemma2",
+        .activation = "gelu_pytorch_tanh",
+        .rows = gemma_rows,
+        .adds_one = true },
+    { .model_type = "gemma3_text",
+        .arch = "gemma3",
+        .activation = "gelu_pytorch_tanh",
+        .rows = gemma_rows,
+        .adds_one = true },
+    { .model_type = "gpt_oss",
+        .arch = "gpt-oss",
+        .activation = "silu",
+        .rows = gpt_oss_rows,
+        .has_experts = true },
+    { .model_type = "glm4", .arch = "glm4", .activation = "silu", .rows = glm4_rows },
+};
+
+const struct hf_family *hf_family_find(struct str model_type)
+{
+    for (size_t i = 0; i < ARRAY_LEN(families); i++)
+        if (str_is(model_type, families[i].model_type))
+            return &families[i];
+    return NULL;
+}
+
+const struct hf_family *hf_family_at(size_t i)
+{
+    return i < ARRAY_LEN(families) ? &families[i] : NULL;
+}
+
+bool hf_tensor_is_ignored(struct str name)
+{
+    static const char *const starts[] = { "vision_tower.", "vision_model.", "visual.",
+        "model.visual.", "model.vision_tower.", "multi_modal_projector.",
+        "model.multi_modal_projector.", "audio_tower.", "model.audio_tower." };
+
+    for (size_t i = 0; i < ARRAY_LEN(starts); i++)
+        if (str_starts(name, str_of(starts[i])))
+            return true;
+    return str_ends(name, STR("rotary_emb.inv_freq"));
+}

@@ -1,0 +1,36 @@
+/* hf_recipe.h: how the rows of a tensor are computed from the tensors of a model directory. For the
+ * files of this folder. Read-only after hf_tensors_end: any thread. */
+#pragma once
+
+#include "format/hf/hf_family.h"
+#include "format/hf/hf_tensors.h"
+
+enum hf_convert {
+    HF_COPY,   /* the same elements */
+    HF_TO_F32, /* F16, BF16 or F32 to F32, plus `add` */
+    HF_AFFINE, /* codes, scales and offsets to blocks of Q_AFFINE* */
+    HF_MXFP4,  /* codes and scales to blocks of MXFP4 */
+};
+
+/* The sources of one matrix, or of all matrices if they are stacked in the directory as well. */
+struct hf_source {
+    const struct st_tensor *codes, *scales, *offsets; /* NULL: none */
+};
+
+struct hf_recipe {
+    struct str name;    /* in GGUF terms */
+    struct str from;    /* first source, for errors */
+    bool is_bias;       /* rows of one element; a tensor row in GGUF terms has all of a matrix */
+    bool is_per_expert; /* one source for each expert */
+    bool is_norm;
+    enum hf_rows rows;
+    struct hf_quant quant;
+    struct hf_source *sources; /* [n_sources] */
+    size_t n_sources;
+    /* set by hf_tensors_end */
+    enum hf_convert convert;
+    enum qtype type;
+    uint64_t n_matrices, rows_in, rows_out, cols; /* rows_in of the sources */
+    uint64_t head_rows;                           /* HF_ROWS_Q and HF_ROWS_K: rows of a head */
+    float add;
+};

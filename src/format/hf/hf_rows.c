@@ -1,0 +1,148 @@
+/* hf_rows.c: computes the rows of a tensor from its sources (hf_recipe.h). Any thread. */
+#include "base/half.h"
+#include "format/hf/hf_recipe.h"
+
+/* Row of the source that is row r of a matrix in GGUF terms. */
+static uint64_t source_row(const struct hf_recipe *p, uint64_t r)
+{
+    uint64_t half = p->head_rows / 2;
+
+    switch (p->rows) {
+    case HF_ROWS_EVEN:
+        return 2 * r;
+    case HF_ROWS_ODD:
+        return 2 * r + 1;
+    case HF_ROWS_Q:
+    case HF_ROWS_K:
+        return r / p->head_rows * p->head_rows + r % 2 * half + r % p->head_rows / 2;
+    case HF_ROWS_ALL:
+        break;
+    }
+    return r;
+}
+
+static float float_at(const struct st_tensor *t, uint64_t i)
+{
+    const uint8_t *p = t->data + i * st_dtype_bytes(t->dtype);
+    uint16_t half;
+    float f;
+
+    if (t->dtype == ST_F32) {
+        memcpy(&f, p, sizeof(f));
+        return f;
+    }
+    memcpy(&half, p, sizeof(half));
+    return t->dtype == ST_F16 ? f16_to_f32(half) : bf16_to_f32(half);
+}
+
+static void put_floats(
+    const struct hf_recipe *p, const struct st_tensor *t, uint64_t row, uint8_t *to)
+{
+    for (uint64_t i = 0; i < p->cols; i++) {
+        float f = float_at(t, row * p->cols + i) + p->add;
+        memcpy(to + i * sizeof(f), &f, sizeof(f));
+    }
+}
+
+/* Unpacks n codes, from code `first` of a row on, of a little-endian bit stream. */
+static void get_codes(const uint8_t *row, unsigned bits, uint64_t first, unsigned n, uint8_t *codes)
+{
+    uint64_t at = first * bits;
+
+    for (unsigned i = 0; i < n; i++, at += bits) {
+        unsigned v = row[at / 8] >> (at % 8);
+        if (at % 8 + bits > 8)
+            v |= (unsigned)row[at / 8 + 1] << (8 - at % 8);
+        codes[i] = (uint8_t)(v & ((1u << bits) - 1));
+    }
+}
+
+/* 32 codes of 4 bits: the first 16 in the low, the second 16 in the high nibbles. */
+static void put_nibbles(uint8_t *to, const uint8_t codes[32])
+{
+    for (int i = 0; i < 16; i++)
+        to[i] = (uint8_t)(codes[i] | codes[i + 16] << 4);
+}
+
+static void put_affine(
+    const struct hf_recipe *p, const struct hf_source *s, uint64_t row, uint8_t *to)
+{
+    const unsigned bits = (unsigned)p->quant.bits;
+    const struct qtype_info *q = qtype_info((uint32_t)p->type);
+    const uint64_t n_groups = p->cols / (uint64_t)p->quant.group;
+    const uint8_t *codes = s->codes->data + row * (p->cols * bits / 8);
+    uint8_t block[64];
+
+    for (uint64_t at = 0; at < p->cols; at += q->block, to += q->block_bytes) {
+        uint64_t group = row * n_groups + at / (uint64_t)p->quant.group;
+        float scale_offset[2] = { float_at(s->scales, group), float_at(s->offsets, group) };
+        memcpy(to, scale_offset, 8);
+        get_codes(codes, bits, at, q->block, block);
+        if (p->type == Q_AFFINE8_32 || p->type == Q_AFFINE8_64)
+            memcpy(to + 8, block, q->block);
+        else
+            for (uint32_t i = 0; i < q->block; i += 32)
+                put_nibbles(to + 8 + i / 2, block + i);
+    }
+}
+
+static void put_mxfp4(
+    const struct hf_recipe *p, const struct hf_source *s, uint64_t row, uint8_t *to)
+{
+    const uint8_t *codes = s->codes->data + row * (p->cols / 2);
+    const uint8_t *scales = s->scales->data + row * (p->cols / 32);
+    uint8_t block[32];
+
+    for (uint64_t b = 0; b < p->cols / 32; b++, to += 17) {
+        to[0] = scales[b];
+        get_codes(codes, 4, 32 * b, 32, block);
+        put_nibbles(to + 1, block);
+    }
+}
+
+static void put_row(const struct hf_recipe *p, uint64_t matrix, uint64_t r, uint8_t *to)
+{
+    const struct hf_source *s = &p->sources[p->is_per_expert ? matrix : 0];
+    uint64_t row = source_row(p, r) + (p->is_per_expert ? 0 : matrix * p->rows_in);
+    uint64_t bytes = p->cols * st_dtype_bytes(s->codes->dtype);
+
+    switch (p->convert) {
+    case HF_COPY:
+        memcpy(to, s->codes->data + row * bytes, bytes);
+        return;
+    case HF_TO_F32:
+        put_floats(p, s->codes, row, to);
+        return;
+    case HF_AFFINE:
+        put_affine(p, s, row, to);
+        return;
+    case HF_MXFP4:
+        put_mxfp4(p, s, row, to);
+        return;
+    }
+}
+
+void hf_read_rows(const struct gguf_tensor *t, uint64_t first, uint64_t n, uint8_t *to)
+{
+    const struct hf_recipe *p = t->recipe;
+    uint64_t row_bytes, per_row = p->is_bias ? p->rows_out : 1;
+
+    /* a row of a bias has the elements of all rows of a matrix */
+    CHECK(qtype_bytes(p->type, p->cols, &row_bytes));
+    for (uint64_t i = first * per_row; i < (first + n) * per_row; i++, to += row_bytes)
+        put_row(p, i / p->rows_out, i % p->rows_out, to);
+}
+
+void hf_release(const struct gguf *g, const struct gguf_tensor *t)
+{
+    const struct hf_recipe *p = t->recipe;
+
+    for (size_t i = 0; i < p->n_sources; i++) {
+        const struct hf_source *s = &p->sources[i];
+        gguf_release(g, s->codes->data, s->codes->bytes);
+        if (s->scales)
+            gguf_release(g, s->scales->data, s->scales->bytes);
+        if (s->offsets)
+            gguf_release(g, s->offsets->data, s->offsets->bytes);
+    }
+}

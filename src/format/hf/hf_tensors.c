@@ -1,0 +1,554 @@
+#include "format/hf/hf_tensors.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/utf8.h"
+#include "format/hf/hf_recipe.h"
+
+#include <stdio.h>
+
+enum { TENSORS_MAX = 1 << 18, EXPERTS_MAX = 4096, GGUF_NAME_MAX = 128 };
+
+#define SHORT_ARG(s) (int)MIN((s).n, (size_t)100), (s).p
+
+int hf_tensors_init(struct hf_tensors *t, const struct hf_config *c, struct arena *a, struct err *e)
+{
+    *t = (struct hf_tensors){ .config = c, .arena = a, .names = str_map_new(1024) };
+    return t->names ? 0 : err_set(e, ERR_MEMORY, "no memory for the tensor names");
+}
+
+void hf_tensors_clear(struct hf_tensors *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        mem_free(t->all[i].sources);
+    mem_free(t->all);
+    str_map_free(t->names);
+    *t = (struct hf_tensors){ 0 };
+}
+
+/* ---- names */
+
+/* Number at the start of *s, without sign and leading zeros, below 10^4; -1: none. */
+static int take_number(struct str *s)
+{
+    size_t n = 0;
+    int v = 0;
+
+    while (n < s->n && n < 4 && s->p[n] >= '0' && s->p[n] <= '9')
+        v = v * 10 + (s->p[n++] - '0');
+    if (!n || (n > 1 && s->p[0] == '0'))
+        return -1;
+    *s = str_skip(*s, n);
+    return v;
+}
+
+struct matched { /* numbers in a name; -1: none */
+    int layer, expert;
+    struct str suffix; /* what follows the pattern */
+};
+
+static bool match_name(const char *pattern, struct str name, struct matched *m)
+{
+    *m = (struct matched){ -1, -1, STR_NONE };
+    for (; *pattern; pattern++) {
+        if (*pattern == '%') {
+            int v = take_number(&name);
+            if (v < 0)
+                return false;
+            *(*++pattern == 'd' ? &m->layer : &m->expert) = v;
+        } else if (name.n && name.p[0] == *pattern) {
+            name = str_skip(name, 1);
+        } else {
+            return false;
+        }
+    }
+    m->suffix = name;
+    return true;
+}
+
+/* What a source is for its tensor. */
+enum role { ROLE_CODES, ROLE_SCALES, ROLE_OFFSETS, ROLE_BIAS, N_ROLES };
+
+static bool role_of(struct str suffix, enum role *role)
+{
+    static const struct {
+        const char *suffix;
+        enum role role;
+    } rows[] = {
+        { "", ROLE_CODES },
+        { ".weight", ROLE_CODES },
+        { "_blocks", ROLE_CODES },
+        { ".scales", ROLE_SCALES },
+        { "_scales", ROLE_SCALES },
+        { ".biases", ROLE_OFFSETS },
+        { ".bias", ROLE_BIAS },
+        { "_bias", ROLE_BIAS },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        if (str_is(suffix, rows[i].suffix)) {
+            *role = rows[i].role;
+            return true;
+        }
+    return false;
+}
+
+/* Multimodal models have the language model below "language_model." or "model.language_model.". */
+static bool match_row(const char *pattern, struct str name, struct matched *m)
+{
+    static const struct str outer = { "language_model.", 15 },
+                            inner = { "model.language_model.", 21 };
+    const size_t n_model = strlen("model.");
+
+    if (str_starts(name, inner))
+        return !strncmp(pattern, "model.", n_model) &&
+               match_name(pattern + n_model, str_skip(name, inner.n), m);
+    return match_name(pattern, str_starts(name, outer) ? str_skip(name, outer.n) : name, m);
+}
+
+/* ---- quantisation */
+
+static int read_mode(const struct json *q, struct hf_quant *out, struct err *e)
+{
+    struct str mode = STR("affine"), method;
+
+    if (hf_get_str(q, "quant_method", &method)) { /* of other producers than MLX */
+        if (!str_is(method, "mxfp4"))
+            return hf_reject(json_get(q, "quant_method"), e);
+        *out = (struct hf_quant){ HF_MODE_MXFP4, 4, 32 };
+        return 0;
+    }
+    hf_get_str(q, "mode", &mode);
+    if (str_is(mode, "affine"))
+        out->mode = HF_MODE_AFFINE;
+    else if (str_is(mode, "mxfp4"))
+        *out = (struct hf_quant){ HF_MODE_MXFP4, 4, 32 };
+    else
+        return hf_reject(json_get(q, "mode"), e);
+    if (hf_get_int(q, "bits", &out->bits, e) || hf_get_int(q, "group_size", &out->group, e))
+        return -1;
+    bool is_group = out->group == 32 || out->group == 64 || out->group == 128;
+    bool is_bits = out->bits == 8 || (out->bits >= 2 && out->bits <= 6);
+    if (out->mode == HF_MODE_AFFINE ? !is_group || !is_bits : out->bits != 4 || out->group != 32)
+        return err_set(e, ERR_UNSUPPORTED,
+            "config.json: quantization of %lld bits in groups of %lld is not supported",
+            (long long)out->bits, (long long)out->group);
+    return 0;
+}
+
+/* The quantisation of a module: its own entry, or that of the model. */
+static int quant_of(
+    const struct hf_tensors *t, struct str module, struct hf_quant *out, struct err *e)
+{
+    const struct json *q = json_get(t->config->all, "quantization");
+    char name[256];
+
+    *out = (struct hf_quant){ 0 };
+    if (json_is_null(q))
+        q = json_get(t->config->all, "quantization_config");
+    if (json_is_null(q))
+        q = json_get(t->config->text, "quantization_config");
+    if (json_is_null(q))
+        return 0;
+    if (read_mode(q, out, e))
+        return -1;
+    snprintf(name, sizeof(name), STR_FMT, STR_ARG(module));
+    const struct json *own = json_get(q, name);
+    return own && own->kind == JSON_OBJECT ? read_mode(own, out, e) : 0;
+}
+
+/* ---- adding */
+
+static struct hf_recipe *find_recipe(struct hf_tensors *t, struct str name, struct err *e)
+{
+    uint32_t i;
+
+    if (str_map_get(t->names, name, &i))
+        return &t->all[i];
+    if (t->n == TENSORS_MAX) {
+        err_set(e, ERR_TOO_LARGE, "more than %d tensors", TENSORS_MAX);
+        return NULL;
+    }
+    if (t->n == t->cap) {
+        size_t cap = MAX(t->cap * 2, (size_t)256);
+        struct hf_recipe *more = try_realloc(t->all, cap * sizeof(*more));
+        if (!more) {
+            err_set(e, ERR_MEMORY, "no memory for %zu tensors", cap);
+            return NULL;
+        }
+        t->all = more;
+        t->cap = cap;
+    }
+    name = arena_str(t->arena, name);
+    if (!name.p || str_map_put(t->names, name, (uint32_t)t->n) < 0) {
+        err_set(e, ERR_MEMORY, "no memory for the tensor names");
+        return NULL;
+    }
+    t->all[t->n] = (struct hf_recipe){ .name = name };
+    return &t->all[t->n++];
+}
+
+static struct hf_source *find_source(struct hf_recipe *r, int expert, struct err *e)
+{
+    size_t at = expert < 0 ? 0 : (size_t)expert;
+
+    if (at >= EXPERTS_MAX) {
+        err_set(e, ERR_RANGE, "tensor %.*s: expert %d", SHORT_ARG(r->from), expert);
+        return NULL;
+    }
+    if (at >= r->n_sources) {
+        struct hf_source *more = try_realloc(r->sources, (at + 1) * sizeof(*more));
+        if (!more) {
+            err_set(e, ERR_MEMORY, "no memory for %zu experts", at + 1);
+            return NULL;
+        }
+        memset(more + r->n_sources, 0, (at + 1 - r->n_sources) * sizeof(*more));
+        r->sources = more;
+        r->n_sources = at + 1;
+    }
+    return &r->sources[at];
+}
+
+/* Adds `from` as the codes, scales or offsets of the tensor that `row` names. */
+static int add_source(struct hf_tensors *t, const struct hf_tensor_row *row,
+    const struct matched *m, const struct st_tensor *from, struct err *e)
+{
+    char name[GGUF_NAME_MAX], base[GGUF_NAME_MAX];
+    enum role role = ROLE_CODES;
+
+    (void)role_of(m->suffix, &role);
+    bool is_bias = role == ROLE_BIAS;
+    const char *number = strstr(row->to, "%d");
+    if (number)
+        snprintf(
+            base, sizeof(base), "%.*s%d%s", (int)(number - row->to), row->to, m->layer, number + 2);
+    else
+        snprintf(base, sizeof(base), "%s", row->to);
+    snprintf(name, sizeof(name), "%s%s", base, is_bias ? ".bias" : ".weight");
+    struct hf_recipe *r = find_recipe(t, str_of(name), e);
+    if (!r)
+        return -1;
+    if (!r->n_sources) {
+        r->from = from->name;
+        r->is_bias = is_bias;
+        r->is_per_expert = m->expert >= 0;
+        r->is_norm = row->is_norm;
+        r->rows =
+            t->config->family->swaps_halves || row->rows > HF_ROWS_K ? row->rows : HF_ROWS_ALL;
+        struct str module = { from->name.p, from->name.n - m->suffix.n };
+        if (quant_of(t, module, &r->quant, e))
+            return -1;
+    }
+    if (r->is_per_expert != (m->expert >= 0))
+        return err_set(e, ERR_CORRUPT, "tensors %.*s and %.*s are the same matrix",
+            SHORT_ARG(r->from), SHORT_ARG(from->name));
+    struct hf_source *source = find_source(r, m->expert, e);
+    if (!source)
+        return -1;
+    const struct st_tensor **place = role == ROLE_SCALES    ? &source->scales
+                                     : role == ROLE_OFFSETS ? &source->offsets
+                                                            : &source->codes;
+    if (*place)
+        return err_set(e, ERR_CORRUPT, "tensors %.*s and %.*s are the same matrix",
+            SHORT_ARG((*place)->name), SHORT_ARG(from->name));
+    *place = from;
+    return 0;
+}
+
+/* Adds `from` to the tensors of all rows that match; *found: there is one. */
+static int add_matches(struct hf_tensors *t, const struct hf_tensor_row *rows,
+    const struct st_tensor *from, bool *found, struct err *e)
+{
+    struct matched m;
+    enum role role;
+
+    for (; rows && rows->from; rows++) {
+        if (!match_row(rows->from, from->name, &m) || !role_of(m.suffix, &role))
+            continue;
+        *found = true;
+        if (m.layer >= t->config->n_layers)
+            return err_set(e, ERR_CORRUPT, "tensor %.*s: the network has %lld layers",
+                SHORT_ARG(from->name), (long long)t->config->n_layers);
+        if (add_source(t, rows, &m, from, e))
+            return -1;
+    }
+    return 0;
+}
+
+int hf_tensors_add(struct hf_tensors *t, const struct st_tensor *from, struct err *e)
+{
+    struct matched m;
+    bool found = false;
+
+    if (hf_tensor_is_ignored(from->name))
+        return 0;
+    if (t->config->is_tied && match_row("lm_head", from->name, &m))
+        return 0; /* a tied head may be stored as well */
+    if (add_matches(t, t->config->family->rows, from, &found, e) ||
+        (!found && add_matches(t, hf_common_rows, from, &found, e)))
+        return -1;
+    if (!found)
+        return err_set(e, ERR_UNSUPPORTED, "tensor %.*s is not expected in family %s",
+            SHORT_ARG(from->name), t->config->family->model_type);
+    return 0;
+}
+
+/* ---- shapes and types */
+
+static int reject_shape(const struct st_tensor *t, const char *what, struct err *e)
+{
+    return err_set(e, ERR_CORRUPT, "tensor %.*s: %s", SHORT_ARG(t->name), what);
+}
+
+/* Shape of a source: matrices x rows x cols. A bias has rows of one element. */
+struct shape {
+    uint64_t n, rows, cols;
+};
+
+static int shape_of(
+    const struct hf_recipe *r, const struct st_tensor *t, struct shape *s, struct err *e)
+{
+    /* gpt-oss divides the last dimension into blocks: [..., n, 16] */
+    bool has_blocks = r->quant.mode == HF_MODE_MXFP4 && t->dtype == ST_U8 && t->n_dims == 4;
+    uint64_t dims[4] = { 1, 1, 1, 1 };
+    int n = t->n_dims - has_blocks, at = 4 - r->is_bias;
+
+    if (n < 1 || n > 3 - r->is_bias)
+        return reject_shape(t, "an unexpected number of dimensions", e);
+    for (int i = n; i-- > 0;)
+        dims[--at] = t->dims[i];
+    if (has_blocks)
+        dims[3] *= t->dims[n];
+    *s = (struct shape){ dims[1], dims[2], dims[3] };
+    if (!s->n || !s->rows || !s->cols || dims[0] != 1)
+        return reject_shape(t, "an empty dimension", e);
+    return 0;
+}
+
+static int expect_shape(
+    const struct hf_recipe *r, const struct st_tensor *t, struct shape want, struct err *e)
+{
+    struct shape s;
+
+    if (shape_of(r, t, &s, e))
+        return -1;
+    if (s.n != want.n || s.rows != want.rows || s.cols != want.cols)
+        return err_set(e, ERR_CORRUPT,
+            "tensor %.*s: expected [%llu, %llu, %llu], found [%llu, %llu, %llu]",
+            SHORT_ARG(t->name), (unsigned long long)want.n, (unsigned long long)want.rows,
+            (unsigned long long)want.cols, (unsigned long long)s.n, (unsigned long long)s.rows,
+            (unsigned long long)s.cols);
+    return 0;
+}
+
+static bool is_float(enum st_dtype d)
+{
+    return d == ST_F32 || d == ST_F16 || d == ST_BF16;
+}
+
+static int reject_type(const struct hf_recipe *r, const struct st_tensor *t, struct err *e)
+{
+    return err_set(e, ERR_UNSUPPORTED, "tensor %.*s: type %s%s is not supported",
+        SHORT_ARG(t->name), st_dtype_name(t->dtype),
+        r->quant.mode == HF_MODE_NONE ? "" : " with this quantization");
+}
+
+/* Sets the conversion and the type from the first source. */
+static int choose_conversion(struct hf_recipe *r, const struct hf_config *c, struct err *e)
+{
+    const struct st_tensor *t = r->sources[0].codes;
+    bool is_vector = r->is_bias || t->n_dims == 1;
+
+    if (is_float(t->dtype)) { /* also modules that the quantisation leaves out */
+        r->quant.mode = HF_MODE_NONE;
+        r->convert = is_vector ? HF_TO_F32 : HF_COPY;
+        r->type = is_vector || t->dtype == ST_F32 ? Q_F32 : t->dtype == ST_F16 ? Q_F16 : Q_BF16;
+        r->add = r->is_norm && c->family->adds_one ? 1 : 0;
+        return 0;
+    }
+    if (is_vector)
+        return reject_type(r, t, e);
+    if (r->quant.mode == HF_MODE_MXFP4 && (t->dtype == ST_U32 || t->dtype == ST_U8)) {
+        r->convert = HF_MXFP4;
+        r->type = Q_MXFP4;
+        return 0;
+    }
+    if (r->quant.mode != HF_MODE_AFFINE || t->dtype != ST_U32)
+        return reject_type(r, t, e);
+    r->convert = HF_AFFINE;
+    if (r->quant.bits <= 4)
+        r->type = r->quant.group == 32 ? Q_AFFINE4_32 : Q_AFFINE4_64;
+    else
+        r->type = r->quant.group == 32 ? Q_AFFINE8_32 : Q_AFFINE8_64;
+    return 0;
+}
+
+/* Elements of a row, from the shape of the codes. */
+static int set_cols(struct hf_recipe *r, const struct st_tensor *t, struct shape s, struct err *e)
+{
+    r->cols = s.cols;
+    if (r->quant.mode == HF_MODE_NONE)
+        return 0;
+    uint64_t bits = s.cols * 8 * st_dtype_bytes(t->dtype);
+    if (s.cols > UINT32_MAX || bits % (uint64_t)r->quant.bits)
+        return reject_shape(t, "rows that are no whole number of codes", e);
+    r->cols = bits / (uint64_t)r->quant.bits;
+    if (r->cols % (uint64_t)r->quant.group)
+        return reject_shape(t, "rows that are no whole number of groups", e);
+    return 0;
+}
+
+/* All sources have the type and shape of the first one, and the scales and offsets that it
+ * needs. */
+static int check_source(
+    const struct hf_recipe *r, const struct hf_source *s, struct shape codes, struct err *e)
+{
+    const struct hf_source *first = &r->sources[0];
+    struct shape groups = codes;
+
+    if (!s->codes)
+        return err_set(e, ERR_CORRUPT, "tensor %.*s: expert %zu is missing", SHORT_ARG(r->from),
+            (size_t)(s - first));
+    if (s->codes->dtype != first->codes->dtype)
+        return reject_type(r, s->codes, e);
+    if (expect_shape(r, s->codes, codes, e))
+        return -1;
+    bool has_scales = r->quant.mode != HF_MODE_NONE, has_offsets = r->quant.mode == HF_MODE_AFFINE;
+    if (!s->scales != !has_scales || !s->offsets != !has_offsets)
+        return err_set(e, ERR_CORRUPT, "tensor %.*s: scales or offsets are missing or unexpected",
+            SHORT_ARG(s->codes->name));
+    if (!has_scales)
+        return 0;
+    groups.cols = r->cols / (uint64_t)r->quant.group;
+    if (expect_shape(r, s->scales, groups, e))
+        return -1;
+    if (!has_offsets)
+        return s->scales->dtype == ST_U8 ? 0 : reject_type(r, s->scales, e);
+    if (!is_float(s->scales->dtype))
+        return reject_type(r, s->scales, e);
+    if (s->offsets->dtype != s->scales->dtype)
+        return reject_type(r, s->offsets, e);
+    return expect_shape(r, s->offsets, groups, e);
+}
+
+static int set_rows(struct hf_recipe *r, const struct hf_config *c, struct err *e)
+{
+    const struct st_tensor *t = r->sources[0].codes;
+    uint64_t n_heads = (uint64_t)(r->rows == HF_ROWS_Q ? c->n_heads : c->n_kv_heads);
+
+    r->rows_out = r->rows_in;
+    if (r->rows == HF_ROWS_EVEN || r->rows == HF_ROWS_ODD) {
+        r->rows_out = r->rows_in / 2;
+        return r->rows_in % 2 ? reject_shape(t, "an odd number of rows", e) : 0;
+    }
+    if (r->rows == HF_ROWS_ALL)
+        return 0;
+    r->head_rows = r->rows_in / n_heads;
+    if (r->rows_in % (2 * n_heads))
+        return err_set(e, ERR_CORRUPT, "tensor %.*s: %llu rows are not %llu heads of an even size",
+            SHORT_ARG(t->name), (unsigned long long)r->rows_in, (unsigned long long)n_heads);
+    return 0;
+}
+
+static int complete(struct hf_recipe *r, const struct hf_config *c, struct err *e)
+{
+    struct shape s;
+
+    if (!r->n_sources || !r->sources[0].codes)
+        return err_set(e, ERR_CORRUPT, "tensor %.*s: the weights are missing", SHORT_ARG(r->from));
+    if (r->is_per_expert && r->n_sources != (uint64_t)c->n_experts)
+        return err_set(e, ERR_CORRUPT, "tensor %.*s: %zu experts, expected %lld",
+            SHORT_ARG(r->from), r->n_sources, (long long)c->n_experts);
+    if (choose_conversion(r, c, e) || shape_of(r, r->sources[0].codes, &s, e) ||
+        set_cols(r, r->sources[0].codes, s, e))
+        return -1;
+    for (size_t i = 0; i < r->n_sources; i++)
+        if (check_source(r, &r->sources[i], s, e))
+            return -1;
+    if (r->is_per_expert && s.n != 1)
+        return reject_shape(r->sources[0].codes, "an expert with several matrices", e);
+    r->n_matrices = r->is_per_expert ? r->n_sources : s.n;
+    r->rows_in = s.rows;
+    return set_rows(r, c, e);
+}
+
+/* The tensor in GGUF terms. */
+static int describe(const struct hf_recipe *r, struct gguf_tensor *t, struct err *e)
+{
+    const struct st_tensor *first = r->sources[0].codes;
+    uint64_t n_rows, row_bytes;
+
+    *t = (struct gguf_tensor){ .name = r->name, .type = r->type, .recipe = r };
+    bool is_vector = r->is_bias || first->n_dims == 1;
+    uint64_t dims[4] = { r->cols, r->rows_out, r->n_matrices, 1 };
+    if (r->is_bias) {
+        dims[0] = r->rows_out;
+        dims[1] = r->n_matrices;
+        dims[2] = 1;
+    }
+    memcpy(t->dims, dims, sizeof(dims));
+    t->n_dims = dims[2] > 1 ? 3 : dims[1] > 1 || !is_vector ? 2 : 1;
+    if (__builtin_mul_overflow(dims[1], dims[2], &n_rows) ||
+        !qtype_bytes(r->type, dims[0], &row_bytes) ||
+        __builtin_mul_overflow(n_rows, row_bytes, &t->bytes))
+        return reject_shape(first, "an invalid shape", e);
+    bool is_same = r->convert == HF_COPY ||
+                   (r->convert == HF_TO_F32 && first->dtype == ST_F32 && !(r->add > 0));
+    if (is_same && r->rows == HF_ROWS_ALL && r->n_sources == 1) {
+        CHECK(t->bytes == first->bytes);
+        t->data = first->data;
+        t->recipe = NULL;
+    }
+    return 0;
+}
+
+static void free_recipes(void *recipes)
+{
+    struct hf_tensors *t = recipes;
+    struct arena *a = t->arena;
+
+    hf_tensors_clear(t);
+    arena_free(a); /* contains *t */
+}
+
+/* A computed vector. */
+static void add_factors(struct gguf_tensor *t, const char *name, const float *factors, size_t n)
+{
+    *t = (struct gguf_tensor){ .name = str_of(name),
+        .type = Q_F32,
+        .n_dims = 1,
+        .dims = { n, 1, 1, 1 },
+        .data = (const uint8_t *)factors,
+        .bytes = n * sizeof(float) };
+}
+
+int hf_tensors_end(struct hf_tensors *t, struct gguf_translation *out, struct err *e)
+{
+    const struct hf_config *c = t->config;
+    const struct {
+        const char *name;
+        const float *factors;
+    } computed[] = { { "rope_freqs.weight", c->rope_freqs },
+        { "rope_factors_long.weight", c->rope_long },
+        { "rope_factors_short.weight", c->rope_short } };
+
+    out->tensors = try_calloc(t->n + ARRAY_LEN(computed), sizeof(*out->tensors));
+    if (!out->tensors)
+        return err_set(e, ERR_MEMORY, "no memory for %zu tensors", t->n);
+    for (size_t i = 0; i < t->n; i++)
+        if (complete(&t->all[i], c, e) || describe(&t->all[i], &out->tensors[out->n_tensors++], e))
+            return -1;
+    for (size_t i = 0; i < ARRAY_LEN(computed); i++)
+        if (computed[i].factors)
+            add_factors(
+                &out->tensors[out->n_tensors++], computed[i].name, computed[i].factors, c->n_rope);
+    struct hf_tensors *kept = arena_zalloc(t->arena, 1, sizeof(*kept));
+    if (!kept)
+        return err_set(e, ERR_MEMORY, "no memory for the tensors");
+    *kept = *t;
+    *t = (struct hf_tensors){ 0 };
+    out->recipes = kept;
+    out->free_recipes = free_recipes;
+    out->read_rows = hf_read_rows;
+    out->release = hf_release;
+    return 0;
+}
