@@ -1,0 +1,632 @@
+#include "testing/hf_write.h"
+#include "base/half.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "format/hf/hf_family.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { FILE_MAX = 1 << 30, SHARDS_MAX = 8, NAME_MAX_BYTES = 160 };
+
+struct shard {
+    struct buf header, data;
+    struct jw w;
+};
+
+struct writer {
+    const struct gguf *g;
+    const char *dir;
+    const struct hf_write_options *o;
+    const struct hf_family *family;
+    char arch[32];
+    uint64_t n_heads, n_kv_heads;
+    struct shard shards[SHARDS_MAX];
+    int n_shards;
+    struct buf index;
+    struct jw index_json;
+    size_t n_written;
+};
+
+/* ---- files */
+
+static int write_file(const char *dir, const char *name, struct str bytes, struct err *e)
+{
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    FILE *f = fopen(path, "wb");
+    size_t n = f ? fwrite(bytes.p, 1, bytes.n, f) : 0;
+    if (f && fclose(f))
+        n = 0;
+    return f && n == bytes.n ? 0 : err_set(e, ERR_IO, "%s cannot be written", path);
+}
+
+static void shard_name(const struct writer *w, int i, char out[64])
+{
+    if (w->n_shards == 1)
+        snprintf(out, 64, "model.safetensors");
+    else
+        snprintf(out, 64, "model-%05d-of-%05d.safetensors", i + 1, w->n_shards);
+}
+
+/* Begins a tensor of n_dims dimensions, outermost first; the caller appends `bytes` bytes to the
+ * returned buffer. */
+static struct buf *begin_tensor(struct writer *w, const char *name, const char *dtype, int n_dims,
+    const uint64_t *dims, uint64_t bytes)
+{
+    int i = (int)(w->n_written++ % (size_t)w->n_shards);
+    struct shard *s = &w->shards[i];
+    char file[64];
+
+    jw_key(&s->w, name);
+    jw_object(&s->w);
+    jw_member_str(&s->w, "dtype", str_of(dtype));
+    jw_key(&s->w, "shape");
+    jw_array(&s->w);
+    for (int d = 0; d < n_dims; d++)
+        jw_u64(&s->w, dims[d]);
+    jw_end_array(&s->w);
+    jw_key(&s->w, "data_offsets");
+    jw_array(&s->w);
+    jw_u64(&s->w, s->data.n);
+    jw_u64(&s->w, s->data.n + bytes);
+    jw_end_array(&s->w);
+    jw_end_object(&s->w);
+    shard_name(w, i, file);
+    jw_member_str(&w->index_json, name, str_of(file));
+    return &s->data;
+}
+
+/* ---- tensors */
+
+static const char *dtype_of(enum qtype type)
+{
+    return type == Q_F32 ? "F32" : type == Q_F16 ? "F16" : type == Q_BF16 ? "BF16" : NULL;
+}
+
+/* Row in GGUF terms of source row r. */
+static uint64_t gguf_row(const struct hf_tensor_row *row, uint64_t r, uint64_t head_rows)
+{
+    uint64_t half = head_rows / 2;
+
+    if (row->rows != HF_ROWS_Q && row->rows != HF_ROWS_K)
+        return r;
+    return r / head_rows * head_rows + r % half * 2 + r % head_rows / half;
+}
+
+static uint64_t head_rows_of(const struct writer *w, const struct hf_tensor_row *row, uint64_t n)
+{
+    if (!w->family->swaps_halves || (row->rows != HF_ROWS_Q && row->rows != HF_ROWS_K))
+        return 0;
+    return n / (row->rows == HF_ROWS_Q ? w->n_heads : w->n_kv_heads);
+}
+
+static float subtract_one(const struct writer *w, const struct hf_tensor_row *row, float f)
+{
+    return w->family->adds_one && row->is_norm ? f - 1 : f;
+}
+
+static void put_vector(struct writer *w, const char *name, const struct hf_tensor_row *row,
+    const struct gguf_tensor *t)
+{
+    uint64_t n = t->dims[0], head_rows = t->n_dims == 1 ? head_rows_of(w, row, n) : 0;
+    uint64_t dims[2] = { t->dims[1], n };
+    struct buf *to =
+        begin_tensor(w, name, "F32", t->n_dims, t->n_dims == 1 ? dims + 1 : dims, t->bytes);
+
+    for (uint64_t i = 0; i < n * t->dims[1]; i++) {
+        float f;
+        uint64_t from =
+            head_rows && str_ends(t->name, STR(".bias")) ? gguf_row(row, i, head_rows) : i;
+        memcpy(&f, t->data + from * sizeof(f), sizeof(f));
+        f = subtract_one(w, row, f);
+        buf_put(to, &f, sizeof(f));
+    }
+}
+
+/* Matrices first .. first + n - 1 of a tensor, as they are. */
+static int put_matrices(struct writer *w, const char *name, const struct hf_tensor_row *row,
+    const struct gguf_tensor *t, uint64_t first, uint64_t n)
+{
+    uint64_t dims[3] = { n, t->dims[1], t->dims[0] };
+    uint64_t row_bytes = t->bytes / (t->dims[1] * t->dims[2]);
+    uint64_t head_rows = head_rows_of(w, row, t->dims[1]);
+    struct buf *to = begin_tensor(w, name, dtype_of(t->type), n > 1 ? 3 : 2,
+        n > 1 ? dims : dims + 1, row_bytes * t->dims[1] * n);
+
+    for (uint64_t i = first * t->dims[1]; i < (first + n) * t->dims[1]; i++)
+        buf_put(to, t->data + (head_rows ? gguf_row(row, i, head_rows) : i) * row_bytes, row_bytes);
+    return 0;
+}
+
+/* Q4_1 as codes of 4 bits, with f16 scales and offsets. */
+static void put_affine(struct writer *w, const char *stem, const struct hf_tensor_row *row,
+    const struct gguf_tensor *t)
+{
+    enum { BLOCK_BYTES = 20 };
+    uint64_t n_rows = t->dims[1] * t->dims[2], n_blocks = t->dims[0] / 32;
+    uint64_t head_rows = head_rows_of(w, row, t->dims[1]);
+    static const char *const tails[] = { ".weight", ".scales", ".biases" };
+    char name[NAME_MAX_BYTES];
+
+    for (int part = 0; part < 3; part++) {
+        uint64_t dims[3] = { t->dims[2], t->dims[1], part ? n_blocks : t->dims[0] / 8 };
+        int skip = t->dims[2] == 1;
+        snprintf(name, sizeof(name), "%s%s", stem, tails[part]);
+        struct buf *to = begin_tensor(w, name, part ? "F16" : "U32", 3 - skip, dims + skip,
+            n_rows * dims[2] * (part ? 2 : 4));
+        for (uint64_t i = 0; i < n_rows * n_blocks; i++) {
+            uint64_t r = i / n_blocks, from = head_rows ? gguf_row(row, r, head_rows) : r;
+            const uint8_t *block = t->data + (from * n_blocks + i % n_blocks) * BLOCK_BYTES;
+            for (int k = 0; part == 0 && k < 16; k++) {
+                int a = 2 * k, b = a + 1;
+                int low = block[4 + a % 16] >> (a / 16 * 4) & 15;
+                int high = block[4 + b % 16] >> (b / 16 * 4) & 15;
+                buf_putc(to, (char)(low | high << 4));
+            }
+            if (part)
+                buf_put(to, block + 2 * (part - 1), 2);
+        }
+    }
+}
+
+/* The GGUF name of a row, with the layer. */
+static bool is_row_of(const struct hf_tensor_row *row, struct str stem, int layer)
+{
+    char name[NAME_MAX_BYTES];
+    const char *number = strstr(row->to, "%d");
+
+    if (number)
+        snprintf(
+            name, sizeof(name), "%.*s%d%s", (int)(number - row->to), row->to, layer, number + 2);
+    else
+        snprintf(name, sizeof(name), "%s", row->to);
+    return str_is(stem, name);
+}
+
+/* A row of the family with this GGUF name, in the layout that is written. */
+static const struct hf_tensor_row *find_row(const struct writer *w, struct str stem, int layer)
+{
+    const struct hf_tensor_row *lists[] = { w->family->rows, hf_common_rows };
+
+    for (size_t i = 0; i < ARRAY_LEN(lists); i++)
+        for (const struct hf_tensor_row *row = lists[i]; row && row->from; row++) {
+            bool has_experts = strstr(row->from, "%e") || strstr(row->from, ".experts.");
+            bool is_other = w->o->is_mlx ? strstr(row->from, "%e") != NULL
+                                         : strstr(row->from, "switch_mlp") != NULL;
+            if (!(has_experts && is_other) && !strstr(row->from, w->o->is_mlx ? "%e" : "switch") &&
+                row->rows < HF_ROWS_EVEN && is_row_of(row, stem, layer))
+                return row;
+        }
+    return NULL;
+}
+
+static void stem_of(const struct hf_tensor_row *row, int layer, int expert, char out[96])
+{
+    size_t n = 0;
+
+    for (const char *p = row->from; *p && n + 12 < 96; p++) {
+        if (*p != '%') {
+            out[n++] = *p;
+            continue;
+        }
+        n += (size_t)snprintf(out + n, 12, "%d", *++p == 'd' ? layer : expert);
+    }
+    out[n] = '\0';
+}
+
+static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err *e)
+{
+    bool is_bias = str_ends(t->name, STR(".bias"));
+    struct str base = { t->name.p, t->name.n - (is_bias ? 5 : strlen(".weight")) };
+    char text[NAME_MAX_BYTES], stem[96], name[NAME_MAX_BYTES];
+    int layer = -1;
+
+    if (str_starts(t->name, STR("rope_")))
+        return 0; /* in config.json */
+    snprintf(text, sizeof(text), STR_FMT, STR_ARG(t->name));
+    if (sscanf(text, "blk.%d.", &layer) != 1)
+        layer = -1;
+    const struct hf_tensor_row *row = find_row(w, base, layer);
+    if (!row)
+        return err_set(e, ERR_UNSUPPORTED, "tensor %s has no name in this layout", text);
+    stem_of(row, layer, 0, stem);
+    /* a parameter of a module, not a module */
+    const char *tail = strstr(row->from, "sinks") ? "" : is_bias ? ".bias" : ".weight";
+    snprintf(name, sizeof(name), "%s%s", stem, tail);
+    if (is_bias || t->n_dims == 1) {
+        put_vector(w, name, row, t);
+        return 0;
+    }
+    if (t->type == Q_Q4_1 && w->o->is_mlx) {
+        put_affine(w, stem, row, t);
+        return 0;
+    }
+    if (!dtype_of(t->type))
+        return err_set(e, ERR_UNSUPPORTED, "tensor %s: its type has no equivalent", text);
+    if (!strstr(row->from, "%e"))
+        return put_matrices(w, name, row, t, 0, t->dims[2]);
+    for (uint64_t x = 0; x < t->dims[2]; x++) {
+        stem_of(row, layer, (int)x, stem);
+        snprintf(name, sizeof(name), "%s.weight", stem);
+        if (put_matrices(w, name, row, t, x, 1))
+            return -1;
+    }
+    return 0;
+}
+
+static int put_tensors(struct writer *w, struct err *e)
+{
+    char name[64];
+
+    for (size_t i = 0; i < gguf_n_tensors(w->g); i++)
+        if (put_tensor(w, gguf_tensor_at(w->g, i), e))
+            return -1;
+    for (int i = 0; i < w->n_shards; i++) {
+        struct shard *s = &w->shards[i];
+        struct buf all;
+        jw_end_object(&s->w);
+        while (s->header.n % 8)
+            buf_putc(&s->header, ' ');
+        uint64_t n = s->header.n;
+        buf_init(&all, FILE_MAX);
+        buf_put(&all, &n, sizeof(n));
+        buf_puts(&all, buf_str(&s->header));
+        buf_puts(&all, buf_str(&s->data));
+        shard_name(w, i, name);
+        int rc = buf_ok(&all) && buf_ok(&s->header) && buf_ok(&s->data)
+                     ? write_file(w->dir, name, buf_str(&all), e)
+                     : err_set(e, ERR_MEMORY, "no memory for %s", name);
+        buf_clear(&all);
+        if (rc)
+            return -1;
+    }
+    jw_end_object(&w->index_json);
+    jw_end_object(&w->index_json);
+    return w->n_shards == 1
+               ? 0
+               : write_file(w->dir, "model.safetensors.index.json", buf_str(&w->index), e);
+}
+
+/* ---- config.json */
+
+static bool get_number(const struct writer *w, const char *tail, double *out)
+{
+    char key[128];
+
+    snprintf(key, sizeof(key), "%s.%s", w->arch, tail);
+    return gguf_get_f64(w->g, key, out);
+}
+
+static void copy_number(const struct writer *w, struct jw *j, const char *tail, const char *key)
+{
+    double v;
+
+    if (!get_number(w, tail, &v))
+        return;
+    jw_key(j, key);
+    if (v == floor(v) && fabs(v) < 1e9)
+        jw_i64(j, (int64_t)v);
+    else
+        jw_f32(j, (float)v);
+}
+
+static void put_factors(const struct writer *w, struct jw *j, const char *tensor, const char *key)
+{
+    const struct gguf_tensor *t = gguf_tensor(w->g, tensor);
+    float f;
+
+    jw_key(j, key);
+    jw_array(j);
+    for (uint64_t i = 0; t && i < t->dims[0]; i++) {
+        memcpy(&f, t->data + i * sizeof(f), sizeof(f));
+        jw_f32(j, f);
+    }
+    jw_end_array(j);
+}
+
+static void put_scaling(const struct writer *w, struct jw *j)
+{
+    char key[128];
+    struct str type = STR("none");
+    double original = 0, factor = 1, attn = 1;
+
+    snprintf(key, sizeof(key), "%s.rope.scaling.type", w->arch);
+    (void)gguf_get_str(w->g, key, &type);
+    (void)get_number(w, "rope.scaling.original_context_length", &original);
+    (void)get_number(w, "rope.scaling.factor", &factor);
+    (void)get_number(w, "rope.scaling.attn_factor", &attn);
+    jw_key(j, "rope_scaling");
+    if (gguf_tensor(w->g, "rope_freqs.weight")) { /* as synth.c computes it, with factor 8 */
+        jw_raw(j, STR("{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"
+                      "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}"));
+        return;
+    }
+    if (str_is(type, "none")) {
+        jw_null(j);
+        return;
+    }
+    jw_object(j);
+    jw_member_str(j, "rope_type", type);
+    if (str_is(type, "longrope")) {
+        put_factors(w, j, "rope_factors_long.weight", "long_factor");
+        put_factors(w, j, "rope_factors_short.weight", "short_factor");
+        jw_member_f32(j, "attention_factor", (float)attn);
+    } else {
+        jw_member_f32(j, "factor", (float)factor);
+    }
+    if (original > 0)
+        jw_member_i64(j, "original_max_position_embeddings", (int64_t)original);
+    jw_end_object(j);
+    if (str_is(type, "longrope"))
+        jw_member_i64(j, "original_max_position_embeddings", (int64_t)original);
+}
+
+/* Layers with and without a window, as the families of the table have them without a key. */
+static void put_layer_types(const struct writer *w, struct jw *j)
+{
+    double n_layers = 0, window = 0;
+    int period = !strcmp(w->arch, "gemma3")    ? 6
+                 : !strcmp(w->arch, "olmo2")   ? 4
+                 : !strcmp(w->arch, "gemma2")  ? 2
+                 : !strcmp(w->arch, "gpt-oss") ? 2
+                                               : 0;
+
+    (void)get_number(w, "block_count", &n_layers);
+    if (!period || !get_number(w, "attention.sliding_window", &window))
+        return;
+    jw_key(j, "layer_types");
+    jw_array(j);
+    for (int i = 0; i < (int)n_layers; i++)
+        jw_z(j, (i + 1) % period ? "sliding_attention" : "full_attention");
+    jw_end_array(j);
+}
+
+static void put_family_values(const struct writer *w, struct jw *j)
+{
+    double v;
+
+    if (get_number(w, "attention.scale", &v) && !strncmp(w->arch, "granite", 7))
+        jw_member_f32(j, "attention_multiplier", (float)v);
+    copy_number(w, j, "embedding_scale", "embedding_multiplier");
+    copy_number(w, j, "residual_scale", "residual_multiplier");
+    copy_number(w, j, "logit_scale", "logits_scaling");
+    copy_number(w, j, "attn_logit_softcapping", "attn_logit_softcapping");
+    copy_number(w, j, "final_logit_softcapping", "final_logit_softcapping");
+    if (!strncmp(w->arch, "gemma", 5)) {
+        copy_number(w, j, "attention.key_length", "query_pre_attn_scalar");
+        jw_member_str(j, "hidden_activation", STR("gelu_pytorch_tanh"));
+    }
+    if (!strcmp(w->arch, "gemma3"))
+        jw_member_i64(j, "rope_local_base_freq", 10000);
+    if (!strcmp(w->arch, "qwen2moe"))
+        copy_number(w, j, "expert_shared_feed_forward_length", "shared_expert_intermediate_size");
+    if (!strcmp(w->arch, "qwen3moe"))
+        jw_member_bool(j, "norm_topk_prob", true);
+}
+
+static int put_config(const struct writer *w, struct err *e)
+{
+    struct buf b;
+    struct jw j;
+    double v, head_dim;
+    bool is_gpt_oss = !strcmp(w->arch, "gpt-oss");
+
+    buf_init(&b, MB);
+    jw_init(&j, &b);
+    jw_object(&j);
+    jw_member_str(&j, "model_type", str_of(w->family->model_type));
+    jw_member_str(&j, "hidden_act", str_of(w->family->activation));
+    copy_number(w, &j, "block_count", "num_hidden_layers");
+    copy_number(w, &j, "embedding_length", "hidden_size");
+    copy_number(w, &j, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length",
+        "intermediate_size");
+    copy_number(w, &j, "attention.head_count", "num_attention_heads");
+    copy_number(w, &j, "attention.head_count_kv", "num_key_value_heads");
+    copy_number(w, &j, "attention.key_length", "head_dim");
+    copy_number(w, &j, "context_length", "max_position_embeddings");
+    copy_number(w, &j, "vocab_size", "vocab_size");
+    copy_number(w, &j, "attention.layer_norm_rms_epsilon", "rms_norm_eps");
+    copy_number(w, &j, "rope.freq_base", "rope_theta");
+    copy_number(w, &j, "attention.sliding_window", "sliding_window");
+    copy_number(w, &j, "expert_count", is_gpt_oss ? "num_local_experts" : "num_experts");
+    copy_number(w, &j, "expert_used_count", "num_experts_per_tok");
+    copy_number(w, &j, "expert_feed_forward_length", "moe_intermediate_size");
+    if (get_number(w, "rope.dimension_count", &v) &&
+        get_number(w, "attention.key_length", &head_dim) && v < head_dim)
+        jw_member_f32(&j, "partial_rotary_factor", (float)(v / head_dim));
+    put_scaling(w, &j);
+    put_layer_types(w, &j);
+    put_family_values(w, &j);
+    jw_member_bool(&j, "tie_word_embeddings", !gguf_tensor(w->g, "output.weight"));
+    if (w->o->is_mlx) {
+        jw_key(&j, "quantization");
+        jw_raw(&j, STR("{\"group_size\":32,\"bits\":4}"));
+    }
+    jw_end_object(&j);
+    int rc = buf_ok(&b) ? write_file(w->dir, "config.json", buf_str(&b), e)
+                        : err_set(e, ERR_MEMORY, "no memory for config.json");
+    buf_clear(&b);
+    return rc;
+}
+
+/* ---- tokenizer */
+
+#define REGEX(digits)                                                                              \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                           \
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+
+static void put_pretokenizer(const struct writer *w, struct jw *j)
+{
+    struct str pre = STR("");
+
+    (void)gguf_get_str(w->g, "tokenizer.ggml.pre", &pre);
+    jw_key(j, "pre_tokenizer");
+    jw_object(j);
+    jw_member_str(j, "type", STR("Sequence"));
+    jw_key(j, "pretokenizers");
+    jw_array(j);
+    jw_object(j);
+    jw_member_str(j, "type", STR("Split"));
+    jw_key(j, "pattern");
+    jw_object(j);
+    jw_member_str(
+        j, "Regex", str_is(pre, "qwen2") ? STR(REGEX("\\p{N}")) : STR(REGEX("\\p{N}{1,3}")));
+    jw_end_object(j);
+    jw_member_str(j, "behavior", STR("Isolated"));
+    jw_member_bool(j, "invert", false);
+    jw_end_object(j);
+    jw_raw(j, STR("{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}"));
+    jw_end_array(j);
+    jw_end_object(j);
+}
+
+static void put_added(const struct writer *w, struct jw *j, const struct gguf_value *types)
+{
+    const struct gguf_value *tokens = gguf_find(w->g, "tokenizer.ggml.tokens");
+    struct str s;
+    uint64_t at = 0;
+    int64_t type;
+
+    jw_key(j, "added_tokens");
+    jw_array(j);
+    for (uint64_t i = 0; gguf_arr_next_str(tokens, &at, &s); i++) {
+        if (!gguf_arr_i64(types, i, &type) || type != 3)
+            continue;
+        jw_object(j);
+        jw_member_u64(j, "id", i);
+        jw_member_str(j, "content", s);
+        jw_member_bool(j, "special", true);
+        jw_end_object(j);
+    }
+    jw_end_array(j);
+}
+
+static int put_tokenizer(const struct writer *w, struct err *e)
+{
+    const struct gguf_value *tokens = gguf_find(w->g, "tokenizer.ggml.tokens");
+    const struct gguf_value *types = gguf_find(w->g, "tokenizer.ggml.token_type");
+    const struct gguf_value *merges = gguf_find(w->g, "tokenizer.ggml.merges");
+    struct str s;
+    uint64_t at = 0;
+    int64_t type;
+    struct buf b;
+    struct jw j;
+
+    buf_init(&b, FILE_MAX);
+    jw_init(&j, &b);
+    jw_object(&j);
+    put_added(w, &j, types);
+    jw_key(&j, "normalizer");
+    jw_null(&j);
+    put_pretokenizer(w, &j);
+    jw_key(&j, "decoder");
+    jw_raw(&j, STR("{\"type\":\"ByteLevel\"}"));
+    jw_key(&j, "model");
+    jw_object(&j);
+    jw_member_str(&j, "type", STR("BPE"));
+    jw_member_bool(&j, "ignore_merges", !strcmp(w->arch, "llama"));
+    jw_key(&j, "vocab");
+    jw_object(&j);
+    for (uint64_t i = 0; gguf_arr_next_str(tokens, &at, &s); i++)
+        if (gguf_arr_i64(types, i, &type) && type == 1) {
+            jw_key_str(&j, s);
+            jw_u64(&j, i);
+        }
+    jw_end_object(&j);
+    jw_key(&j, "merges");
+    jw_array(&j);
+    for (at = 0; gguf_arr_next_str(merges, &at, &s);)
+        jw_str(&j, s);
+    jw_end_array(&j);
+    jw_end_object(&j);
+    jw_end_object(&j);
+    int rc = buf_ok(&b) ? write_file(w->dir, "tokenizer.json", buf_str(&b), e)
+                        : err_set(e, ERR_MEMORY, "no memory for tokenizer.json");
+    buf_clear(&b);
+    return rc;
+}
+
+static void put_role(const struct writer *w, struct jw *j, const char *id_key, const char *key)
+{
+    const struct gguf_value *tokens = gguf_find(w->g, "tokenizer.ggml.tokens");
+    struct str s;
+    uint64_t id = 0, at = 0;
+
+    if (!gguf_get_u64(w->g, id_key, &id))
+        return;
+    for (uint64_t i = 0; gguf_arr_next_str(tokens, &at, &s); i++)
+        if (i == id)
+            jw_member_str(j, key, s);
+}
+
+static int put_tokenizer_config(const struct writer *w, struct err *e)
+{
+    struct str template = STR("");
+    struct buf b;
+    struct jw j;
+
+    (void)gguf_get_str(w->g, "tokenizer.chat_template", &template);
+    buf_init(&b, MB);
+    jw_init(&j, &b);
+    jw_object(&j);
+    put_role(w, &j, "tokenizer.ggml.bos_token_id", "bos_token");
+    put_role(w, &j, "tokenizer.ggml.eos_token_id", "eos_token");
+    jw_member_str(&j, "chat_template", template);
+    jw_end_object(&j);
+    int rc = buf_ok(&b) ? write_file(w->dir, "tokenizer_config.json", buf_str(&b), e)
+                        : err_set(e, ERR_MEMORY, "no memory for tokenizer_config.json");
+    buf_clear(&b);
+    return rc;
+}
+
+/* The family with this architecture; two model types of HF may have the same one. */
+static const struct hf_family *family_of(const struct gguf *g, struct str arch)
+{
+    bool has_window = gguf_find(g, "olmo2.attention.sliding_window");
+    const struct hf_family *f;
+
+    for (size_t i = 0; (f = hf_family_at(i)); i++)
+        if (str_is(arch, f->arch) && (strcmp(f->model_type, "olmo2") != 0 || !has_window))
+            return f;
+    return NULL;
+}
+
+int hf_write(const struct gguf *g, const char *dir, const struct hf_write_options *o, struct err *e)
+{
+    struct writer w = { .g = g, .dir = dir, .o = o, .n_shards = MAX(o->n_shards, 1) };
+    struct str arch = STR("");
+    double n_heads = 1, n_kv_heads = 1;
+
+    CHECK(w.n_shards <= SHARDS_MAX);
+    (void)gguf_get_str(g, "general.architecture", &arch);
+    snprintf(w.arch, sizeof(w.arch), STR_FMT, STR_ARG(arch));
+    w.family = family_of(g, arch);
+    if (!w.family)
+        return err_set(e, ERR_UNSUPPORTED, "family %s", w.arch);
+    (void)get_number(&w, "attention.head_count", &n_heads);
+    n_kv_heads = n_heads;
+    (void)get_number(&w, "attention.head_count_kv", &n_kv_heads);
+    w.n_heads = (uint64_t)n_heads;
+    w.n_kv_heads = (uint64_t)n_kv_heads;
+    for (int i = 0; i < w.n_shards; i++) {
+        buf_init(&w.shards[i].header, FILE_MAX);
+        buf_init(&w.shards[i].data, FILE_MAX);
+        jw_init(&w.shards[i].w, &w.shards[i].header);
+        jw_object(&w.shards[i].w);
+    }
+    buf_init(&w.index, FILE_MAX);
+    jw_init(&w.index_json, &w.index);
+    jw_object(&w.index_json);
+    jw_key(&w.index_json, "weight_map");
+    jw_object(&w.index_json);
+    int rc = put_tensors(&w, e) || put_config(&w, e) || put_tokenizer(&w, e) ||
+             put_tokenizer_config(&w, e);
+    for (int i = 0; i < w.n_shards; i++) {
+        buf_clear(&w.shards[i].header);
+        buf_clear(&w.shards[i].data);
+    }
+    buf_clear(&w.index);
+    return rc ? -1 : 0;
+}

@@ -1,0 +1,142 @@
+/* A model as a GGUF file, as a Hugging Face directory and as an MLX directory gives the same logits
+ * and tokens, bit for bit; and the weights of all of them have the same packfile content. */
+#include "base/mem.h"
+#include "format/model_file.h"
+#include "model/llama.h"
+#include "support/check.h"
+#include "support/tmpdir.h"
+#include "testing/hf_write.h"
+#include "testing/synth.h"
+#include "tokenizer/vocab.h"
+
+#include <sys/stat.h>
+
+enum { N_TOKENS = 90 };
+
+static char folder[TMPDIR_NAME], gguf_path[TMPDIR_NAME + 16], hf_path[TMPDIR_NAME + 16];
+
+static void fail_with(const char *what, const struct err *e)
+{
+    fprintf(stderr, "%s: %s\n", what, e->msg);
+    fail();
+}
+
+static void make_paths(void)
+{
+    tmpdir_make(folder);
+    snprintf(gguf_path, sizeof(gguf_path), "%s/m.gguf", folder);
+    snprintf(hf_path, sizeof(hf_path), "%s/hf", folder);
+    EXPECT(!mkdir(hf_path, 0700));
+}
+
+/* Writes the same model in both formats. */
+static void write_both(const char *preset, enum qtype type, const struct hf_write_options *o)
+{
+    struct synth s;
+    struct gguf *g;
+    struct err e = { 0 };
+
+    EXPECT(synth_preset(&s, preset));
+    s.type = type;
+    s.head_type = type == Q_Q4_1 ? Q_F16 : type;
+    if (!strncmp(preset, "tiny-gemma", 10))
+        s.vector_sigma = 0.02f; /* w - 1 + 1 is w for w from 0.5 to 2 */
+    if (synth_write(&s, gguf_path, &e) || gguf_open(&g, gguf_path, &e))
+        fail_with(preset, &e);
+    if (hf_write(g, hf_path, o, &e))
+        fail_with(preset, &e);
+    gguf_close(g);
+}
+
+/* Logits of N_TOKENS tokens; *v is the vocabulary. */
+static float *compute(const char *path, struct vocab **v, int *n_vocab)
+{
+    struct llama_options o = {
+        .n_threads = 2, .n_pages = N_TOKENS / PAGE_TOKENS + 1, .max_rows = 96, .max_logits = 96
+    };
+    int32_t tokens[N_TOKENS];
+    page_id pages[N_TOKENS];
+    struct gguf *g;
+    struct lm *m;
+    struct err e = { 0 };
+
+    if (model_file_open(&g, path, &e) || vocab_open(v, g, &e) || lm_open_llama(&m, g, &o, &e))
+        fail_with(path, &e);
+    gguf_close(g);
+    for (int i = 0; i < N_TOKENS; i++) {
+        tokens[i] = (i * 7919 + i * i * 31 + 17) % m->n_vocab;
+        pages[i].i = (uint32_t)MIN(i, (int)m->n_pages - 1);
+    }
+    struct lm_run run = { .tokens = tokens, .n = N_TOKENS, .pages = pages, .n_logits = N_TOKENS };
+    EXPECT(m->ops->forward(m, &run, 1, NULL));
+    size_t bytes = sizeof(float) * N_TOKENS * (size_t)m->n_vocab;
+    float *out = xmalloc(bytes);
+    memcpy(out, run.logits, bytes);
+    *n_vocab = m->n_vocab;
+    m->ops->close(m);
+    return out;
+}
+
+static void expect_same_vocab(const struct vocab *a, const struct vocab *b)
+{
+    EXPECT_EQ(vocab_n_tokens(a), vocab_n_tokens(b));
+    EXPECT(!strcmp(vocab_pre(a), vocab_pre(b)));
+    EXPECT(vocab_bos(a) == vocab_bos(b) && vocab_eos(a) == vocab_eos(b));
+    EXPECT(vocab_add_bos(a) == vocab_add_bos(b) && vocab_add_eos(a) == vocab_add_eos(b));
+    for (int32_t i = 0; i < vocab_n_tokens(a); i++) {
+        EXPECT(str_eq(vocab_text(a, i), vocab_text(b, i)));
+        EXPECT(str_eq(vocab_bytes(a, i), vocab_bytes(b, i)));
+        EXPECT(vocab_attr(a, i) == vocab_attr(b, i) && vocab_is_end(a, i) == vocab_is_end(b, i));
+    }
+}
+
+static void expect_same_model(const char *preset)
+{
+    struct vocab *a, *b;
+    int n, n_hf;
+    float *want = compute(gguf_path, &a, &n), *got = compute(hf_path, &b, &n_hf);
+    float most = 0;
+
+    EXPECT_EQ(n, n_hf);
+    for (int i = 0; i < n * N_TOKENS; i++)
+        most = MAX(most, want[i] > got[i] ? want[i] - got[i] : got[i] - want[i]);
+    if (memcmp(want, got, sizeof(float) * (size_t)n * N_TOKENS) != 0)
+        fprintf(stderr, "%s: the logits differ by %g\n", preset, (double)most);
+    EXPECT(!memcmp(want, got, sizeof(float) * (size_t)n * N_TOKENS));
+    expect_same_vocab(a, b);
+    vocab_close(a);
+    vocab_close(b);
+    mem_free(want);
+    mem_free(got);
+}
+
+static void check_preset(const char *preset, enum qtype type, struct hf_write_options o)
+{
+    make_paths();
+    write_both(preset, type, &o);
+    expect_same_model(preset);
+    tmpdir_remove(folder);
+}
+
+static void families_give_the_same_bits(void)
+{
+    static const char *const presets[] = { "tiny-llama", "tiny-qwen2", "tiny-qwen3",
+        "tiny-qwen3moe", "tiny-qwen2moe", "tiny-smollm3", "tiny-phi3", "tiny-phi3-short",
+        "tiny-granite", "tiny-olmo2", "tiny-olmo3", "tiny-gemma2", "tiny-gemma3", "tiny-gpt-oss",
+        "tiny-glm4" };
+
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++)
+        check_preset(presets[i],
+            i % 3 == 0   ? Q_F32
+            : i % 3 == 1 ? Q_BF16
+                         : Q_F16,
+            (struct hf_write_options){ .n_shards = i % 2 ? 3 : 1 });
+}
+
+static void mlx_directories_give_the_same_bits(void)
+{
+    check_preset("tiny-qwen3moe", Q_F16, (struct hf_write_options){ .is_mlx = true });
+    check_preset("tiny-qwen2", Q_BF16, (struct hf_write_options){ .is_mlx = true, .n_shards = 2 });
+}
+
+TESTS(TEST(families_give_the_same_bits), TEST(mlx_directories_give_the_same_bits))
