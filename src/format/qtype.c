@@ -37,10 +37,10 @@ static const struct qtype_info types[] = {
     [27] = { "I64", 1, 8, false, true },
     [28] = { "F64", 1, 8, false, true },
     [Q_BF16] = { "BF16", 1, 2, true, true },
-    [Q_AFFINE4_32] = { "AFFINE4_32", 32, 24, false, false },
-    [Q_AFFINE4_64] = { "AFFINE4_64", 64, 40, false, false },
-    [Q_AFFINE8_32] = { "AFFINE8_32", 32, 40, false, false },
-    [Q_AFFINE8_64] = { "AFFINE8_64", 64, 72, false, false },
+    [Q_AFFINE4_32] = { "AFFINE4_32", 32, 24, true, false },
+    [Q_AFFINE4_64] = { "AFFINE4_64", 64, 40, true, false },
+    [Q_AFFINE8_32] = { "AFFINE8_32", 32, 40, true, false },
+    [Q_AFFINE8_64] = { "AFFINE8_64", 64, 72, true, false },
 };
 
 const struct qtype_info *qtype_info(uint32_t type)

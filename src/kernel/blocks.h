@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "kernel/blocks_affine.h"
 #include "kernel/blocks_low_bits.h"
 #include "kernel/blocks_ternary.h"
 

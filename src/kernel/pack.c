@@ -548,6 +548,32 @@ static void put_nvfp4(uint8_t *panel, size_t b, int r, const uint8_t *file)
     put_bytes(p->e, r, f.e, 4);
 }
 
+/* ---- affine types: blocks of 32 or 64, with the same scale */
+
+#define PUT_AFFINE(name, put_codes)                                                                \
+    static void put_##name(uint8_t *panel, size_t b, int r, const uint8_t *file)                   \
+    {                                                                                              \
+        struct p16_##name *p = (struct p16_##name *)(void *)panel + b;                             \
+        struct file_##name f;                                                                      \
+                                                                                                   \
+        memcpy(&f, file, sizeof(f));                                                               \
+        for (size_t i = 0; i < ARRAY_LEN(f.q); i++)                                                \
+            put_codes(p->q[i], r, f.q[i]);                                                         \
+        p->d[r] = f.d;                                                                             \
+        p->m[r] = f.m;                                                                             \
+    }
+
+static void put_bytes_32(uint8_t q[8][16][4], int r, const uint8_t file[32])
+{
+    for (int i = 0; i < 8; i++)
+        put4(q[i][r], get4(file + 4 * i));
+}
+
+PUT_AFFINE(affine4_32, put_nibbles_32)
+PUT_AFFINE(affine4_64, put_nibbles_32)
+PUT_AFFINE(affine8_32, put_bytes_32)
+PUT_AFFINE(affine8_64, put_bytes_32)
+
 typedef void (*put_block_fn)(uint8_t *panel, size_t b, int r, const uint8_t *file);
 
 static const put_block_fn put_block_by_slot[N_GEMM_SLOTS] = {

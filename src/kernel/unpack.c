@@ -197,6 +197,24 @@ static void get_q2_0(float *out, const uint8_t *panel, size_t b, int r)
         out[k] = (float)((p->q[k / 16][r][k % 4] >> (k % 16 / 4 * 2) & 3) - 1) * d;
 }
 
+static int byte_code(const uint8_t q[8][16][4], int r, int k)
+{
+    return q[k / 4][r][k % 4];
+}
+
+#define GET_AFFINE(name, code)                                                                     \
+    static void get_##name(float *out, const uint8_t *panel, size_t b, int r)                      \
+    {                                                                                              \
+        const struct p16_##name *p = (const struct p16_##name *)(const void *)panel + b;           \
+                                                                                                   \
+        for (int k = 0; k < 32 * (int)ARRAY_LEN(p->q); k++)                                        \
+            out[k] = (float)code(p->q[k / 32], r, k % 32) * p->d[r] + p->m[r];                     \
+    }
+GET_AFFINE(affine4_32, nibble)
+GET_AFFINE(affine4_64, nibble)
+GET_AFFINE(affine8_32, byte_code)
+GET_AFFINE(affine8_64, byte_code)
+
 /* Types of row_codes.h */
 static void get_row_codes(float *out, const struct row_codes *c)
 {

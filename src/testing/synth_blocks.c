@@ -295,6 +295,37 @@ static void block_q5_k(struct random_source *s, float sigma, uint8_t *out)
     block_k(s, sigma, 5, out);
 }
 
+/* Codes of `bits` bits with a mean of (2^bits - 1) / 2, which the offset removes. */
+static void block_affine(struct random_source *s, float sigma, int bits, uint8_t *out, size_t n)
+{
+    const float levels = (float)((1 << bits) - 1);
+    float d = scale(s, sigma * 3.4641016f / levels), m = d * levels * -0.5f;
+
+    memcpy(out, &d, 4);
+    memcpy(out + 4, &m, 4);
+    fill_random(s, out + 8, n * (size_t)bits / 8);
+}
+
+static void block_affine4_32(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_affine(s, sigma, 4, out, 32);
+}
+
+static void block_affine4_64(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_affine(s, sigma, 4, out, 64);
+}
+
+static void block_affine8_32(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_affine(s, sigma, 8, out, 32);
+}
+
+static void block_affine8_64(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_affine(s, sigma, 8, out, 64);
+}
+
 typedef void (*block_fn)(struct random_source *s, float sigma, uint8_t *out);
 
 static block_fn block_of_type(enum qtype type)
@@ -331,6 +362,10 @@ static block_fn block_of_type(enum qtype type)
         { Q_Q1_0, block_q1_0 },
         { Q_Q2_0, block_q2_0 },
         { Q_NVFP4, block_nvfp4 },
+        { Q_AFFINE4_32, block_affine4_32 },
+        { Q_AFFINE4_64, block_affine4_64 },
+        { Q_AFFINE8_32, block_affine8_32 },
+        { Q_AFFINE8_64, block_affine8_64 },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(by_type); i++)

@@ -50,6 +50,12 @@ static inline void kit_random_block(struct rng *r, const struct kit_type *t, uin
         break;
     case Q_NVFP4: /* every byte is a scale */
         break;
+    case Q_AFFINE4_32:
+    case Q_AFFINE4_64:
+    case Q_AFFINE8_32:
+    case Q_AFFINE8_64:
+        kit_put_affine(out, f * 0.1f, kit_normal(r) * 0.1f);
+        break;
     default:
         if (t->min_at)
             kit_put_half(out + t->min_at, kit_normal(r) * 0.01f);
@@ -120,6 +126,16 @@ static inline double kit_element(const struct kit_type *t, const uint8_t *b, int
         return kit_half(b) * (kit_nibble(b + 2, i) - 8);
     case Q_Q4_1:
         return kit_half(b) * kit_nibble(b + 4, i) + kit_half(b + 2);
+    case Q_AFFINE4_32:
+    case Q_AFFINE4_64:
+    case Q_AFFINE8_32:
+    case Q_AFFINE8_64: {
+        bool is_byte = t->type >= Q_AFFINE8_32;
+        float scale_offset[2];
+        memcpy(scale_offset, b, 8);
+        int q = is_byte ? b[8 + i] : kit_nibble(b + 8 + i / 32 * 16, i % 32);
+        return (double)scale_offset[0] * q + (double)scale_offset[1];
+    }
     case Q_Q5_0:
         return kit_half(b) * (kit_five_bits(b + 2, b + 6, i) - 16);
     case Q_Q5_1:

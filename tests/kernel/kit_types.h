@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/base.h"
+#include "base/half.h"
 #include "format/qtype.h"
 
 struct kit_type {
@@ -41,6 +42,10 @@ static const struct kit_type kit_types[] = {
     { Q_Q1_0, "Q1_0", 128, 18 },
     { Q_Q2_0, "Q2_0", 64, 18 },
     { Q_NVFP4, "NVFP4", 64, 36 },
+    { Q_AFFINE4_32, "AFFINE4_32", 32, 24 },
+    { Q_AFFINE4_64, "AFFINE4_64", 64, 40 },
+    { Q_AFFINE8_32, "AFFINE8_32", 32, 40 },
+    { Q_AFFINE8_64, "AFFINE8_64", 64, 72 },
 };
 enum { KIT_N_TYPES = ARRAY_LEN(kit_types) };
 
@@ -52,4 +57,18 @@ static inline void kit_put_scale(const struct kit_type *t, uint8_t *block, uint1
             block[49 + 2 * i] = (uint8_t)((block[49 + 2 * i] & 15) | (d >> (4 * i) & 15) << 4);
     else
         memcpy(block + t->scale_at, &d, 2);
+}
+
+static inline bool kit_is_affine(enum qtype type)
+{
+    return type >= Q_AFFINE4_32 && type <= Q_AFFINE8_64;
+}
+
+/* Scale and offset are f32 at the start of the block; here of the precision of bf16, so that a
+ * product with a code is exact. */
+static inline void kit_put_affine(uint8_t *block, float scale, float offset)
+{
+    const float rounded[2] = { bf16_to_f32(f32_to_bf16(scale)), bf16_to_f32(f32_to_bf16(offset)) };
+
+    memcpy(block, rounded, sizeof(rounded));
 }

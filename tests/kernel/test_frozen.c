@@ -40,6 +40,8 @@ static uint8_t *random_rows(struct rng *r, const struct kit_type *t, int n_rows,
             block[1] = (uint8_t)(0x3f ^ (block[1] & 0x80));
         else if (t->type == Q_MXFP4)
             block[0] = (uint8_t)(120 + block[0] % 8);
+        else if (kit_is_affine(t->type))
+            kit_put_affine(block, f * 0.125f, f * -0.5f);
         else if (t->type != Q_NVFP4)
             kit_put_scale(t, block, f32_to_f16(f));
         if (t->min_at)
@@ -57,7 +59,8 @@ static void gemm_results_are_frozen(void)
         0x0fe0f62f5537fe7a, 0x96f80d57a9eaae29, 0x9c689e3e5b4cea2c, 0xd3b3a02ae9f19fe2,
         0x4ed2ad9c0ea267a8, 0xe78ccf35bec7f766, 0xc14a5388724de4ba, 0x19a4db0a3ba86db8,
         0xc9bb9a0da5448a31, 0xcf506e24a1a16e62, 0x67842058297c6ca3, 0x786085b43136330e,
-        0x75388402084760bc, 0xbb06273453be47b9 };
+        0x75388402084760bc, 0xbb06273453be47b9, 0xd69a818031fb5546, 0xc2657a9332f8377c,
+        0xcb5ce7450d048944, 0xb791a9300937afbf };
     static const uint64_t tiles[] = { 0xbc14128d4007e364, 0x1e83f91a5076ffd4 }; /* F16, BF16 */
     enum { M = 2, ROWS = 19, COLS = 512 };
     struct rng r = { .key = 1 };

@@ -341,6 +341,31 @@ static float dot_q2_0(const void *panel, int r, const void *x, int n_cols)
     return acc;
 }
 
+static int byte_code(const uint8_t q[8][16][4], int r, int k)
+{
+    return q[k / 4][r][k % 4];
+}
+
+/* Types of blocks_affine.h: per 32 elements as Q4_1, also if 64 have the same scale. */
+#define DOT_AFFINE(name, code)                                                                     \
+    static float dot_##name(const void *panel, int r, const void *x, int n_cols)                   \
+    {                                                                                              \
+        const struct p16_##name *w = panel;                                                        \
+        const struct act_q8_0 *a = x;                                                              \
+        const int parts = (int)ARRAY_LEN(w->q);                                                    \
+        float acc = 0;                                                                             \
+                                                                                                   \
+        for (int b = 0; b < n_cols / 32; b++, a++) {                                               \
+            const struct p16_##name *block = w + b / parts;                                        \
+            int32_t sum = 0;                                                                       \
+            for (int k = 0; k < 32; k++)                                                           \
+                sum += code(block->q[b % parts], r, k) * a->q[k];                                  \
+            acc = fmaf(block->d[r] * a->d, (float)sum, acc);                                       \
+            acc = fmaf(block->m[r] * a->d, (float)(a->minus8 / -8), acc);                          \
+        }                                                                                          \
+        return acc;                                                                                \
+    }
+
 /* Types of row_codes.h: `bytes` per packed block of 256. */
 static float row_codes_dot(
     row_codes_fn row_codes, size_t bytes, const void *panel, int r, const void *x, int n_cols)
@@ -383,6 +408,10 @@ DOT_ROW_CODES(iq1_s)
 DOT_ROW_CODES(iq1_m)
 DOT_ROW_CODES(tq1_0)
 DOT_ROW_CODES(tq2_0)
+DOT_AFFINE(affine4_32, nibble)
+DOT_AFFINE(affine4_64, nibble)
+DOT_AFFINE(affine8_32, byte_code)
+DOT_AFFINE(affine8_64, byte_code)
 
 #define WEIGHT(TYPE, name, act, block)                                                             \
     void ref_gemm_##name(const struct gemm_args *g)                                                \

@@ -5,7 +5,8 @@
  * that the instructions for unpacking run once per CHUNK_ROWS rows. x86_avx2_gemm.c documents how
  * many products of bytes may be added before they are widened; here also
  *
- *   MXFP4   24 * 127 * 2 = 6096, x 5 fits */
+ *   MXFP4   24 * 127 * 2 = 6096, x 5 fits
+ *   AFFINE8 see multiply_32_bytes() */
 #ifndef __AVX2__
 #error "compile with the AVX2 flags of the Makefile"
 #endif
@@ -278,6 +279,18 @@ static void unpack_nvfp4(struct unpacked_kblock *u, const uint8_t *w, int n_bloc
     }
 }
 
+INLINE void put_f32_scales(__m256 to[2], const float d[16])
+{
+    to[0] = _mm256_loadu_ps(d);
+    to[1] = _mm256_loadu_ps(d + 8);
+}
+
+INLINE void put_bytes(uint8_t (*to)[64], const uint8_t q[8][16][4])
+{
+    UNROLL for (int i = 0; i < 8; i++) UNROLL for (int half = 0; half < 2; half++)
+        put_half(to[i], half, load_256(q[i][8 * half]));
+}
+
 /* Scales and minimums of a Q4_K or Q5_K block. */
 INLINE void put_scales_k4(struct unpacked_kblock *u, const uint8_t lo[4][16][2],
     const uint8_t hi[2][16][2], const uint16_t *d)
@@ -351,6 +364,27 @@ static void unpack_q6_k(struct unpacked_kblock *u, const uint8_t *w, int n_block
         put_signed_scales(u, i, p->scale[i]);
     put_f16_scales(u->d[0], p->d);
 }
+
+/* A block of 64 becomes two blocks of 32. */
+#define UNPACK_AFFINE(name, put_codes)                                                             \
+    static void unpack_##name(struct unpacked_kblock *u, const uint8_t *w, int n_blocks)           \
+    {                                                                                              \
+        const struct p16_##name *p = (const void *)w;                                              \
+        const int parts = (int)ARRAY_LEN(p->q);                                                    \
+                                                                                                   \
+        for (int b = 0; b < n_blocks; b++, p++) {                                                  \
+            prefetch_ahead((const uint8_t *)p, sizeof(*p));                                        \
+            for (int i = 0; i < parts; i++) {                                                      \
+                put_codes(u->q + 8 * (parts * b + i), p->q[i]);                                    \
+                put_f32_scales(u->d[parts * b + i], p->d);                                         \
+                put_f32_scales(u->m[parts * b + i], p->m);                                         \
+            }                                                                                      \
+        }                                                                                          \
+    }
+UNPACK_AFFINE(affine4_32, put_nibbles)
+UNPACK_AFFINE(affine4_64, put_nibbles)
+UNPACK_AFFINE(affine8_32, put_bytes)
+UNPACK_AFFINE(affine8_64, put_bytes)
 
 #if BYTE_DOTS
 static const int8_t iq4_codebook[16] = { IQ4_CODEBOOK };
@@ -433,6 +467,46 @@ INLINE void multiply_32(const struct type_traits k, int rows, const struct unpac
             }
         }
 }
+
+#if !BYTE_DOTS
+/* Weights of 0 to 255, whose products do not fit: w = 2 * (w / 2) + w % 2. The products of w / 2
+ * are widened after every quad (127 * 127 * 2 = 32258), those of w % 2 after eight. */
+INLINE void multiply_32_bytes(const struct type_traits k, int rows, const struct unpacked_kblock *u,
+    const uint8_t *const *xp, int n, struct panel_acc *acc)
+{
+    const __m256i one = _mm256_set1_epi16(1), two = _mm256_set1_epi16(2);
+    const __m256i seven_bits = _mm256_set1_epi8(127), one_bit = _mm256_set1_epi8(1);
+
+    for (int h = 0; h < 2; h++)
+        for (int b = 0; b < n; b++) {
+            const struct act_q8_0 *x[GROUP_ROWS];
+            __m256i total[GROUP_ROWS], odd[GROUP_ROWS];
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                x[m] = (const struct act_q8_0 *)(const void *)xp[m] + b;
+                total[m] = odd[m] = _mm256_setzero_si256();
+            }
+            UNROLL for (int i = 0; i < 8; i++)
+            {
+                __m256i w = load_256(u->q[8 * b + i] + 32 * h);
+                __m256i upper = _mm256_and_si256(_mm256_srli_epi16(w, 1), seven_bits);
+                __m256i lower = _mm256_and_si256(w, one_bit);
+                UNROLL for (int m = 0; m < rows; m++)
+                {
+                    __m256i q = broadcast4(x[m]->q + 4 * i);
+                    total[m] = add_madd(total[m], _mm256_maddubs_epi16(upper, q), two);
+                    odd[m] = _mm256_add_epi16(odd[m], _mm256_maddubs_epi16(lower, q));
+                }
+            }
+            UNROLL for (int m = 0; m < rows; m++)
+            {
+                __m256i sum = add_madd(total[m], odd[m], one);
+                acc[m].half[h] =
+                    fma_min(fma_dot(acc[m].half[h], u->d[b][h], x[m]->d, sum), u->m[b][h], x[m]);
+            }
+        }
+}
+#endif
 
 /* NVFP4: a scale per 16 elements. There are no sums of 16 activations in a block, so the products
  * with the offset are computed here. */
@@ -574,6 +648,15 @@ UNPACKED_GEMM(
     gemm, mxfp4, multiply_32, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, MXFP4_OFFSET, false)
 UNPACKED_GEMM(gemm, q1_0, multiply_32, 128, struct act_q8_0, 2, 8, 8, 1, false)
 UNPACKED_GEMM(gemm, q2_0, multiply_32, 64, struct act_q8_0, 2, 8, 8, 1, false)
+UNPACKED_GEMM(gemm, affine4_32, multiply_32, 32, struct act_q8_0, 2, 8, 8, 0, true)
+UNPACKED_GEMM(gemm, affine4_64, multiply_32, 64, struct act_q8_0, 2, 8, 8, 0, true)
+#if BYTE_DOTS
+UNPACKED_GEMM(gemm, affine8_32, multiply_32, 32, struct act_q8_0, 2, 8, 8, 0, true)
+UNPACKED_GEMM(gemm, affine8_64, multiply_32, 64, struct act_q8_0, 2, 8, 8, 0, true)
+#else
+UNPACKED_GEMM(gemm, affine8_32, multiply_32_bytes, 32, struct act_q8_0, 1, 1, 8, 0, true)
+UNPACKED_GEMM(gemm, affine8_64, multiply_32_bytes, 64, struct act_q8_0, 1, 1, 8, 0, true)
+#endif
 UNPACKED_GEMM(gemm, nvfp4, multiply_16, 64, struct act_q8_0, 2, 4, 4, MXFP4_OFFSET, false)
 UNPACKED_GEMM(gemm_unpacked, q4_0, multiply_32, 32, struct act_q8_0, 2, 8, 8, 8, false)
 UNPACKED_GEMM(gemm_unpacked, q4_k, multiply_256, 256, struct act_q8_k, 2, 8, 8, 0, true)

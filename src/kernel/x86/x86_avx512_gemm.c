@@ -175,6 +175,34 @@ INLINE __m512i dot_quads(__m512i start, const __m512i *w, const int8_t *q, int q
         UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];                                     \
     }
 
+/* Blocks of 32 or 64 with one scale and one offset. */
+#define MICROKERNEL_AFFINE(type, load)                                                             \
+    INLINE void microkernel_##type(                                                                \
+        int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)                 \
+    {                                                                                              \
+        const struct p16_##type *p = (const void *)wp;                                             \
+        const int parts = (int)ARRAY_LEN(p->q);                                                    \
+        __m512 acc[GROUP_ROWS];                                                                    \
+        struct block_32 s;                                                                         \
+                                                                                                   \
+        UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];                                     \
+        for (int b = 0; b < n; b++, p++) {                                                         \
+            prefetch_ahead((const uint8_t *)p, sizeof(*p));                                        \
+            UNROLL for (int i = 0; i < parts; i++)                                                 \
+            {                                                                                      \
+                load(&s, p->q[i], p->d, p->m);                                                     \
+                UNROLL for (int m = 0; m < rows; m++)                                              \
+                {                                                                                  \
+                    const struct act_q8_0 *x =                                                     \
+                        (const struct act_q8_0 *)(const void *)xp[m] + parts * b + i;              \
+                    __m512i sum = dot_quads(_mm512_setzero_si512(), s.w, x->q, 8);                 \
+                    acc[m] = fma_min(fma_dot(acc[m], s.d, x->d, sum), s.m, x);                     \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];                                     \
+    }
+
 /* ---- blocks of 256 */
 
 INLINE void microkernel_q4_k(
@@ -491,6 +519,15 @@ MICROKERNEL_32(q5_1, start_0, true)
 MICROKERNEL_32(iq4_nl, start_128, false)
 MICROKERNEL_32(mxfp4, start_12, false)
 
+MICROKERNEL_AFFINE(affine4_32, load_affine4)
+MICROKERNEL_AFFINE(affine4_64, load_affine4)
+MICROKERNEL_AFFINE(affine8_32, load_affine8)
+MICROKERNEL_AFFINE(affine8_64, load_affine8)
+
+GEMM(affine4_32, NULL, NULL, 32, sizeof(struct p16_affine4_32), sizeof(struct act_q8_0))
+GEMM(affine4_64, NULL, NULL, 64, sizeof(struct p16_affine4_64), 2 * sizeof(struct act_q8_0))
+GEMM(affine8_32, NULL, NULL, 32, sizeof(struct p16_affine8_32), sizeof(struct act_q8_0))
+GEMM(affine8_64, NULL, NULL, 64, sizeof(struct p16_affine8_64), 2 * sizeof(struct act_q8_0))
 GEMM(f32, NULL, NULL, 1, 64, 4)
 GEMM(f16, NULL, NULL, 1, 32, 4)
 GEMM(bf16, NULL, NULL, 1, 32, 4)

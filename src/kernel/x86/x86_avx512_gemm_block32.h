@@ -65,6 +65,23 @@ INLINE void load_q4_1(struct block_32 *s, const struct p16_q4_1 *p)
     s->m = f16_to_f32_x16(p->m);
 }
 
+/* 32 elements of an affine block of 32 or 64. */
+INLINE void load_affine4(
+    struct block_32 *s, const uint8_t q[4][16][4], const float d[16], const float m[16])
+{
+    load_nibbles(s->w, q);
+    s->d = _mm512_loadu_ps(d);
+    s->m = _mm512_loadu_ps(m);
+}
+
+INLINE void load_affine8(
+    struct block_32 *s, const uint8_t q[8][16][4], const float d[16], const float m[16])
+{
+    UNROLL for (int i = 0; i < 8; i++) s->w[i] = keep_in_register(_mm512_loadu_si512(q[i]));
+    s->d = _mm512_loadu_ps(d);
+    s->m = _mm512_loadu_ps(m);
+}
+
 INLINE void load_q5_0(struct block_32 *s, const struct p16_q5_0 *p)
 {
     load_nibbles(s->w, p->q);

@@ -716,7 +716,8 @@ static void layout_is_unchanged(void)
         0x15ba0eef73051e2a, 0x3ea436b805e0a702, 0x492cfb978657adf8, 0xf762938d7db83ab8,
         0xd3891ba400e766f4, 0xbacde5b7851e8287, 0xfc0bc36adf110e0c, 0xd97d0a8a1998b387,
         0xf5ef6bd52def5299, 0x71239a09daef059b, 0x441f712e35aa7c5f, 0xddfc097edc30c15e,
-        0xd2f5e9afb9853dc8, 0xa4a091096d5c01a1, 0xf005e0056e7dfe63, 0x8230838540b852d1 };
+        0xd2f5e9afb9853dc8, 0xa4a091096d5c01a1, 0x20a82236dac9d04b, 0x3ba5f9c6a5dbc400,
+        0x7c258cab2f759e75, 0xa110492639b4d01f, 0xf005e0056e7dfe63, 0x8230838540b852d1 };
     struct tiny_model rich = tiny_default;
 
     EXPECT_EQ(PACKFILE_LAYOUT, 1);
