@@ -1,5 +1,5 @@
 /* mkmodel: writes a GGUF file of a given shape with random weights, for tests and benchmarks, or a
- * copy of a model without some of its layers.
+ * copy of a model without some of its layers or as a directory.
  *
  *     mkmodel --preset llama-3.2-1b --type Q4_0 -o /tmp/1b.gguf
  *     mkmodel --arch qwen3 --layers 4 --embd 512 --heads 8 --kv-heads 2 --type Q6_K -o small.gguf
@@ -10,8 +10,9 @@
  * --from the file contains only the layers in --keep of another model; it can be the draft model of
  * that model for speculative decoding. */
 #include "base/str.h"
-#include "testing/synth.h"
 #include "testing/drop_layers.h"
+#include "testing/hf_write.h"
+#include "testing/synth.h"
 
 #include <getopt.h>
 #include <stdio.h>
@@ -43,6 +44,7 @@ enum option_id {
     OPT_NAME,
     OPT_FROM,
     OPT_KEEP,
+    OPT_DIRECTORY,
 };
 
 static const struct option options[] = {
@@ -70,6 +72,7 @@ static const struct option options[] = {
     { "seed", required_argument, NULL, OPT_SEED },
     { "from", required_argument, NULL, OPT_FROM },
     { "keep", required_argument, NULL, OPT_KEEP },
+    { "directory", required_argument, NULL, OPT_DIRECTORY },
     { "output", required_argument, NULL, 'o' },
     { "help", no_argument, NULL, 'h' },
     { 0 },
@@ -84,6 +87,7 @@ struct args {
     const char *from; /* NULL: random weights */
     uint32_t keep[KEEP_MAX];
     size_t n_keep;
+    const char *layout; /* of a directory: "hf" or "mlx"; NULL: a GGUF file */
     const char *settings[SETTINGS_MAX];
 };
 
@@ -114,7 +118,8 @@ static int usage(FILE *to)
         "                     rope.scaling.type=yarn; may be repeated\n"
         "  --optional         with the biases and QK-norms that the family does not require\n"
         "  --vector-sigma X   deviation of biases, and of norms from 1 (default: 0.02)\n"
-        "  --from FILE --keep A,B,...   copy FILE with only these layers\n");
+        "  --from FILE --keep A,B,...   copy FILE with only these layers\n"
+        "  --from FILE --directory hf|mlx   write FILE as a Hugging Face or MLX directory\n");
     return to == stdout ? 0 : 2;
 }
 
@@ -238,6 +243,9 @@ static bool apply_option(struct args *a, int option, const char *value)
         return true;
     case OPT_KEEP:
         return parse_layers(a, value);
+    case OPT_DIRECTORY:
+        a->layout = value;
+        return !strcmp(value, "hf") || !strcmp(value, "mlx");
     case 'o':
         a->output = value;
         return true;
@@ -267,13 +275,16 @@ static enum qtype usual_head_type(enum qtype type)
     }
 }
 
-static int drop_layers(const struct args *a, struct err *e)
+/* A copy with fewer layers, or as a directory. */
+static int copy_model(const struct args *a, struct err *e)
 {
     struct gguf *g;
 
     if (gguf_open(&g, a->from, e))
         return -1;
-    int rc = drop_layers_write(g, a->keep, a->n_keep, a->output, e);
+    struct hf_write_options o = { .is_mlx = a->layout && !strcmp(a->layout, "mlx") };
+    int rc = a->layout ? hf_write(g, a->output, &o, e)
+                       : drop_layers_write(g, a->keep, a->n_keep, a->output, e);
     gguf_close(g);
     return rc;
 }
@@ -283,7 +294,7 @@ static int write_model(struct args *a, struct err *e)
     struct gguf *g = NULL;
 
     if (a->from)
-        return drop_layers(a, e);
+        return copy_model(a, e);
     if (!a->has_head_type)
         a->s.head_type = usual_head_type(a->s.type);
     if (isatty(STDERR_FILENO))

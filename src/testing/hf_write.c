@@ -235,7 +235,7 @@ static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err 
     /* a parameter of a module, not a module */
     const char *tail = strstr(row->from, "sinks") ? "" : is_bias ? ".bias" : ".weight";
     snprintf(name, sizeof(name), "%s%s", stem, tail);
-    if (is_bias || t->n_dims == 1) {
+    if (is_bias || (t->n_dims == 1 && !strstr(row->from, "_gate"))) {
         put_vector(w, name, row, t);
         return 0;
     }
@@ -349,6 +349,7 @@ static void put_scaling(const struct writer *w, struct jw *j)
     }
     jw_object(j);
     jw_member_str(j, "rope_type", type);
+    jw_member_str(j, "type", type); /* the older name */
     if (str_is(type, "longrope")) {
         put_factors(w, j, "rope_factors_long.weight", "long_factor");
         put_factors(w, j, "rope_factors_short.weight", "short_factor");
@@ -402,8 +403,14 @@ static void put_family_values(const struct writer *w, struct jw *j)
         jw_member_i64(j, "rope_local_base_freq", 10000);
     if (!strcmp(w->arch, "qwen2moe"))
         copy_number(w, j, "expert_shared_feed_forward_length", "shared_expert_intermediate_size");
-    if (!strcmp(w->arch, "qwen3moe"))
+    if (!strcmp(w->arch, "qwen3moe")) {
         jw_member_bool(j, "norm_topk_prob", true);
+        jw_member_i64(j, "decoder_sparse_step", 1);
+        jw_key(j, "mlp_only_layers");
+        jw_raw(j, STR("[]"));
+    }
+    jw_member_bool(j, "attention_bias", gguf_tensor(w->g, "blk.0.attn_q.bias"));
+    jw_member_bool(j, "mlp_bias", false);
 }
 
 static int put_config(const struct writer *w, struct err *e)

@@ -137,6 +137,9 @@ static void mlx_directories_give_the_same_bits(void)
 {
     check_preset("tiny-qwen3moe", Q_F16, (struct hf_write_options){ .is_mlx = true });
     check_preset("tiny-qwen2", Q_BF16, (struct hf_write_options){ .is_mlx = true, .n_shards = 2 });
+    /* codes of 4 bits in groups of 32, as Q4_1 */
+    check_preset("tiny-llama", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
+    check_preset("tiny-qwen3moe", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
 }
 
 TESTS(TEST(families_give_the_same_bits), TEST(mlx_directories_give_the_same_bits))
