@@ -1,10 +1,12 @@
-/* ctl_inspect.c: `inferctl inspect FILE.gguf`: contents of a model file, and whether another model
- * can be its draft model. Needs no server. */
+/* ctl_inspect.c: `inferctl inspect MODEL`: contents of a model file or directory, whether it can be
+ * served, and whether another model can be its draft model. Needs no server. */
 #include "cmd/ctl.h"
 #include "format/describe.h"
 #include "format/gguf.h"
 #include "format/model_file.h"
+#include "model/llama.h"
 #include "registry/draft.h"
+#include "tokenizer/vocab.h"
 
 #include <stdio.h>
 
@@ -37,6 +39,19 @@ static int inspect_pair(const struct ctl *c, const struct gguf *g, const char *d
     return EXIT_OK;
 }
 
+/* Reads the hyper-parameters and the vocabulary, as a start of the server does. `e` has the
+ * reason. */
+static struct gguf_facts find_facts(const struct gguf *g, struct err *e)
+{
+    struct llama_needs needs;
+    struct vocab *v = NULL;
+
+    if (llama_needs(&needs, g, KV_F16, e) || vocab_open(&v, g, e))
+        return (struct gguf_facts){ .reason = e->msg };
+    vocab_close(v);
+    return (struct gguf_facts){ .kv_bytes_per_token = needs.page_bytes / PAGE_TOKENS };
+}
+
 int ctl_inspect(struct ctl *c, int argc, char **argv)
 {
     static const char *const names[] = { "json", "help", "draft=" };
@@ -48,15 +63,16 @@ int ctl_inspect(struct ctl *c, int argc, char **argv)
 
     for (int i; (i = ctl_next(&a, names, ARRAY_LEN(names))) != -1;) {
         if (i == 1) {
-            ctl_printf("usage: inferctl inspect [--json] [--draft SMALL.gguf] FILE.gguf\n\n"
-                       "Prints metadata, tensors and sizes of a model file, and whether it can be "
-                       "served.\n"
-                       "With --draft: checks whether SMALL.gguf can be its draft model (same "
+            ctl_printf("usage: inferctl inspect [--json] [--draft SMALL] MODEL\n\n"
+                       "Prints metadata, tensors and sizes of a model, and whether it can be "
+                       "served. MODEL is a\n"
+                       "GGUF file, or a directory of Hugging Face or MLX.\n"
+                       "With --draft: checks whether SMALL can be its draft model (same "
                        "vocabulary).\n");
             return EXIT_OK;
         }
         if (i == -3 || (i == -2 && path))
-            return i == -3 ? EXIT_USAGE : ctl_usage("inspect: one file at a time");
+            return i == -3 ? EXIT_USAGE : ctl_usage("inspect: one model at a time");
         if (i == -2)
             path = a.value;
         else if (i == 2)
@@ -65,7 +81,7 @@ int ctl_inspect(struct ctl *c, int argc, char **argv)
             c->as_json = true;
     }
     if (!path)
-        return ctl_usage("inspect: which file?");
+        return ctl_usage("inspect: which model?");
     if (model_file_open(&g, path, &e))
         return ctl_fail("%s", e.msg);
     if (draft) {
@@ -74,7 +90,8 @@ int ctl_inspect(struct ctl *c, int argc, char **argv)
         return pair;
     }
     buf_init(&out, 256 * MB);
-    gguf_describe(g, c->as_json, &out);
+    struct gguf_facts facts = find_facts(g, &e);
+    gguf_describe(g, &facts, c->as_json, &out);
     gguf_close(g);
     int rc = buf_ok(&out) ? EXIT_OK : ctl_fail("inspect: no memory");
     ctl_put(buf_str(&out));

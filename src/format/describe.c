@@ -190,7 +190,60 @@ static void append_value(struct buf *out, const struct gguf_value *v)
     }
 }
 
-static void append_head(const struct gguf *g, struct buf *out)
+static uint64_t weights_bytes(const struct gguf *g)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < gguf_n_tensors(g); i++)
+        n += gguf_tensor_at(g, i)->bytes;
+    return n;
+}
+
+/* Training context in tokens; 0: unknown. */
+static uint64_t context_of(const struct gguf *g)
+{
+    struct str arch = STR("");
+    char key[128];
+    uint64_t n = 0;
+
+    (void)gguf_get_str(g, "general.architecture", &arch);
+    snprintf(key, sizeof(key), "%.*s.context_length", (int)MIN(arch.n, (size_t)64), arch.p);
+    (void)gguf_get_u64(g, key, &n);
+    return n;
+}
+
+static bool has_template(const struct gguf *g)
+{
+    struct str s;
+
+    return gguf_get_str(g, "tokenizer.chat_template", &s) && s.n;
+}
+
+/* Appends the reason if the model cannot be served. */
+static bool is_served(const struct gguf *g, const struct gguf_facts *facts, struct buf *why)
+{
+    if (!gguf_is_supported(g, why))
+        return false;
+    if (facts->reason)
+        buf_putz(why, facts->reason);
+    return !facts->reason;
+}
+
+static void append_sizes(const struct gguf *g, const struct gguf_facts *facts, struct buf *out)
+{
+    if (context_of(g))
+        buf_printf(out, "context       %" PRIu64 " tokens\n", context_of(g));
+    buf_putz(out, "memory        weights ");
+    append_bytes(out, weights_bytes(g));
+    if (facts->kv_bytes_per_token) {
+        buf_putz(out, ", KV cache ");
+        append_bytes(out, facts->kv_bytes_per_token);
+        buf_putz(out, " per token (f16)");
+    }
+    buf_printf(out, "\ntemplate      %s\n", has_template(g) ? "yes" : "none");
+}
+
+static void append_head(const struct gguf *g, const struct gguf_facts *facts, struct buf *out)
 {
     struct str arch = STR("?"), name = STR("?");
     struct buf why;
@@ -211,11 +264,12 @@ static void append_head(const struct gguf *g, struct buf *out)
     if (gguf_n_parts(g) > 1)
         buf_printf(out, " in %zu %s", gguf_n_parts(g), gguf_is_translated(g) ? "files" : "parts");
     buf_init(&why, 4 * KB);
-    bool ok = gguf_is_supported(g, &why);
+    bool ok = is_served(g, facts, &why);
     buf_putz(out, ok ? "\nsupported     yes" : "\nsupported     no: ");
     buf_puts(out, buf_str(&why));
     buf_putz(out, "\n");
     buf_clear(&why);
+    append_sizes(g, facts, out);
 }
 
 static int name_width(const struct gguf *g, bool of_tensors)
@@ -364,15 +418,25 @@ static void write_json_value(struct jw *w, const struct gguf_value *v)
     }
 }
 
-static void write_json_head(struct jw *w, const struct gguf *g)
+/* null: unknown */
+static void write_size(struct jw *w, const char *key, uint64_t n)
+{
+    jw_key(w, key);
+    if (n)
+        jw_u64(w, n);
+    else
+        jw_null(w);
+}
+
+static void write_json_head(struct jw *w, const struct gguf *g, const struct gguf_facts *facts)
 {
     struct str arch = STR_NONE;
     struct buf why;
 
     buf_init(&why, 4 * KB);
-    bool ok = gguf_is_supported(g, &why);
+    bool ok = is_served(g, facts, &why);
     jw_key(w, "version");
-    jw_u64(w, gguf_version(g));
+    jw_u64(w, gguf_is_translated(g) ? 0 : gguf_version(g));
     jw_key(w, "parts");
     jw_u64(w, gguf_n_parts(g));
     jw_key(w, "bytes");
@@ -392,6 +456,10 @@ static void write_json_head(struct jw *w, const struct gguf *g)
     else
         jw_str(w, buf_str(&why));
     buf_clear(&why);
+    write_size(w, "context", context_of(g));
+    write_size(w, "weights_bytes", weights_bytes(g));
+    write_size(w, "kv_bytes_per_token", facts->kv_bytes_per_token);
+    jw_member_bool(w, "template", has_template(g));
 }
 
 static void write_json_tensors(struct jw *w, const struct gguf *g)
@@ -441,13 +509,13 @@ static void write_json_types(struct jw *w, const struct gguf *g)
     jw_end_array(w);
 }
 
-static void describe_json(const struct gguf *g, struct buf *out)
+static void describe_json(const struct gguf *g, const struct gguf_facts *facts, struct buf *out)
 {
     struct jw w;
 
     jw_init(&w, out);
     jw_object(&w);
-    write_json_head(&w, g);
+    write_json_head(&w, g, facts);
     jw_key(&w, "metadata");
     jw_object(&w);
     for (size_t i = 0; i < gguf_n_kv(g); i++) {
@@ -461,13 +529,14 @@ static void describe_json(const struct gguf *g, struct buf *out)
     buf_putc(out, '\n');
 }
 
-void gguf_describe(const struct gguf *g, bool as_json, struct buf *out)
+void gguf_describe(
+    const struct gguf *g, const struct gguf_facts *facts, bool as_json, struct buf *out)
 {
     if (as_json) {
-        describe_json(g, out);
+        describe_json(g, facts, out);
         return;
     }
-    append_head(g, out);
+    append_head(g, facts, out);
     append_metadata(g, out);
     append_tensors(g, out);
     append_types(g, out);

@@ -10,11 +10,19 @@
 #include "base/buf.h"
 #include "format/gguf.h"
 
+/* What the caller has found out about the model. */
+struct gguf_facts {
+    const char *reason;          /* why it cannot be served; NULL: unknown or it can */
+    uint64_t kv_bytes_per_token; /* 0: unknown */
+};
+
 /* Appends the description; the caller checks buf_ok. The JSON form is one object:
- *   version, parts, bytes, architecture, parameters, served, reason (null if served),
+ *   version (0: a directory), parts, bytes, architecture, parameters, served, reason (null if
+ *   served), context, weights_bytes, kv_bytes_per_token (null: unknown), template (boolean),
  *   metadata {key: value; arrays of more than 16 are {kind, n, first}},
  *   tensors [{name, type, shape, bytes}], types [{type, tensors, parameters, bytes}] */
-void gguf_describe(const struct gguf *g, bool as_json, struct buf *out);
+void gguf_describe(
+    const struct gguf *g, const struct gguf_facts *facts, bool as_json, struct buf *out);
 
 uint64_t gguf_n_parameters(const struct gguf *g);
 

@@ -54,14 +54,28 @@ static const char *base_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* In a cache of the Hugging Face hub, which belongs to other programs. */
+static bool is_in_hub_cache(const char *model)
+{
+    char full[PATH_MAX];
+
+    return realpath(model, full) && strstr(full, "/models--");
+}
+
+/* The packfile of a directory is next to it, too. */
 static bool path_next_to_model(char *out, const char *model)
 {
     char folder[PACK_PATH_MAX];
-    int n = snprintf(out, PACK_PATH_MAX, "%s.pack", model);
+    size_t n_model = strlen(model);
 
+    while (n_model > 1 && model[n_model - 1] == '/')
+        n_model--;
+    int n = snprintf(out, PACK_PATH_MAX, "%.*s.pack", (int)n_model, model);
+    if (is_in_hub_cache(model))
+        return false;
     if (n < 0 || n >= PACK_PATH_MAX || strlen(base_of(out)) + strlen(PACKFILE_NEW) > NAME_MAX)
         return false;
-    folder_of(folder, sizeof(folder), model);
+    folder_of(folder, sizeof(folder), out);
     return file_exists(out) || !access(folder, W_OK);
 }
 
@@ -84,7 +98,7 @@ static bool cache_path(char *out, const char *model)
         return false;
     SHA256((const uint8_t *)full, strlen(full), sum);
     /* 200 characters of the name leave room for the rest of NAME_MAX and for PACKFILE_NEW. */
-    n = snprintf(out, PACK_PATH_MAX, "%s/%.200s-%02x%02x%02x%02x.pack", dir, base_of(model), sum[0],
+    n = snprintf(out, PACK_PATH_MAX, "%s/%.200s-%02x%02x%02x%02x.pack", dir, base_of(full), sum[0],
         sum[1], sum[2], sum[3]);
     return n > 0 && n < PACK_PATH_MAX;
 }

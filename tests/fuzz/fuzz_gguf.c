@@ -88,8 +88,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     }
     (void)read_all_views(g, data, n);
     buf_init(&out, 16 * MB);
-    gguf_describe(g, false, &out);
-    gguf_describe(g, true, &out);
+    gguf_describe(g, &(struct gguf_facts){ 0 }, false, &out);
+    gguf_describe(g, &(struct gguf_facts){ .kv_bytes_per_token = 1 }, true, &out);
     buf_clear(&out);
     use_vocabulary(g);
     gguf_close(g);

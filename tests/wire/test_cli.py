@@ -44,7 +44,7 @@ def test_usage_errors_are_one_line_and_status_2():
     for args, says in (([], "usage:"), (["fly"], "unknown command 'fly'"),
             (["--nope"], "unknown option --nope"), (["status", "x"], "takes no arguments"),
             (["chat", "--temperature"], "needs a value"), (["completion", "a", "b"], "one prompt"),
-            (["chat", "--seed", "x", "hi"], "not a number"), (["inspect"], "which file?"),
+            (["chat", "--seed", "x", "hi"], "not a number"), (["inspect"], "which model?"),
             (["bench"], "which file?")):
         status, _, err = ctl(*args)
         equal(status, 2, args)

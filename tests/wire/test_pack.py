@@ -238,6 +238,28 @@ def test_weights_that_are_no_numbers_end_each_request_with_an_error():
             equal(s.errors().count("invalid_logits"), 1)
 
 
+def test_a_directory_gives_the_same_answer_and_is_packed_next_to_it():
+    with tempfile.TemporaryDirectory() as folder:
+        model, directory = os.path.join(folder, "m.gguf"), os.path.join(folder, "hf")
+        make_model(model)
+        want = Start(model, "--pack", "off")
+        os.mkdir(directory)
+        subprocess.run([program("tools/mkmodel"), "--from", model, "--directory", "hf", "-o", directory],
+            check=True)
+        os.unlink(model)
+        weights = os.path.join(directory, "model.safetensors")
+        settle(weights)
+        first = Start(directory + "/", wait_for=directory + ".pack")
+        equal(first.answer, want.answer)
+        again = Start(directory)
+        assert "packfile" not in again.log, again.log
+        equal(again.answer, want.answer)
+        flip(weights, 40 << 20)
+        changed = Start(directory)
+        assert "packed from another model" in changed.log, changed.log
+        assert changed.answer != want.answer
+
+
 def test_a_pipe_in_its_place_is_left_alone():
     with tempfile.TemporaryDirectory() as folder:
         model = os.path.join(folder, "m.gguf")

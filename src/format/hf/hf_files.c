@@ -121,7 +121,7 @@ void hf_files_clear(struct hf_files *f)
 static bool is_plain_name(struct str name)
 {
     return name.n > 0 && name.n <= NAME_MAX && name.p[0] != '.' && !memchr(name.p, '/', name.n) &&
-           !memchr(name.p, '\0', name.n);
+           utf8_is_printable(name);
 }
 
 /* Replaces a link of a snapshot by the blob to which it leads. */

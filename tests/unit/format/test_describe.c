@@ -66,8 +66,10 @@ static bool expect_description(const char *what)
 static void text_form_is_complete(void)
 {
     open_sample(write_sample("llama", "gpt2", Q_Q4_K));
-    gguf_describe(opened, false, &text);
+    gguf_describe(opened, &(struct gguf_facts){ .kv_bytes_per_token = 1536 }, false, &text);
     EXPECT(buf_ok(&text));
+    EXPECT(expect_description(
+        "memory        weights 432 B, KV cache 1536 B per token (f16)\ntemplate      none\n"));
     EXPECT(expect_description("architecture  llama\n"));
     EXPECT(expect_description("supported     yes\n"));
     EXPECT(expect_description("parameters    768\n"));
@@ -89,10 +91,12 @@ static void json_form_is_complete(void)
     double f;
 
     open_sample(write_sample("llama", "gpt2", Q_Q4_K));
-    gguf_describe(opened, true, &text);
+    gguf_describe(opened, &(struct gguf_facts){ 0 }, true, &text);
     EXPECT_EQ(json_parse(&j, buf_str(&text), a, &json_limits_default, &e), 0);
     const struct json *meta = json_get(j, "metadata"), *tensor = json_get(j, "tensors")->child;
     EXPECT(json_get(j, "served")->b && json_is_null(json_get(j, "reason")));
+    EXPECT(json_is_null(json_get(j, "kv_bytes_per_token")) && !json_get(j, "template")->b);
+    EXPECT(str_is(json_get(j, "weights_bytes")->s, "432"));
     EXPECT(str_is(json_get(meta, "big")->s, "18446744073709551615"));
     EXPECT(json_f64(json_get(meta, "eps"), &f) && f == 1e-5);
     EXPECT(str_is(json_get(meta, "minus")->s, "-3") && json_get(meta, "yes")->b);
@@ -103,6 +107,14 @@ static void json_form_is_complete(void)
     EXPECT(str_is(json_get(tensor, "shape")->child->s, "256"));
     EXPECT(str_is(json_get(json_get(j, "types")->child, "bytes")->s, "432"));
     arena_free(a);
+    close_sample();
+}
+
+static void reason_of_the_caller_is_shown(void)
+{
+    open_sample(write_sample("llama", "gpt2", Q_Q4_K));
+    gguf_describe(opened, &(struct gguf_facts){ .reason = "llama.x = 1" }, false, &text);
+    EXPECT(expect_description("supported     no: llama.x = 1\n"));
     close_sample();
 }
 
@@ -146,13 +158,13 @@ static void a_full_buffer_is_only_full(void)
     open_sample(write_sample("llama", "gpt2", Q_F32));
     for (size_t max = 0; max < 400; max += 7) {
         buf_init(&small, max);
-        gguf_describe(opened, max & 1, &small);
+        gguf_describe(opened, &(struct gguf_facts){ 0 }, max & 1, &small);
         EXPECT(!buf_ok(&small));
         buf_clear(&small);
     }
     close_sample();
 }
 
-TESTS(TEST(text_form_is_complete), TEST(json_form_is_complete),
+TESTS(TEST(text_form_is_complete), TEST(json_form_is_complete), TEST(reason_of_the_caller_is_shown),
     TEST(unsupported_features_are_named), TEST(family_list_equals_the_model_families),
     TEST(a_full_buffer_is_only_full))

@@ -1,0 +1,443 @@
+/* format/hf: model directories that are refused, with one line that names the file, the name and
+ * the value; names and links that may not leave the directory; failing allocations and system
+ * calls. */
+#include "support/check.h"
+#include "support/tmpdir.h"
+
+#include "base/fault.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "format/model_file.h"
+#include "testing/hf_write.h"
+#include "testing/synth.h"
+#include "tokenizer/vocab.h"
+
+#include <sys/stat.h>
+
+static char folder[TMPDIR_NAME], dir[TMPDIR_NAME + 120];
+
+static void path_of(char out[512], const char *name)
+{
+    snprintf(out, 512, "%s/%s", dir, name);
+}
+
+static struct buf read_file(const char *name)
+{
+    char path[512], chunk[4096];
+    struct buf b;
+    size_t n;
+
+    path_of(path, name);
+    FILE *f = fopen(path, "rb");
+    EXPECT(f);
+    buf_init(&b, 16 * MB);
+    while ((n = fread(chunk, 1, sizeof(chunk), f)) > 0)
+        buf_put(&b, chunk, n);
+    fclose(f);
+    return b;
+}
+
+static void write_file(const char *name, const char *p, size_t n)
+{
+    char path[512];
+
+    path_of(path, name);
+    FILE *f = fopen(path, "wb");
+    EXPECT(f && fwrite(p, 1, n, f) == n && !fclose(f));
+}
+
+/* A model of one layer in two files, in dir. */
+static void make_model_in(const char *name)
+{
+    static const struct hf_write_options o = { .n_shards = 2 };
+    char gguf[TMPDIR_NAME + 16];
+    struct synth s;
+    struct gguf *g;
+    struct err e = { 0 };
+
+    snprintf(dir, sizeof(dir), "%s/%s", folder, name);
+    snprintf(gguf, sizeof(gguf), "%s/m.gguf", folder);
+    EXPECT(synth_preset(&s, "tiny-qwen3"));
+    s.n_layers = 1;
+    s.type = s.head_type = Q_BF16;
+    EXPECT(!synth_write(&s, gguf, &e) && !gguf_open(&g, gguf, &e));
+    EXPECT(!mkdir(dir, 0700) && !hf_write(g, dir, &o, &e));
+    gguf_close(g);
+}
+
+static void make_model(void)
+{
+    tmpdir_make(folder);
+    make_model_in("model");
+}
+
+/* Opens the directory and its vocabulary. */
+static int open_model(struct err *e)
+{
+    struct gguf *g = NULL;
+    struct vocab *v = NULL;
+    int rc = model_file_open(&g, dir, e) || vocab_open(&v, g, e) ? -1 : 0;
+
+    vocab_close(v);
+    gguf_close(g);
+    return rc;
+}
+
+static void expect_error(enum errcode code, const char *message)
+{
+    struct err e = { 0 };
+
+    EXPECT_EQ(open_model(&e), -1);
+    if (e.code != code || !strstr(e.msg, message) || strchr(e.msg, '\n'))
+        fprintf(stderr, "expected '%s' (%s), got '%s' (%s)\n", message, errcode_name(code), e.msg,
+            errcode_name(e.code));
+    EXPECT(e.code == code && strstr(e.msg, message) && !strchr(e.msg, '\n'));
+}
+
+/* Replaces the first occurrence of `from`, opens, and restores the file. */
+static void expect_error_with(
+    const char *name, const char *from, const char *to, enum errcode code, const char *message)
+{
+    struct buf b = read_file(name), changed;
+    ptrdiff_t at = str_find(buf_str(&b), str_of(from));
+
+    if (at < 0)
+        fprintf(stderr, "%s does not contain %s\n", name, from);
+    EXPECT(at >= 0);
+    buf_init(&changed, 16 * MB);
+    buf_put(&changed, b.p, (size_t)at);
+    buf_putz(&changed, to);
+    buf_puts(&changed, str_skip(buf_str(&b), (size_t)at + strlen(from)));
+    write_file(name, changed.p, changed.n);
+    expect_error(code, message);
+    write_file(name, b.p, b.n);
+    buf_clear(&b);
+    buf_clear(&changed);
+}
+
+static void a_directory_is_opened(void)
+{
+    struct gguf *g;
+    struct err e = { 0 };
+    struct str s;
+    char with_slash[sizeof(dir) + 2];
+
+    make_model();
+    snprintf(with_slash, sizeof(with_slash), "%s/", dir);
+    EXPECT_EQ(model_file_open(&g, with_slash, &e), 0);
+    EXPECT(gguf_is_translated(g) && !gguf_is_lost(g) && gguf_is_unchanged(g));
+    EXPECT(gguf_get_str(g, "general.name", &s) && str_is(s, "model"));
+    EXPECT_EQ(gguf_n_parts(g), 6ul); /* three JSON files, the index, two shards */
+    EXPECT(gguf_file_bytes(g) > 100000);
+    gguf_close(g);
+    tmpdir_remove(folder);
+}
+
+static void configurations_are_refused_by_name_and_value(void)
+{
+    static const struct {
+        const char *from, *to;
+        enum errcode code;
+        const char *message;
+    } rows[] = {
+        { "{", "", ERR_SYNTAX, "config.json" },
+        { "\"qwen3\"", "\"mamba\"", ERR_UNSUPPORTED, "model_type 'mamba' is not supported" },
+        { "\"silu\"", "\"relu2\"", ERR_UNSUPPORTED, "hidden_act = \"relu2\"" },
+        { "\"num_hidden_layers\":1", "\"num_hidden_layers\":-1", ERR_CORRUPT, "= -1 is not" },
+        { "\"num_hidden_layers\":1", "\"num_hidden_layers\":[\n]", ERR_CORRUPT, "several lines" },
+        { "\"num_hidden_layers\":1", "\"num_hidden_layers\":5000", ERR_RANGE, "5000 layers" },
+        { "\"hidden_size\"", "\"hidden\"", ERR_CORRUPT, "hidden_size is missing" },
+        { "\"head_dim\":32", "\"head_dim\":0", ERR_RANGE, "of 0 dimensions" },
+        { "\"rope_theta\":10000", "\"rope_theta\":\"x\"", ERR_CORRUPT, "rope_theta = \"x\"" },
+        { "\"rope_scaling\":null", "\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2}",
+            ERR_UNSUPPORTED, "rope_scaling = {\"type\":\"dynamic\"" },
+        { "\"rope_scaling\":null", "\"rope_scaling\":{\"type\":\"yarn\"}", ERR_UNSUPPORTED,
+            "rope_scaling" },
+        { "\"rope_scaling\":null", "\"quantization_config\":{\"quant_method\":\"gptq\"}",
+            ERR_UNSUPPORTED, "quant_method = \"gptq\"" },
+        { "\"rope_scaling\":null", "\"quantization\":{\"bits\":7,\"group_size\":64}",
+            ERR_UNSUPPORTED, "7 bits in groups of 64" },
+        { "\"rope_scaling\":null", "\"layer_types\":[\"linear_attention\"]", ERR_UNSUPPORTED,
+            "\"linear_attention\"" },
+        { "\"rope_scaling\":null", "\"layer_types\":[]", ERR_CORRUPT, "array of 1 strings" },
+        { "\"vocab_size\":307", "\"vocab_size\":307,\"mlp_only_layers\":[0]", ERR_UNSUPPORTED,
+            "mlp_only_layers = [0]" },
+        { "\"tie_word_embeddings\":false", "\"tie_word_embeddings\":null,\"no_rope_layers\":[0]",
+            ERR_UNSUPPORTED, "no_rope_layers = [0]" },
+    };
+
+    make_model();
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        expect_error_with("config.json", rows[i].from, rows[i].to, rows[i].code, rows[i].message);
+    tmpdir_remove(folder);
+}
+
+static void tensors_are_refused_by_name(void)
+{
+    static const char shard[] = "model-00001-of-00002.safetensors";
+    static const char index[] = "model.safetensors.index.json";
+
+    make_model();
+    expect_error_with(shard, "model.embed_tokens.weight", "model.embed_tokens.weighs",
+        ERR_UNSUPPORTED, "model.embed_tokens.weighs is not expected in family qwen3");
+    expect_error_with(shard, "layers.0.", "layers.1.", ERR_CORRUPT, "the network has 1 layers");
+    expect_error_with(shard, "\"BF16\"", "\"F8_E4M3\"", ERR_CORRUPT, "its type and shape require");
+    expect_error_with(
+        index, "-00001-of-", "-00003-of-", ERR_NOT_FOUND, "model-00003-of-00002.safetensors");
+    expect_error_with(index, "model-00001-of-00002.safetensors", "../m.safetensors", ERR_INVALID,
+        "'../m.safetensors' is not the name of a file in the directory");
+    expect_error_with(index, "model-00001-of-00002.safetensors", "/etc/x.safetensors", ERR_INVALID,
+        "is not the name of a file");
+    expect_error_with(index, "model-00001-of-00002.safetensors", ".x.safetensors", ERR_INVALID,
+        "is not the name of a file");
+    expect_error_with(index, "model-00001-of-00002.safetensors", "m\\u000a.safetensors",
+        ERR_INVALID, "'?' is not the name of a file");
+    expect_error_with(index, "model-00001-of-00002.safetensors", "m.bin", ERR_CORRUPT,
+        "is not a safetensors file");
+    expect_error_with(index, "weight_map", "weights", ERR_CORRUPT, "weight_map is not an object");
+    expect_error_with(index, "\"model.embed_tokens.weight\"", "\"absent\"", ERR_CORRUPT,
+        "tensor absent is not in the file");
+    struct buf b = read_file(shard);
+    write_file("model-00002-of-00002.safetensors", b.p, b.n);
+    expect_error(ERR_CORRUPT, "are the same matrix");
+    buf_clear(&b);
+    tmpdir_remove(folder);
+}
+
+static void tokenizers_are_refused_by_name(void)
+{
+    static const struct {
+        const char *from, *to;
+        enum errcode code;
+        const char *message;
+    } rows[] = {
+        { "\"BPE\"", "\"Unigram\"", ERR_UNSUPPORTED, "model.type Unigram" },
+        { "\"ignore_merges\":false", "\"byte_fallback\":true", ERR_UNSUPPORTED, "byte_fallback" },
+        { "\"ignore_merges\":false", "\"dropout\":0.1", ERR_UNSUPPORTED, "dropout 0.1" },
+        { "\"ignore_merges\":false", "\"end_of_word_suffix\":\"</w>\"", ERR_UNSUPPORTED,
+            "end_of_word_suffix </w>" },
+        { "\"normalizer\":null", "\"normalizer\":{\"type\":\"Lowercase\"}", ERR_UNSUPPORTED,
+            "normalizer Lowercase" },
+        { "\"Isolated\"", "\"Removed\"", ERR_UNSUPPORTED, "split behavior Removed" },
+        { "(?i:'s|", "(?i:'x|", ERR_UNSUPPORTED, "expression (?i:'x|'t|" },
+        { "\"Sequence\"", "\"Metaspace\"", ERR_UNSUPPORTED, "pre_tokenizer Metaspace" },
+        { "\"decoder\":{\"type\":\"ByteLevel\"}", "\"decoder\":{\"type\":\"Fuse\"}",
+            ERR_UNSUPPORTED, "decoder Fuse" },
+        { "\"id\":304", "\"id\":307", ERR_CORRUPT, "has the id 307, the embedding has 307 rows" },
+        { "\"id\":304", "\"id\":303", ERR_CORRUPT, "have the id 303" },
+        { "\"id\":304", "\"id\":\"x\"", ERR_CORRUPT, "has no id" },
+        { "\"merges\":[", "\"merges\":[[\"a b\",\"c\"],", ERR_CORRUPT, "merge 0 is not a pair" },
+        { "\"normalizer\":null", "\"post_processor\":{\"type\":\"BertProcessing\"}",
+            ERR_UNSUPPORTED, "post_processor BertProcessing" },
+    };
+    char path[512];
+
+    make_model();
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        expect_error_with(
+            "tokenizer.json", rows[i].from, rows[i].to, rows[i].code, rows[i].message);
+    path_of(path, "tokenizer.json");
+    unlink(path);
+    expect_error(ERR_UNSUPPORTED, "tokenizer.json is missing");
+    tmpdir_remove(folder);
+}
+
+/* All ids of generation_config.json end a choice, and the template of a file has precedence. */
+static void roles_and_template_are_read(void)
+{
+    static const char post[] =
+        "\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":"
+        "\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"<|im_start|>\"}},"
+        "{\"Sequence\":{\"id\":\"A\"}}]}]},\"normalizer\":{\"type\":\"NFC\"}";
+    struct gguf *g;
+    struct vocab *v;
+    struct err e = { 0 };
+    struct str s;
+
+    make_model();
+    write_file("generation_config.json", "{\"eos_token_id\": [7, 9, 400]}", 29);
+    write_file("chat_template.jinja", "from a file", 11);
+    struct buf b = read_file("tokenizer.json"), changed;
+    ptrdiff_t at = str_find(buf_str(&b), STR("\"normalizer\":null"));
+    EXPECT(at > 0);
+    buf_init(&changed, 16 * MB);
+    buf_put(&changed, b.p, (size_t)at);
+    buf_putz(&changed, post);
+    buf_puts(&changed, str_skip(buf_str(&b), (size_t)at + strlen("\"normalizer\":null")));
+    write_file("tokenizer.json", changed.p, changed.n);
+    EXPECT_EQ(model_file_open(&g, dir, &e), 0);
+    EXPECT(gguf_get_str(g, "tokenizer.chat_template", &s) && str_is(s, "from a file"));
+    EXPECT_EQ(vocab_open(&v, g, &e), 0);
+    EXPECT(vocab_is_end(v, 7) && vocab_is_end(v, 9) && !vocab_is_end(v, 8));
+    EXPECT(vocab_add_bos(v) && str_is(vocab_text(v, vocab_bos(v)), "<|im_start|>"));
+    vocab_close(v);
+    gguf_close(g);
+    buf_clear(&b);
+    buf_clear(&changed);
+    tmpdir_remove(folder);
+}
+
+static void other_formats_are_refused_with_what_is_read(void)
+{
+    static const char *const files[] = { "pytorch_model.bin", "model.pt", "model.pth", "model.onnx",
+        "model.gguf" };
+    static const char config[] = "{\"model_type\":\"llama\",\"num_hidden_layers\":1,"
+                                 "\"hidden_size\":8,\"num_attention_heads\":1}";
+    char path[512];
+    struct gguf *g;
+    struct err e;
+
+    tmpdir_make(folder);
+    snprintf(dir, sizeof(dir), "%s", folder);
+    expect_error(ERR_NOT_FOUND, "config.json is missing");
+    for (size_t i = 0; i < ARRAY_LEN(files); i++) {
+        write_file(files[i], "x", 1);
+        expect_error(ERR_UNSUPPORTED, files[i]);
+        expect_error(ERR_UNSUPPORTED, "*.safetensors");
+        path_of(path, files[i]);
+        EXPECT_EQ(model_file_open(&g, path, &e), -1);
+        EXPECT_EQ((int)e.code, i < 4 ? ERR_UNSUPPORTED : ERR_CORRUPT);
+        EXPECT(i == 4 || strstr(e.msg, "*.safetensors"));
+        unlink(path);
+    }
+    write_file("config.json", config, strlen(config));
+    write_file("pytorch_model.bin", "x", 1);
+    expect_error(
+        ERR_UNSUPPORTED, "model.safetensors is missing, and pytorch_model.bin is a pickle");
+    tmpdir_remove(folder);
+}
+
+static void move_to(const char *name, const char *to)
+{
+    char from[512];
+
+    path_of(from, name);
+    EXPECT(!rename(from, to));
+}
+
+static void links_are_followed_in_a_hub_cache_only(void)
+{
+    char blob[512], link[512], text[512];
+    struct gguf *g;
+    struct err e = { 0 };
+    struct str s;
+
+    make_model();
+    snprintf(blob, sizeof(blob), "%s/outside", folder);
+    move_to("config.json", blob);
+    path_of(link, "config.json");
+    EXPECT(!symlink(blob, link));
+    expect_error(ERR_INVALID, "symbolic link, which is followed in a hub cache only");
+    tmpdir_remove(folder);
+
+    tmpdir_make(folder);
+    snprintf(text, sizeof(text), "%s/models--Org--Some-Model", folder);
+    EXPECT(!mkdir(text, 0700));
+    snprintf(text, sizeof(text), "%s/models--Org--Some-Model/snapshots", folder);
+    EXPECT(!mkdir(text, 0700));
+    snprintf(text, sizeof(text), "%s/models--Org--Some-Model/blobs", folder);
+    EXPECT(!mkdir(text, 0700));
+    make_model_in("models--Org--Some-Model/snapshots/abc123");
+    snprintf(blob, sizeof(blob), "%s/models--Org--Some-Model/blobs/0123", folder);
+    move_to("config.json", blob);
+    path_of(link, "config.json");
+    EXPECT(!symlink("../../blobs/0123", link));
+    EXPECT_EQ(model_file_open(&g, dir, &e), 0);
+    EXPECT(gguf_get_str(g, "general.name", &s) && str_is(s, "Org/Some-Model"));
+    gguf_close(g);
+
+    /* the directory of the repository stands for the snapshot of refs/main */
+    char snapshot[sizeof(dir)];
+    memcpy(snapshot, dir, sizeof(dir));
+    snprintf(dir, sizeof(dir), "%s/models--Org--Some-Model", folder);
+    expect_error(ERR_NOT_FOUND, "without a revision");
+    snprintf(text, sizeof(text), "%s/refs", dir);
+    EXPECT(!mkdir(text, 0700));
+    write_file("refs/main", "abc123\n", 7);
+    EXPECT_EQ(open_model(&e), 0);
+    write_file("refs/main", "../../x", 7);
+    expect_error(ERR_CORRUPT, "refs/main is not the name of a snapshot");
+
+    /* a link that leaves the cache */
+    memcpy(dir, snapshot, sizeof(dir));
+    snprintf(blob, sizeof(blob), "%s/outside", folder);
+    move_to("tokenizer.json", blob);
+    path_of(link, "tokenizer.json");
+    EXPECT(!symlink(blob, link));
+    expect_error(ERR_INVALID, "which is not in");
+    tmpdir_remove(folder);
+}
+
+/* Random changes of each file: no crash, and each error is one line. */
+static void damaged_files_are_refused(void)
+{
+    static const char *const files[] = { "config.json", "tokenizer.json", "tokenizer_config.json",
+        "model.safetensors.index.json", "model-00001-of-00002.safetensors" };
+    struct rng r = { .key = 11 };
+    int n_refused = 0;
+
+    make_model();
+    for (size_t f = 0; f < ARRAY_LEN(files); f++) {
+        struct buf b = read_file(files[f]), changed;
+        size_t n = MIN(b.n, (size_t)3000); /* the header of a shard */
+        buf_init(&changed, 16 * MB);
+        for (int i = 0; i < 60; i++) {
+            struct err e = { 0 };
+            buf_reset(&changed);
+            buf_puts(&changed, buf_str(&b));
+            for (int k = 0; k < 1 + i % 3; k++)
+                changed.p[rng_below(&r, (uint32_t)n)] = "0919{}[]\",:-x\\\xff"[rng_below(&r, 15)];
+            write_file(files[f], changed.p, i % 7 ? changed.n : rng_below(&r, (uint32_t)n) + 1);
+            int rc = open_model(&e);
+            EXPECT(!rc || (e.msg[0] && !strchr(e.msg, '\n')));
+            n_refused += rc != 0;
+        }
+        write_file(files[f], b.p, b.n);
+        buf_clear(&b);
+        buf_clear(&changed);
+    }
+    EXPECT(n_refused > 60);
+    struct err e;
+    EXPECT_EQ(open_model(&e), 0);
+    tmpdir_remove(folder);
+}
+
+static void every_allocation_and_system_call_may_fail(void)
+{
+    struct err e = { 0 };
+    uint64_t nth = 1;
+
+    make_model();
+    for (;; nth++) {
+        uint64_t before = mem_failures();
+        mem_fail_after(nth);
+        int rc = open_model(&e);
+        mem_fail_after(0);
+        if (mem_failures() == before) {
+            EXPECT_EQ(rc, 0);
+            break;
+        }
+        if (rc != -1 || e.code != ERR_MEMORY)
+            fprintf(stderr, "allocation %llu: %s\n", (unsigned long long)nth, e.msg);
+        EXPECT(rc == -1 && e.code == ERR_MEMORY);
+    }
+#ifdef TESTING
+    static const enum fault_site sites[] = { FAULT_OPEN, FAULT_MMAP };
+    EXPECT(nth > 60);
+    for (size_t i = 0; i < ARRAY_LEN(sites); i++)
+        for (uint64_t n = 1; n <= 6; n++) {
+            fault_arm(sites[i], n);
+            EXPECT_EQ(open_model(&e), -1);
+            fault_arm(sites[i], 0);
+            EXPECT_EQ((int)e.code, ERR_IO);
+        }
+#endif
+    EXPECT_EQ(open_model(&e), 0);
+    tmpdir_remove(folder);
+}
+
+TESTS(TEST(a_directory_is_opened), TEST(configurations_are_refused_by_name_and_value),
+    TEST(tensors_are_refused_by_name), TEST(tokenizers_are_refused_by_name),
+    TEST(roles_and_template_are_read), TEST(other_formats_are_refused_with_what_is_read),
+    TEST(links_are_followed_in_a_hub_cache_only), TEST(damaged_files_are_refused),
+    TEST(every_allocation_and_system_call_may_fail))
