@@ -33,7 +33,7 @@ static void make_paths(void)
 static void write_both(const char *preset, enum qtype type, const struct hf_write_options *o)
 {
     struct synth s;
-    struct gguf *g;
+    struct gguf *g = NULL;
     struct err e = { 0 };
 
     EXPECT(synth_preset(&s, preset));
@@ -56,7 +56,7 @@ static float *compute(const char *path, struct vocab **v, int *n_vocab)
     };
     int32_t tokens[N_TOKENS];
     page_id pages[N_TOKENS];
-    struct gguf *g;
+    struct gguf *g = NULL;
     struct lm *m;
     struct err e = { 0 };
 

@@ -52,7 +52,7 @@ static void make_model_in(const char *name)
     static const struct hf_write_options o = { .n_shards = 2 };
     char gguf[TMPDIR_NAME + 16];
     struct synth s;
-    struct gguf *g;
+    struct gguf *g = NULL;
     struct err e = { 0 };
 
     snprintf(dir, sizeof(dir), "%s/%s", folder, name);
