@@ -26,6 +26,7 @@ struct tensor_part {
 static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_EMBD] = offsetof(struct weights, embd),
     [TENSOR_OUT_NORM] = offsetof(struct weights, out_norm),
+    [TENSOR_EMBD_NORM] = offsetof(struct weights, out_norm),
     [TENSOR_HEAD] = offsetof(struct weights, head),
     [TENSOR_ROPE_FREQS] = offsetof(struct weights, rope_factors),
     [TENSOR_ROPE_LONG] = offsetof(struct weights, rope_long),
@@ -56,6 +57,8 @@ static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_SSM_A] = offsetof(struct layer, recurrent.a),
     [TENSOR_SSM_NORM] = offsetof(struct layer, recurrent.norm),
     [TENSOR_SSM_OUT] = offsetof(struct layer, o),
+    [TENSOR_SHORT_CONV] = offsetof(struct layer, recurrent.conv),
+    [TENSOR_SHORT_CONV_OUT] = offsetof(struct layer, o),
     [TENSOR_POST_ATTN_NORM] = offsetof(struct layer, post_attn_norm),
     [TENSOR_FFN_NORM] = offsetof(struct layer, ffn_norm),
     [TENSOR_POST_FFN_NORM] = offsetof(struct layer, post_ffn_norm),
@@ -237,6 +240,14 @@ static int parts_of(
         parts[0] = (struct tensor_part){ offsetof(struct layer, recurrent.beta), n, 2 * d, 0, d };
         parts[1] = (struct tensor_part){ offsetof(struct layer, recurrent.alpha), n, 2 * d, d, d };
         return 2;
+    }
+    if (s->id == TENSOR_SHORT_CONV_IN) {
+        const int n = r->n_channels;
+        parts[0] = (struct tensor_part){ offsetof(struct layer, recurrent.in), 1, 3 * n, 0, n };
+        parts[1] = (struct tensor_part){ offsetof(struct layer, mix_gate), 1, 3 * n, n, n };
+        parts[2] =
+            (struct tensor_part){ offsetof(struct layer, recurrent.factor), 1, 3 * n, 2 * n, n };
+        return 3;
     }
     if (s->id == TENSOR_SSM_IN) {
         const int n = r->n_key_heads, k = r->key_dim, v = r->n_value_heads / n * r->value_dim;

@@ -26,6 +26,7 @@ struct ffn {
 
 struct recurrent_weights {     /* sizes: struct recurrent_params, hparams_dim() */
     struct packed in;          /* [DIM_CONV][d_model]: queries, keys, values of all heads */
+    struct packed factor;      /* [DIM_CONV][d_model]: factor of the input; empty: 1 */
     struct packed alpha, beta; /* [n_value_heads][d_model]: decay, and factor of the correction */
     const float *conv;         /* [n_taps][DIM_CONV] */
     const float *dt_bias;      /* [n_value_heads] */

@@ -2,13 +2,15 @@
 
 #include <stdio.h>
 
-#define ATTENTION (1u << MIXER_ATTENTION)
-#define DELTA_NET (1u << MIXER_DELTA_NET)
-#define LATENT    (1u << MIXER_LATENT)
+#define ATTENTION  (1u << MIXER_ATTENTION)
+#define DELTA_NET  (1u << MIXER_DELTA_NET)
+#define LATENT     (1u << MIXER_LATENT)
+#define SHORT_CONV (1u << MIXER_SHORT_CONV)
 
 const struct tensor_row tensor_rows[N_TENSORS] = {
     [TENSOR_EMBD] = { "token_embd.weight", DIM_MODEL, DIM_VOCAB, NEED_YES },
     [TENSOR_OUT_NORM] = { "output_norm.weight", DIM_MODEL, 0, NEED_YES },
+    [TENSOR_EMBD_NORM] = { "token_embd_norm.weight", DIM_MODEL, 0, NEED_NO },
     /* without it, the head is tied to the embedding */
     [TENSOR_HEAD] = { "output.weight", DIM_MODEL, DIM_VOCAB, NEED_MAYBE },
     [TENSOR_ROPE_FREQS] = { "rope_freqs.weight", DIM_PAIRS, 0, NEED_MAYBE },
@@ -66,6 +68,12 @@ const struct tensor_row tensor_rows[N_TENSORS] = {
         .mixers = DELTA_NET },
     [TENSOR_SSM_OUT] = { "blk.%d.ssm_out.weight", DIM_STATE_VALUES, DIM_MODEL, NEED_YES,
         .mixers = DELTA_NET },
+    [TENSOR_SHORT_CONV_IN] = { "blk.%d.shortconv.in_proj.weight", DIM_MODEL, DIM_3_CONV, NEED_YES,
+        .mixers = SHORT_CONV },
+    [TENSOR_SHORT_CONV] = { "blk.%d.shortconv.conv.weight", DIM_CONV_TAPS, DIM_CONV, NEED_YES,
+        .is_table = true, .is_transposed = true, .mixers = SHORT_CONV },
+    [TENSOR_SHORT_CONV_OUT] = { "blk.%d.shortconv.out_proj.weight", DIM_CONV, DIM_MODEL, NEED_YES,
+        .mixers = SHORT_CONV },
     [TENSOR_POST_ATTN_NORM] = { "blk.%d.post_attention_norm.weight", DIM_MODEL, 0, NEED_NO },
     [TENSOR_FFN_NORM] = { "blk.%d.ffn_norm.weight", DIM_MODEL, 0, NEED_YES },
     [TENSOR_POST_FFN_NORM] = { "blk.%d.post_ffw_norm.weight", DIM_MODEL, 0, NEED_NO },
@@ -114,6 +122,8 @@ const struct tensor_row tensor_rows[N_TENSORS] = {
     [TENSOR_QKV] = NEED_YES, [TENSOR_Q] = NEED_NO, [TENSOR_K] = NEED_NO, [TENSOR_V] = NEED_NO
 #define LONGROPE            [TENSOR_ROPE_LONG] = NEED_MAYBE, [TENSOR_ROPE_SHORT] = NEED_MAYBE
 #define FFN_NORM_AFTER_ATTN [TENSOR_POST_ATTN_NORM] = NEED_YES, [TENSOR_FFN_NORM] = NEED_NO
+
+#define FINAL_EMBD_NORM [TENSOR_OUT_NORM] = NEED_NO, [TENSOR_EMBD_NORM] = NEED_YES
 
 #define EXPERT_BIAS                                                                                \
     [TENSOR_ROUTER_SCORE_BIAS] = NEED_YES, [TENSOR_GATE_EXPERTS_BIAS] = NEED_YES,                  \
@@ -175,6 +185,17 @@ static const struct family families[] = {
             [TENSOR_QKV] = NEED_MAYBE, [TENSOR_MIX_GATE] = NEED_MAYBE, [TENSOR_SSM_IN] = NEED_MAYBE,
             [TENSOR_SSM_BETA_ALPHA] = NEED_YES, [TENSOR_SSM_ALPHA] = NEED_NO,
             [TENSOR_SSM_BETA] = NEED_NO } },
+    { .arch = "lfm2",
+        .is_rope_neox = true,
+        .experts = NEED_NO,
+        .recurrent = MIXER_SHORT_CONV,
+        .needs = { QK_NORM(NEED_YES), FINAL_EMBD_NORM } },
+    { .arch = "lfm2moe",
+        .is_rope_neox = true,
+        .experts = NEED_YES,
+        .router = ROUTER_SIGMOID,
+        .recurrent = MIXER_SHORT_CONV,
+        .needs = { QK_NORM(NEED_YES), FINAL_EMBD_NORM, [TENSOR_ROUTER_BIAS] = NEED_YES } },
     { .arch = "mistral3", .experts = NEED_MAYBE },
     { .arch = "smollm3", .experts = NEED_NO, .rope_period = 4 },
     { .arch = "phi3",

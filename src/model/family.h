@@ -13,6 +13,7 @@
 enum tensor {
     TENSOR_EMBD,
     TENSOR_OUT_NORM,
+    TENSOR_EMBD_NORM, /* another name of TENSOR_OUT_NORM */
     TENSOR_HEAD,
     TENSOR_ROPE_FREQS,
     TENSOR_ROPE_LONG, /* longrope: divisors of the frequencies for long contexts */
@@ -52,6 +53,9 @@ enum tensor {
     TENSOR_SSM_A,
     TENSOR_SSM_NORM,
     TENSOR_SSM_OUT,
+    TENSOR_SHORT_CONV_IN, /* the rows of the input, of the gate, and of a factor of the input */
+    TENSOR_SHORT_CONV,
+    TENSOR_SHORT_CONV_OUT,
     TENSOR_POST_ATTN_NORM,
     TENSOR_FFN_NORM,
     TENSOR_POST_FFN_NORM,
@@ -107,6 +111,7 @@ enum dim {
     DIM_INPUT,  /* per-layer input */
     DIM_INPUTS, /* per-layer inputs of all layers */
     DIM_CONV,   /* channels of the convolution */
+    DIM_3_CONV,
     DIM_CONV_TAPS,
     DIM_MIX,          /* output of attention or of a recurrent layer */
     DIM_STATE_VALUES, /* of all value heads */
@@ -126,7 +131,7 @@ enum dim {
 
 /* What a layer does before its feed-forward network: attention, latent attention (latent.c), or an
  * operation with a recurrent state instead of keys and values (recurrent.c). */
-enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET };
+enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET, MIXER_SHORT_CONV };
 
 /* NEED_UNUSED: the file may have the tensor, which is not loaded */
 enum need { NEED_DEFAULT, NEED_YES, NEED_MAYBE, NEED_NO, NEED_UNUSED };
@@ -186,8 +191,9 @@ struct family {
     int window_period;
     bool has_plain_window_rope; /* RoPE of layers with a window is not scaled */
     bool may_lack_rope;         /* in files with rope.scaling.finetuned = false */
-    /* the layers of which attention.recurrent_layers is true are of this kind; without that key all
-     * but each full_attention_interval-th. MIXER_ATTENTION: none */
+    /* Layers of this kind: those of which attention.recurrent_layers is true, without that key all
+     * but each full_attention_interval-th; MIXER_SHORT_CONV: those without KV heads.
+     * MIXER_ATTENTION: none */
     enum mixer recurrent;
     /* value head h uses key head h % n_key_heads; else h / (n_value_heads / n_key_heads) */
     bool has_tiled_value_heads;

@@ -293,14 +293,35 @@ static int read_head_dims(struct hparams *h, struct hparams_reader *r, struct er
     return 0;
 }
 
+static void set_recurrent(struct hparams *h, int layer)
+{
+    h->layers[layer].mixer = h->family->recurrent;
+    h->layers[layer].recurrent_index = h->recurrent.n_layers++;
+}
+
+/* A layer without KV heads is a convolution. */
+static int read_short_conv_layer(
+    struct hparams *h, struct hparams_reader *r, int layer, struct err *e)
+{
+    int n_kv_heads = 1;
+
+    if (get_layer_int(
+            r, "attention.head_count_kv", (struct int_range){ 0, 1024 }, layer, &n_kv_heads, e))
+        return -1;
+    if (!n_kv_heads)
+        set_recurrent(h, layer);
+    return 0;
+}
+
 /* A recurrent layer is marked in a list, or is not each `interval`-th layer. */
 static int read_mixer(struct hparams *h, struct hparams_reader *r, int layer, struct err *e)
 {
-    struct layer_params *p = &h->layers[layer];
     int interval = 4, is_recurrent;
 
     if (h->family->recurrent == MIXER_ATTENTION)
         return 0;
+    if (h->family->recurrent == MIXER_SHORT_CONV)
+        return read_short_conv_layer(h, r, layer, e);
     if (get_int(r, "full_attention_interval", (struct int_range){ 1, MAX_LAYERS }, &interval, e))
         return -1;
     is_recurrent = (layer + 1) % interval != 0;
@@ -309,8 +330,7 @@ static int read_mixer(struct hparams *h, struct hparams_reader *r, int layer, st
         return -1;
     if (!is_recurrent)
         return 0;
-    p->mixer = h->family->recurrent;
-    p->recurrent_index = h->recurrent.n_layers++;
+    set_recurrent(h, layer);
     return 0;
 }
 
@@ -369,6 +389,12 @@ static int read_recurrent(struct hparams *h, struct hparams_reader *r, struct er
 
     if (!p->n_layers)
         return 0;
+    if (h->family->recurrent == MIXER_SHORT_CONV) {
+        p->n_taps = -1;
+        p->n_channels = h->d_model;
+        return get_int(
+            r, "shortconv.l_cache", (struct int_range){ 2, CONV_MAX_TAPS }, &p->n_taps, e);
+    }
     p->n_taps = p->n_key_heads = p->n_value_heads = p->key_dim = -1;
     if (get_int(r, "ssm.conv_kernel", (struct int_range){ 2, CONV_MAX_TAPS }, &p->n_taps, e) ||
         get_int(r, "ssm.state_size", dim, &p->key_dim, e) ||
@@ -383,6 +409,7 @@ static int read_recurrent(struct hparams *h, struct hparams_reader *r, struct er
     if (inner != p->n_value_heads * p->value_dim)
         return err_set(e, ERR_CORRUPT, "%s = %d, expected %d heads of %d dimensions",
             key_of(r, "ssm.inner_size"), inner, p->n_value_heads, p->value_dim);
+    p->n_channels = 2 * p->n_key_heads * p->key_dim + inner;
     return 0;
 }
 
@@ -775,7 +802,9 @@ static int recurrent_dim(const struct recurrent_params *p, enum dim d)
 
     switch ((int)d) {
     case DIM_CONV:
-        return 2 * keys + values;
+        return p->n_channels;
+    case DIM_3_CONV:
+        return 3 * p->n_channels;
     case DIM_CONV_TAPS:
         return p->n_taps;
     case DIM_STATE_VALUES:
@@ -825,6 +854,8 @@ static int mix_dim(const struct hparams *h, const struct layer_params *p)
         return p->n_heads * h->latent.value_dim;
     case MIXER_DELTA_NET:
         return recurrent_dim(&h->recurrent, DIM_STATE_VALUES);
+    case MIXER_SHORT_CONV:
+        return h->recurrent.n_channels;
     default:
         return p->n_heads * p->head_dim;
     }

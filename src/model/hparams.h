@@ -38,10 +38,11 @@ struct rope_params {
 
 /* Sizes of all recurrent layers. */
 struct recurrent_params {
-    int n_layers;                   /* 0: none; the other values are then 0 */
-    int n_taps;                     /* of the convolution */
-    int n_key_heads, n_value_heads; /* n_value_heads is a multiple of n_key_heads */
-    int key_dim, value_dim;         /* of a head, at most MAX_STATE_DIM */
+    int n_layers;           /* 0: none; the other values are then 0 */
+    int n_taps, n_channels; /* of the convolution */
+    /* n_value_heads is a multiple of n_key_heads; 0: no state but inputs of the convolution */
+    int n_key_heads, n_value_heads;
+    int key_dim, value_dim; /* of a head, at most MAX_STATE_DIM */
 };
 
 struct layer_params {

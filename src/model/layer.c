@@ -348,20 +348,6 @@ static bool latent_mixer(struct thread_ctx *s, int index, struct act_out *out)
     return true;
 }
 
-/* A layer with a state instead of keys. x [n_rows][d_model] -> attn_out [n_rows][values]. Returns
- * false if no row is needed after the update of the state. */
-static bool recurrent_mixer(struct thread_ctx *s, int index, struct act_out *out)
-{
-    const struct llama *m = s->m;
-    const struct layer *l = &m->w.layers[index];
-    const struct recurrent_weights *w = &l->recurrent;
-    struct inputs in = { 0 };
-
-    rms_norm(s, l->attn_norm,
-        act_kinds(m, &w->in, &w->alpha, &w->beta) | act_kind_bit(m, &l->mix_gate), &in);
-    return recurrent_forward(s, index, &in, out);
-}
-
 /* Shapes: x is the residual stream; q stands for n_heads * head_dim, kv for n_kv_heads * head_dim,
  * values for n_value_heads * value_dim. `in` is the input of the next GEMMs, quantised as they read
  * it. */
@@ -370,7 +356,8 @@ void layer_forward(struct thread_ctx *s, int index)
     static bool (*const mixers[])(struct thread_ctx *, int, struct act_out *) = {
         [MIXER_ATTENTION] = attention_mixer,
         [MIXER_LATENT] = latent_mixer,
-        [MIXER_DELTA_NET] = recurrent_mixer,
+        [MIXER_DELTA_NET] = delta_net_forward,
+        [MIXER_SHORT_CONV] = short_conv_forward,
     };
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[index];

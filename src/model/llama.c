@@ -94,16 +94,16 @@ static size_t row_floats(int n)
     return ((size_t)n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
 }
 
-enum { MAX_MATRICES = 21, N_DENSE_MATRICES = 18 };
+enum { MAX_MATRICES = 22, N_DENSE_MATRICES = 19 };
 
 /* The matrices of a layer: those that every row reads, then those of which a row reads some
  * experts if the layer has experts. Empty ones are those that the layer does not have. */
 static void layer_matrices(const struct layer *l, const struct packed *out[MAX_MATRICES])
 {
     const struct packed *all[MAX_MATRICES] = { &l->q, &l->k, &l->v, &l->o, &l->mix_gate, &l->q_a,
-        &l->k_b, &l->v_b, &l->recurrent.in, &l->recurrent.alpha, &l->recurrent.beta, &l->router,
-        &l->shared_router, &l->shared.gate, &l->shared.up, &l->shared.down, &l->input_gate,
-        &l->input_proj, &l->ffn.gate, &l->ffn.up, &l->ffn.down };
+        &l->k_b, &l->v_b, &l->recurrent.in, &l->recurrent.factor, &l->recurrent.alpha,
+        &l->recurrent.beta, &l->router, &l->shared_router, &l->shared.gate, &l->shared.up,
+        &l->shared.down, &l->input_gate, &l->input_proj, &l->ffn.gate, &l->ffn.up, &l->ffn.down };
 
     memcpy(out, all, sizeof(all));
 }

@@ -86,25 +86,35 @@ static int channel_of(const struct recurrent_params *p, int h)
     return h < n ? h * p->key_dim : n * p->key_dim + (h - n) * p->value_dim;
 }
 
+/* The convolution of row r, from channel `at` on. */
+static struct conv_row conv_row_of(const struct thread_ctx *s, const struct layer *l, int r, int at)
+{
+    const struct llama *m = s->m;
+    const struct recurrent_params *p = &m->h.recurrent;
+    const struct state_run *run = &m->state_runs[m->rows[r].run];
+    struct state_layer from = { 0 };
+    struct conv_row c = {
+        .w = l->recurrent.conv + at, .w_stride = (size_t)p->n_channels, .n_taps = p->n_taps
+    };
+
+    if (is_resumed(run))
+        from = slot_layer(s, run->state);
+    for (int t = 0; t < p->n_taps; t++)
+        c.x[t] = conv_input(s, run, &from, m->rows[r].pos + t - (p->n_taps - 1)) + at;
+    return c;
+}
+
 /* Convolution of some heads of row r, and the norms of q and k. */
 static void conv_heads(
     const struct thread_ctx *s, const struct layer *l, int r, struct part_range heads)
 {
     const struct llama *m = s->m;
     const struct recurrent_params *p = &m->h.recurrent;
-    const struct state_run *run = &m->state_runs[m->rows[r].run];
     const int at = channel_of(p, heads.from), n = channel_of(p, heads.to) - at;
     float *out = m->recurrent.conv + (size_t)r * m->recurrent.conv_stride;
-    struct state_layer from = { 0 };
-    struct conv_row c = { .w = l->recurrent.conv + at,
-        .w_stride = (size_t)channel_of(p, 2 * p->n_key_heads + p->n_value_heads),
-        .n_taps = p->n_taps,
-        .has_silu = true };
+    struct conv_row c = conv_row_of(s, l, r, at);
 
-    if (is_resumed(run))
-        from = slot_layer(s, run->state);
-    for (int t = 0; t < p->n_taps; t++)
-        c.x[t] = conv_input(s, run, &from, m->rows[r].pos + t - (p->n_taps - 1)) + at;
+    c.has_silu = true;
     m->kernels->conv(out + at, &c, n);
     for (int h = heads.from; h < MIN(heads.to, 2 * p->n_key_heads); h++) {
         const float factor = h < p->n_key_heads ? (float)(1 / sqrt(p->key_dim)) : 1;
@@ -298,31 +308,105 @@ static void gated_norm(const struct thread_ctx *s, const struct layer *l, const 
     forward_quantise_tile(s, to, r, heads.from * d, (heads.to - heads.from) * d);
 }
 
-bool recurrent_forward(
-    struct thread_ctx *s, int index, const struct inputs *in, struct act_out *out)
+/* Stores the log of all runs, and computes the output of the rows that are needed, in parts. */
+static void finish_rows(struct thread_ctx *s, const struct layer *l, struct act_out *out,
+    int most_parts,
+    void (*output)(const struct thread_ctx *s, const struct layer *l, const struct act_out *to,
+        int r, struct part_range part))
+{
+    const int n_runs = n_runs_of(s);
+    const int n_log_parts = parts_for(s, n_runs, most_parts), n_log_tasks = n_runs * n_log_parts;
+
+    if (l == &s->m->w.layers[s->m->h.n_layers - 1])
+        keep_logit_rows(s);
+    const int n_parts = parts_for(s, MAX(s->n_rows, 1), most_parts);
+    *out = forward_recurrent_out(s, l, n_parts);
+    const int n_tasks = n_log_tasks + s->n_rows * n_parts;
+    for (int i; (i = thread_pool_next_task(s->m->thread_pool)) < n_tasks;)
+        if (i < n_log_tasks)
+            store_log(s, &s->m->state_runs[i / n_log_parts], i % n_log_parts, n_log_parts);
+        else
+            output(s, l, out, (i - n_log_tasks) / n_parts,
+                part_of(most_parts, (i - n_log_tasks) % n_parts, n_parts));
+    barrier(s);
+}
+
+bool delta_net_forward(struct thread_ctx *s, int index, struct act_out *out)
 {
     const struct llama *m = s->m;
     const struct layer *l = &m->w.layers[index];
-    const int n_heads = m->h.recurrent.n_value_heads, n_runs = n_runs_of(s);
-    const int n_log_parts = parts_for(s, n_runs, n_heads), n_log_tasks = n_runs * n_log_parts;
+    const struct recurrent_weights *w = &l->recurrent;
+    struct inputs in = { 0 };
 
-    project(s, l, in); /* in -> conv_in, gate, alpha, beta */
+    rms_norm(s, l->attn_norm,
+        act_kinds(m, &w->in, &w->alpha, &w->beta) | act_kind_bit(m, &l->mix_gate), &in);
+    project(s, l, &in); /* in -> conv_in, gate, alpha, beta */
     barrier(s);
     convolve(s, l); /* conv_in -> q, k [key heads][key_dim], v [value heads][value_dim]; g, beta */
     barrier(s);
     run_states(s); /* q, k, v, g, beta -> u, o [value heads][value_dim]; S in the slots */
     barrier(s);
-    if (index == m->h.n_layers - 1)
-        keep_logit_rows(s);
-    const int n_parts = parts_for(s, MAX(s->n_rows, 1), n_heads);
-    *out = forward_recurrent_out(s, l, n_parts);
-    for (int i; (i = thread_pool_next_task(m->thread_pool)) < n_log_tasks + s->n_rows * n_parts;) {
-        if (i < n_log_tasks)
-            store_log(s, &m->state_runs[i / n_log_parts], i % n_log_parts, n_log_parts);
-        else
-            gated_norm(s, l, out, (i - n_log_tasks) / n_parts, /* o, gate -> attn_out */
-                part_of(n_heads, (i - n_log_tasks) % n_parts, n_parts));
+    finish_rows(s, l, out, m->h.recurrent.n_value_heads, gated_norm); /* o, gate -> attn_out */
+    return s->n_rows > 0;
+}
+
+/* ---- short convolution: out = gate * conv(factor * in) */
+
+/* Channels are divided into blocks that can be quantised independently, or not at all. */
+static int short_conv_block(const struct llama *m)
+{
+    const int n = m->h.recurrent.n_channels;
+
+    return n % act_block(ACT_Q8_K) == 0 ? act_block(ACT_Q8_K) : n;
+}
+
+static void multiply_inputs(const struct thread_ctx *s)
+{
+    const struct llama *m = s->m;
+    int from, to;
+
+    forward_thread_range(s, s->n_rows, &from, &to);
+    for (int r = from; r < to; r++) {
+        float *x = m->recurrent.conv_in + (size_t)r * m->recurrent.conv_stride;
+        const float *factor = m->recurrent.conv + (size_t)r * m->recurrent.conv_stride;
+        for (int i = 0; i < m->h.recurrent.n_channels; i++)
+            x[i] *= factor[i];
     }
+}
+
+static void gated_conv(const struct thread_ctx *s, const struct layer *l, const struct act_out *to,
+    int r, struct part_range blocks)
+{
+    const struct llama *m = s->m;
+    const int at = blocks.from * short_conv_block(m), n = blocks.to * short_conv_block(m) - at;
+    const size_t row = (size_t)picked_row(s, r);
+    const float *gate = m->mix_gate + row * m->q_stride + at;
+    float *out = to->floats + (size_t)r * to->stride + at;
+    struct conv_row c = conv_row_of(s, l, (int)row, at);
+
+    m->kernels->conv(out, &c, n);
+    for (int i = 0; i < n; i++)
+        out[i] *= gate[i];
+    forward_quantise_tile(s, to, r, at, n);
+}
+
+bool short_conv_forward(struct thread_ctx *s, int index, struct act_out *out)
+{
+    const struct llama *m = s->m;
+    const struct layer *l = &m->w.layers[index];
+    const struct gemm_out to[] = {
+        { &l->recurrent.in, m->recurrent.conv_in, m->recurrent.conv_stride },
+        { &l->recurrent.factor, m->recurrent.conv, m->recurrent.conv_stride },
+        { &l->mix_gate, m->mix_gate, m->q_stride },
+    };
+    struct inputs in = { 0 };
+
+    rms_norm(
+        s, l->attn_norm, act_kinds(m, &l->recurrent.in, &l->recurrent.factor, &l->mix_gate), &in);
+    forward_gemms(s, &in, to, (int)ARRAY_LEN(to)); /* in -> conv_in, factor, gate */
     barrier(s);
+    multiply_inputs(s); /* conv_in *= factor */
+    barrier(s);
+    finish_rows(s, l, out, m->h.recurrent.n_channels / short_conv_block(m), gated_conv);
     return s->n_rows > 0;
 }

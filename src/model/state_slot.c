@@ -26,7 +26,7 @@ void state_layout_init(struct state_layout *l, const struct recurrent_params *p)
     l->keys = (size_t)p->n_key_heads * (size_t)p->key_dim;
     l->values = (size_t)p->n_value_heads * (size_t)p->value_dim;
     l->heads = (size_t)p->n_value_heads;
-    l->channels = 2 * l->keys + l->values;
+    l->channels = (size_t)p->n_channels;
     l->s_floats = (size_t)p->n_value_heads * (size_t)p->key_dim * head_columns(p);
     l->conv = l->s_floats;
     l->k = l->conv + (size_t)l->n_conv_rows * l->channels;

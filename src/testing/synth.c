@@ -366,6 +366,7 @@ static enum fill_kind vector_kind(enum tensor t)
     case TENSOR_DOWN_EXPERTS_BIAS:
         return FILL_BIAS;
     case TENSOR_SSM_CONV:
+    case TENSOR_SHORT_CONV:
         return FILL_CONV;
     case TENSOR_SSM_A:
         return FILL_DECAY;
@@ -405,6 +406,7 @@ static float matrix_gain(const struct synth *s, enum tensor t)
         return 2.5f;
     case TENSOR_O:
     case TENSOR_SSM_OUT:
+    case TENSOR_SHORT_CONV_OUT:
     case TENSOR_DOWN:
     case TENSOR_DOWN_EXPERTS:
     case TENSOR_SHARED_DOWN:

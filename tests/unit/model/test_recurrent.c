@@ -82,29 +82,39 @@ static int open_file(struct lm **m, const struct file *f, uint32_t n_states, str
 static void invalid_sizes_are_rejected_by_name(void)
 {
     static const struct {
-        const char *setting, *says;
+        const char *preset, *setting, *says;
     } rows[] = {
-        { "ssm.conv_kernel=1", "ssm.conv_kernel = 1, supported are 2 to 4" },
-        { "ssm.conv_kernel=5", "ssm.conv_kernel = 5" },
-        { "ssm.state_size=0", "ssm.state_size = 0" },
-        { "ssm.state_size=257", "ssm.state_size = 257" },
-        { "ssm.group_count=0", "ssm.group_count = 0" },
-        { "ssm.group_count=4", "ssm.time_step_rank = 6 is not divisible" },
-        { "ssm.time_step_rank=1025", "ssm.time_step_rank = 1025" },
-        { "ssm.inner_size=121", "ssm.inner_size = 121, expected 6 heads of 20 dimensions" },
-        { "ssm.state_size=21", "ssm.inner_size = 120, expected 6 heads of 21 dimensions" },
-        { "full_attention_interval=0", "full_attention_interval = 0" },
-        { "full_attention_interval=9", "without attention layers" },
-        { "attention.recurrent_layers=[1,1,0,0]", "expected one for each of 5 layers" },
-        { "attention.recurrent_layers=[1,1,2,0,0]", "recurrent_layers = 2 in layer 2" },
-        { "attention.recurrent_layers=[1,1,1,1,1]", "without attention layers" },
-        { "nextn_predict_layers=5", "nextn_predict_layers" },
+        { "tiny-qwen35", "ssm.conv_kernel=1", "ssm.conv_kernel = 1, supported are 2 to 4" },
+        { "tiny-qwen35", "ssm.conv_kernel=5", "ssm.conv_kernel = 5" },
+        { "tiny-qwen35", "ssm.state_size=0", "ssm.state_size = 0" },
+        { "tiny-qwen35", "ssm.state_size=257", "ssm.state_size = 257" },
+        { "tiny-qwen35", "ssm.group_count=0", "ssm.group_count = 0" },
+        { "tiny-qwen35", "ssm.group_count=4", "ssm.time_step_rank = 6 is not divisible" },
+        { "tiny-qwen35", "ssm.time_step_rank=1025", "ssm.time_step_rank = 1025" },
+        { "tiny-qwen35", "ssm.inner_size=121",
+            "ssm.inner_size = 121, expected 6 heads of 20 dimensions" },
+        { "tiny-qwen35", "ssm.state_size=21",
+            "ssm.inner_size = 120, expected 6 heads of 21 dimensions" },
+        { "tiny-qwen35", "full_attention_interval=0", "full_attention_interval = 0" },
+        { "tiny-qwen35", "full_attention_interval=9", "without attention layers" },
+        { "tiny-qwen35", "attention.recurrent_layers=[1,1,0,0]",
+            "expected one for each of 5 layers" },
+        { "tiny-qwen35", "attention.recurrent_layers=[1,1,2,0,0]",
+            "recurrent_layers = 2 in layer 2" },
+        { "tiny-qwen35", "attention.recurrent_layers=[1,1,1,1,1]", "without attention layers" },
+        { "tiny-qwen35", "nextn_predict_layers=5", "nextn_predict_layers" },
+        { "tiny-lfm2", "shortconv.l_cache=1", "shortconv.l_cache = 1, supported are 2 to 4" },
+        { "tiny-lfm2", "shortconv.l_cache=5", "shortconv.l_cache = 5" },
+        { "tiny-lfm2", "attention.head_count_kv=[0,0,0,0,0]", "without attention layers" },
+        { "tiny-lfm2", "attention.head_count_kv=[0,2]", "expected one for each of 5 layers" },
+        { "tiny-lfm2", "attention.head_count_kv=[0,0,4,0,0]", "not divisible by 4 KV heads" },
+        { "tiny-lfm2", "attention.head_count_kv=[0,0,2000,0,0]", "head_count_kv = 2000" },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct file f;
         struct err e;
-        EXPECT(make_file(&f, "tiny-qwen35", rows[i].setting, &e));
+        EXPECT(make_file(&f, rows[i].preset, rows[i].setting, &e));
         if (!strstr(e.msg, rows[i].says)) {
             fprintf(stderr, "%s: %s\n", rows[i].setting, e.msg);
             fail();
@@ -186,13 +196,13 @@ static void pages_contain_attention_layers_only(void)
     EXPECT_EQ(bytes[2], 5 * bytes[0]);
 }
 
-static struct lm *open_tiny(void)
+static struct lm *open_tiny(const char *preset)
 {
     struct file f;
     struct lm *m;
     struct err e;
 
-    EXPECT(!make_file(&f, "tiny-qwen35", NULL, &e));
+    EXPECT(!make_file(&f, preset, NULL, &e));
     EXPECT(open_file(&m, &f, 1, &e));
     EXPECT(strstr(e.msg, "at least two state slots"));
     EXPECT(!open_file(&m, &f, 4, &e));
@@ -214,9 +224,9 @@ static void run(struct lm *m, int pos, int n, state_id from, state_id to)
 }
 
 /* The record of a slot contains nothing of the sequences that used the slot before. */
-static void a_record_depends_on_its_sequence_only(void)
+static void expect_clean_records(const char *preset)
 {
-    struct lm *m = open_tiny();
+    struct lm *m = open_tiny(preset);
     uint8_t *a = xmalloc(m->state_bytes), *b = xmalloc(m->state_bytes);
 
     for (int n = 1; n <= 12; n++) {
@@ -233,12 +243,18 @@ static void a_record_depends_on_its_sequence_only(void)
     m->ops->close(m);
 }
 
+static void a_record_depends_on_its_sequence_only(void)
+{
+    expect_clean_records("tiny-qwen35");
+    expect_clean_records("tiny-lfm2");
+}
+
 /* A record resumes at the positions of its log and nowhere else; a damaged one is refused, and the
  * slot can be used afterwards. */
 static void records_that_cannot_resume_are_refused(void)
 {
     const state_id from = { 0 }, to = { 1 };
-    struct lm *m = open_tiny();
+    struct lm *m = open_tiny("tiny-qwen35");
     uint8_t *record = xmalloc(m->state_bytes);
     const size_t layer_bytes = m->state_bytes / 4; /* of the four recurrent layers */
 
