@@ -3,6 +3,7 @@
  *
  * Owner: the thread pool. */
 #include "model/forward.h"
+#include "model/ffn.h"
 #include "model/forward_in.h"
 
 void ffn_gate_up_tile(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,

@@ -1,5 +1,5 @@
-/* forward_in.h: internal functions of the forward pass, shared by forward.c, layer.c,
- * attention.c, ffn.c, moe.c, gemm_tiles.c and inputs.c.
+/* forward_in.h: internal functions of the forward pass, shared by the files of its steps.
+ * The feed-forward network is in ffn.h.
  *
  * Owner: the thread pool. All threads call each function at once, inside one job. */
 #pragma once
@@ -44,13 +44,6 @@ struct act_out {
 
 struct tile_split { /* tile size of the gate and up GEMMs */
     int panels, rows;
-};
-
-struct ff_piece {
-    const float *gate_bias, *up_bias; /* of the columns of the piece; or NULL */
-    int panel_from, panel_to;         /* panels of gate and of up */
-    int row, n_rows;                  /* rows of the output */
-    int col, n_cols;
 };
 
 /* How an output is added to the residual stream. */
@@ -183,18 +176,6 @@ void forward_gemm_residual(const struct thread_ctx *s, const struct packed *w,
 
 /* The second half of it for one row of n_rows, whose output is y[d_model]; y is overwritten. */
 void forward_add_row(const struct thread_ctx *s, const struct residual *to, int row, float *y);
-
-/* ---- ffn.c */
-
-/* hidden[n_rows][d_ff] = activation(gate * in, up * in), quantised as `hidden` specifies. */
-void ffn_gate_up(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,
-    struct act_out *hidden);
-/* The same for the rows and columns of one piece. */
-void ffn_gate_up_tile(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,
-    const struct act_out *to, const struct ff_piece *p);
-
-void ffn_down(const struct thread_ctx *s, const struct packed *down, const struct act_out *hidden,
-    const struct residual *to);
 
 /* ---- layer.c */
 

@@ -765,35 +765,51 @@ bool hparams_has_kv(const struct hparams *h, int layer)
     return h->layers[layer].kv_layer == layer;
 }
 
+/* Whether a layer of this kind of network, dense or with experts, has the tensor. */
+static bool network_has(const struct hparams *h, enum tensor t, int layer)
+{
+    const bool has_experts = hparams_has_experts(h, layer);
+
+    if (t >= TENSOR_SHARED_GATE)
+        return has_experts && h->d_ff_shared > 0 && !h->family->has_dense_with_experts;
+    if (t >= TENSOR_ROUTER)
+        return has_experts;
+    if (t == TENSOR_GATE && h->family->fuses_gate_up)
+        return false;
+    return t < TENSOR_GATE || !has_experts || h->family->has_dense_with_experts;
+}
+
+static bool is_layer_input(enum tensor t)
+{
+    return (t >= TENSOR_INPUT_GATE && t <= TENSOR_INPUT_NORM) ||
+           (t >= TENSOR_INPUT_TABLE && t <= TENSOR_INPUT_MODEL_NORM);
+}
+
+static bool mixer_has(const struct hparams *h, enum tensor t, int layer)
+{
+    const enum mixer mixer = h->layers[layer].mixer;
+
+    if (t >= TENSOR_FIRST_OF_LAYER && tensor_rows[t].mixers &&
+        !(tensor_rows[t].mixers >> mixer & 1))
+        return false;
+    if (h->family->has_latent_attn && !latent_attn_has(&h->latent, t))
+        return false;
+    /* in other families it has the rows of Q, K and V of an attention layer */
+    return t != TENSOR_QKV || h->family->recurrent == mixer;
+}
+
 enum need hparams_need(const struct hparams *h, enum tensor t, int layer)
 {
     enum need need = h->family->needs[t] ? h->family->needs[t] : tensor_rows[t].need;
     const bool is_kv = t == TENSOR_K || t == TENSOR_V || t == TENSOR_K_BIAS || t == TENSOR_V_BIAS ||
                        t == TENSOR_K_NORM;
-    bool is_here = true;
 
     if (is_kv && need != NEED_NO && !hparams_has_kv(h, layer))
         return NEED_UNUSED;
-    if (t >= TENSOR_SHARED_GATE)
-        is_here = hparams_has_experts(h, layer) && h->d_ff_shared > 0 &&
-                  !h->family->has_dense_with_experts;
-    else if (t >= TENSOR_ROUTER)
-        is_here = hparams_has_experts(h, layer);
-    else if (t >= TENSOR_GATE)
-        is_here = !hparams_has_experts(h, layer) || h->family->has_dense_with_experts;
-    else if ((t >= TENSOR_INPUT_GATE && t <= TENSOR_INPUT_NORM) ||
-             (t >= TENSOR_INPUT_TABLE && t <= TENSOR_INPUT_MODEL_NORM))
-        is_here = h->d_input > 0;
-    if (t == TENSOR_GATE && h->family->fuses_gate_up)
-        is_here = false;
-    if (t >= TENSOR_FIRST_OF_LAYER && tensor_rows[t].mixers)
-        is_here = is_here && (tensor_rows[t].mixers >> h->layers[layer].mixer & 1);
-    if (h->family->has_latent_attn && !latent_attn_has(&h->latent, t))
-        is_here = false;
-    /* in other families it has the rows of Q, K and V of an attention layer */
-    if (t == TENSOR_QKV && h->family->recurrent != h->layers[layer].mixer)
-        is_here = false;
-    return is_here ? need : NEED_NO;
+    if ((is_layer_input(t) && h->d_input == 0) || !network_has(h, t, layer) ||
+        !mixer_has(h, t, layer))
+        return NEED_NO;
+    return need;
 }
 
 static int recurrent_dim(const struct recurrent_params *p, enum dim d)
@@ -861,25 +877,16 @@ static int mix_dim(const struct hparams *h, const struct layer_params *p)
     }
 }
 
-int hparams_dim(const struct hparams *h, enum dim d, int layer)
+/* Dimensions of the attention of a layer. */
+static int attn_dim(const struct hparams *h, enum dim d, const struct layer_params *p)
 {
-    const struct layer_params *p = &h->layers[layer];
     const int q = p->n_heads * p->head_dim, kv = p->n_kv_heads * p->head_dim;
 
-    if (d >= DIM_Q_RANK)
-        return latent_dim(h, d, p->n_heads);
-    switch (d) {
-    case DIM_ONE:
-    case DIM_SINGLE:
-        return 1;
-    case DIM_MODEL:
-        return h->d_model;
+    switch ((int)d) {
     case DIM_Q:
         return q;
     case DIM_Q_ROWS:
         return q_rows(h, p);
-    case DIM_MIX:
-        return mix_dim(h, p);
     case DIM_KV:
         return kv;
     case DIM_HEADS:
@@ -890,6 +897,25 @@ int hparams_dim(const struct hparams *h, enum dim d, int layer)
         return h->family->norms_whole_qk ? q : p->head_dim;
     case DIM_K_NORM:
         return h->family->norms_whole_qk ? kv : p->head_dim;
+    default:
+        return recurrent_dim(&h->recurrent, d);
+    }
+}
+
+int hparams_dim(const struct hparams *h, enum dim d, int layer)
+{
+    const struct layer_params *p = &h->layers[layer];
+
+    if (d >= DIM_Q_RANK)
+        return latent_dim(h, d, p->n_heads);
+    switch (d) {
+    case DIM_ONE:
+    case DIM_SINGLE:
+        return 1;
+    case DIM_MODEL:
+        return h->d_model;
+    case DIM_MIX:
+        return mix_dim(h, p);
     case DIM_FF:
         return p->d_ff;
     case DIM_FF_UP:
@@ -911,7 +937,7 @@ int hparams_dim(const struct hparams *h, enum dim d, int layer)
     case DIM_EXPERTS:
         return h->n_experts;
     default:
-        return recurrent_dim(&h->recurrent, d);
+        return attn_dim(h, d, p);
     }
 }
 

@@ -3,6 +3,7 @@
  *
  * Owner: the thread pool. All threads call layer_forward at once. */
 #include "model/attention.h"
+#include "model/ffn.h"
 #include "model/forward_in.h"
 #include "model/latent.h"
 #include "model/layer_input.h"

@@ -1,3 +1,4 @@
+#include "model/ffn.h"
 #include "model/moe.h"
 #include "model/moe_forward.h"
 

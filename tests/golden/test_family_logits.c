@@ -41,7 +41,8 @@ static struct gguf *open_model(const char *preset)
     return g;
 }
 
-/* Logits of all tokens, in chunks; is_layered: each chunk passes the layers in two steps. A recurrent
+/* Logits of all tokens, in chunks; is_layered: each chunk passes the layers in two steps. A
+ * recurrent
  * state alternates between two slots, or remains in one slot if the chunks are short. */
 static float *compute(struct lm *m, int chunk, bool is_layered)
 {

@@ -1,5 +1,5 @@
 /* format/hf: the values of quantised tensors of MLX are those of mx.dequantize, bit for bit:
- * tests/families/mlx.safetensors, which tests/families/mlx_directories.py has written, has the codes,
+ * tests/families/mlx.safetensors, which tests/families/mlx_directories.py wrote, has the codes,
  * scales and offsets of matrices and their values, computed with scales of F32. */
 #include "support/check.h"
 
