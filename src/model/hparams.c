@@ -514,6 +514,15 @@ static int read_expert_groups(struct hparams *h, struct hparams_reader *r, struc
     return 0;
 }
 
+/* Older files of models with latent attention lack the key; those with a bias use the sigmoid. */
+static enum router_fn default_router(const struct hparams *h, const struct gguf *g)
+{
+    char name[64];
+
+    snprintf(name, sizeof(name), tensor_rows[TENSOR_ROUTER_BIAS].name, h->n_dense_layers);
+    return h->family->has_latent_attn && gguf_tensor(g, name) ? ROUTER_SIGMOID : h->family->router;
+}
+
 static int read_router(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     double scale = 0;
@@ -522,7 +531,7 @@ static int read_router(struct hparams *h, struct hparams_reader *r, struct err *
     if (get_int(r, "expert_gating_func", (struct int_range){ 0, 3 }, &function, e) ||
         read_expert_groups(h, r, e))
         return -1;
-    h->router = function ? (enum router_fn)(function - 1) : h->family->router;
+    h->router = function ? (enum router_fn)(function - 1) : default_router(h, r->g);
     h->norms_expert_weights = !h->family->keeps_expert_weights;
     gguf_get_bool(r->g, key_of(r, "expert_weights_norm"), &h->norms_expert_weights);
     /* the softmax of the chosen scores is the normalised softmax of all of them */
