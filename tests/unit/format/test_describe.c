@@ -131,6 +131,7 @@ static void unsupported_features_are_named(void)
         { "qwen2", "gpt2", Q_I8, "no weights" },
         { "", "", Q_F32, "no architecture" },
         { "qwen3", "gpt2", Q_Q6_K, "" },
+        { "gemma4", "gemma4", Q_Q6_K, "" },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
