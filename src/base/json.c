@@ -159,7 +159,9 @@ static const char *string_end(const char *at, const char *end)
 
 static int string_with_escapes(struct json_parser *p, const char *from, struct str *out)
 {
-    char *text = arena_alloc(p->arena, (size_t)(string_end(p->at, p->end) - from));
+    enum { ESCAPE_MAX = 4 }; /* bytes that one escape yields */
+    size_t most = (size_t)(string_end(p->at, p->end) - from);
+    char *text = arena_alloc(p->arena, most + ESCAPE_MAX);
     if (!text)
         return err_set(p->e, ERR_MEMORY, "no memory for a JSON text");
     size_t n = (size_t)(p->at - from);
@@ -175,6 +177,8 @@ static int string_with_escapes(struct json_parser *p, const char *from, struct s
         if (skip_plain(p))
             return -1;
         n = (size_t)(p->at - from);
+        if ((size_t)(to - text) > most || n > most - (size_t)(to - text))
+            return err_set(p->e, ERR_CORRUPT, "the JSON text changed while it was read");
         memcpy(to, from, n);
         to += n;
     }

@@ -168,7 +168,9 @@ static int read_tensors(
     struct str_map *names = str_map_new(header->n);
     int rc = 0;
 
-    s->tensors = arena_zalloc(s->arena, MAX(header->n, 1u), sizeof(*s->tensors));
+    s->arena = arena_new(TREE_MAX);
+    if (s->arena)
+        s->tensors = arena_zalloc(s->arena, MAX(header->n, 1u), sizeof(*s->tensors));
     if (!names || !s->tensors)
         rc = err_set(e, ERR_MEMORY, "no memory for %u tensors", header->n);
     for (const struct json *j = header->child; j && !rc; j = j->next) {
@@ -176,6 +178,9 @@ static int read_tensors(
         if (str_is(j->key, "__metadata__"))
             continue;
         rc = read_tensor(t, j, data, e);
+        t->name = rc ? STR_NONE : arena_str(s->arena, t->name);
+        if (!rc && !t->name.p)
+            rc = err_set(e, ERR_MEMORY, "no memory for the tensor names");
         int n_inserted = rc ? 1 : str_map_put(names, t->name, (uint32_t)s->n);
         if (n_inserted == 0)
             rc = err_set(e, ERR_CORRUPT, "tensor %.*s is duplicated", SHORT_ARG(t->name));
@@ -211,28 +216,24 @@ int safetensors_read(struct safetensors *s, struct str file, struct err *e)
     static const struct json_limits limits = { 8, 1 << 23 };
     struct str text, data;
     struct json *header;
+    int rc = -1;
 
     *s = (struct safetensors){ 0 };
     if (split_file(file, &text, &data, e))
         return -1;
-    s->arena = arena_new(TREE_MAX);
-    if (!s->arena)
+    struct arena *tree = arena_new(TREE_MAX); /* freed at once: a model may have many files */
+    if (!tree)
         return err_set(e, ERR_MEMORY, "no memory for the header");
-    if (json_parse(&header, text, s->arena, &limits, e)) {
+    if (json_parse(&header, text, tree, &limits, e))
         err_wrap(e, "header");
-        goto fail;
-    }
-    if (header->kind != JSON_OBJECT || header->n > TENSORS_MAX) {
+    else if (header->kind != JSON_OBJECT || header->n > TENSORS_MAX)
         err_set(e, ERR_CORRUPT, "the header is not an object of up to %d tensors", TENSORS_MAX);
-        goto fail;
-    }
-    if (read_tensors(s, header, data, e))
-        goto fail;
-    return 0;
-
-fail:
-    safetensors_clear(s);
-    return -1;
+    else
+        rc = read_tensors(s, header, data, e);
+    arena_free(tree);
+    if (rc)
+        safetensors_clear(s);
+    return rc;
 }
 
 void safetensors_clear(struct safetensors *s)

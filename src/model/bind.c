@@ -591,13 +591,15 @@ static int load_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
     return 0;
 }
 
-static int digest_all_tensors(struct bind *b, struct err *e)
+/* Completes the digest by the tensors that were not loaded, such as those of draft layers. */
+static int digest_other_tensors(struct bind *b, struct err *e)
 {
     const uint8_t *data;
 
-    b->file_total *= 2; /* the tensors may have to be packed as well, which reads the file again */
     for (size_t i = 0; i < gguf_n_tensors(b->g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(b->g, i);
+        if (content_has(&b->content, i))
+            continue;
         if (tensor_bytes_get(&b->bytes, t, &data, e))
             return -1;
         content_add(&b->content, t, data);
@@ -605,6 +607,14 @@ static int digest_all_tensors(struct bind *b, struct err *e)
         report_progress(b, t);
     }
     content_end(&b->content, b->w->key.content);
+    return 0;
+}
+
+static int digest_all_tensors(struct bind *b, struct err *e)
+{
+    b->file_total *= 2; /* the tensors may have to be packed as well, which reads the file again */
+    if (digest_other_tensors(b, e))
+        return -1;
     b->has_digest = true;
     return 0;
 }
@@ -658,18 +668,19 @@ static int open_packfile(struct bind *b, struct err *e)
 
 /* Completes the content digest. The packed and the digested bytes are the same only if the model
  * file has not changed in between. */
-static void finish_content(struct bind *b)
+static int finish_content(struct bind *b, struct err *e)
 {
     struct weights *w = b->w;
 
     if (!w->wants_file)
-        return;
-    if (!b->has_digest)
-        content_end(&b->content, w->key.content);
+        return 0;
+    if (!b->has_digest && digest_other_tensors(b, e))
+        return -1;
     w->wants_file = gguf_is_unchanged(b->g);
     if (!w->wants_file)
         log_warn("model", "packfile_unused",
             "path=\"%s\" reason=\"model file changed during the load\"", b->o->packfile);
+    return 0;
 }
 
 /* Sets up the block: mapped from the packfile, or memory to pack or copy into. */
@@ -739,9 +750,9 @@ int weights_bind(struct weights *w, const struct hparams *h, const struct gguf *
         err_set(e, ERR_MEMORY, "no memory for %d layers", h->n_layers);
         goto fail;
     }
-    if (take_block(&b, e) || each_slot(&b, load_tensor, e) || check_factors(w, h, e))
+    if (take_block(&b, e) || each_slot(&b, load_tensor, e) || check_factors(w, h, e) ||
+        finish_content(&b, e))
         goto fail;
-    finish_content(&b);
     content_clear(&b.content);
     tensor_bytes_clear(&b.bytes);
     place_norms(w, h);

@@ -20,8 +20,10 @@ int content_init(
     *c = (struct content){ .g = g, .thread_pool = thread_pool };
     c->sums = try_calloc(MAX(n, (size_t)1), CONTENT_BYTES);
     c->leaves = try_calloc(most, CONTENT_BYTES);
+    c->is_summed = try_calloc(MAX(n, (size_t)1), sizeof(*c->is_summed));
     c->all = EVP_MD_CTX_new();
-    if (c->sums && c->leaves && c->all && EVP_DigestInit_ex(c->all, EVP_sha256(), NULL))
+    if (c->sums && c->leaves && c->is_summed && c->all &&
+        EVP_DigestInit_ex(c->all, EVP_sha256(), NULL))
         return 0;
     content_clear(c);
     return err_set(e, ERR_MEMORY, "no memory for the digests of %zu tensors", n);
@@ -31,6 +33,7 @@ void content_clear(struct content *c)
 {
     mem_free(c->sums);
     mem_free(c->leaves);
+    mem_free(c->is_summed);
     EVP_MD_CTX_free(c->all);
     *c = (struct content){ 0 };
 }
@@ -61,10 +64,16 @@ void content_add(struct content *c, const struct gguf_tensor *t, const uint8_t *
     struct leaf_job job = { c->thread_pool, t, bytes, c->leaves };
     size_t i = (size_t)(t - gguf_tensor_at(c->g, 0));
 
-    CHECK(c->n_summed < gguf_n_tensors(c->g));
+    CHECK(!c->is_summed[i]);
+    c->is_summed[i] = true;
     thread_pool_run(c->thread_pool, digest_chunks, &job);
     CHECK(SHA256(c->leaves, n_chunks(t) * CONTENT_BYTES, c->sums + i * CONTENT_BYTES));
     c->n_summed++;
+}
+
+bool content_has(const struct content *c, size_t i)
+{
+    return c->is_summed[i];
 }
 
 static void digest_u64(EVP_MD_CTX *to, uint64_t v)

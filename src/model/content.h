@@ -21,6 +21,7 @@ struct content {
     uint8_t *sums;   /* [n_tensors] tensor digests */
     uint8_t *leaves; /* chunk digests of one tensor */
     EVP_MD_CTX *all; /* allocated by content_init, since content_end cannot fail */
+    bool *is_summed; /* [n_tensors] */
     size_t n_summed;
 };
 
@@ -31,4 +32,5 @@ void content_clear(struct content *c); /* an empty one is allowed */
 /* Adds a tensor with its bytes (tensor_bytes.h): each tensor of g exactly once, in any order; then
  * content_end. */
 void content_add(struct content *c, const struct gguf_tensor *t, const uint8_t *bytes);
+bool content_has(const struct content *c, size_t i); /* tensor i was added */
 void content_end(struct content *c, uint8_t out[CONTENT_BYTES]);

@@ -127,6 +127,7 @@ static const struct family families[] = {
         .activation = ACTIVATION_GELU,
         .scales_embedding = true,
         .attn_scale = 1,
+        .may_share_kv = true,
         .norms_values = true,
         .has_dense_with_experts = true,
         .window = -1,

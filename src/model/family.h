@@ -36,6 +36,7 @@ struct family {
      * 1/sqrt(head_dim); 0: none */
     int n_wide_scale_layers;
     float attn_scale;  /* unless the file has the key attention.scale; 0: 1/sqrt(head_dim) */
+    bool may_share_kv; /* the last layers may read the keys and values of an earlier one */
     bool norms_values; /* RMSNorm of each value head, without weights */
     /* layers with experts also have a dense network; the sum of both outputs is normalised */
     bool has_dense_with_experts;

@@ -231,8 +231,9 @@ static int read_latent_dims(struct hparams *h, struct hparams_reader *r, struct 
     if (get_int(
             r, "attention.kv_lora_rank", (struct int_range){ 16, KV_MAX_DIM }, &p->kv_rank, e) ||
         get_int(r, "attention.q_lora_rank", (struct int_range){ 0, 1 << 16 }, &p->q_rank, e) ||
-        get_int(r, "rope.dimension_count", (struct int_range){ 2, KV_MAX_DIM - p->kv_rank },
-            &h->rope.n_rot, e) ||
+        get_int(r, "rope.dimension_count",
+            (struct int_range){ 2, MIN(KV_MAX_DIM - p->kv_rank, MAX_HEAD_DIM) }, &h->rope.n_rot,
+            e) ||
         get_int(r, p->has_kv_b ? "attention.key_length" : "attention.key_length_mla",
             (struct int_range){ h->rope.n_rot + 1, 1 << 12 }, &head_dim, e) ||
         get_int(r, p->has_kv_b ? "attention.value_length" : "attention.value_length_mla",
@@ -453,8 +454,9 @@ static int read_shared_kv(struct hparams *h, struct hparams_reader *r, struct er
 {
     const char *tail = "attention.shared_kv_layers";
     int last[2] = { -1, -1 }, n_shared = 0;
+    const int most = h->family->may_share_kv ? h->n_layers - 1 : 0;
 
-    if (get_int(r, tail, (struct int_range){ 0, h->n_layers - 1 }, &n_shared, e))
+    if (get_int(r, tail, (struct int_range){ 0, most }, &n_shared, e))
         return -1;
     for (int i = 0; i < h->n_layers; i++) {
         struct layer_params *p = &h->layers[i];

@@ -56,7 +56,7 @@ static void llama_read_state(struct lm *lm, state_id state, void *out)
     state_slot_read(&m->state, state_slot(m, state), out);
 }
 
-static bool llama_write_state(struct lm *lm, state_id state, const void *in, int pos)
+static int llama_write_state(struct lm *lm, state_id state, const void *in, int pos)
 {
     const struct llama *m = llama_of(lm);
 
@@ -481,13 +481,13 @@ static void open_rope(struct llama *m, int n_ctx)
 {
     const struct weights *w = &m->w;
     const struct rope_params *p = &m->h.rope;
-    const float *factors = p->scaling != ROPE_LONG      ? w->rope_factors
-                           : n_ctx > (int)p->n_ctx_orig ? w->rope_long
-                                                        : w->rope_short;
+    const float *factors = p->scaling != ROPE_LONG         ? w->rope_factors
+                           : (double)n_ctx > p->n_ctx_orig ? w->rope_long
+                                                           : w->rope_short;
 
     rope_table_init(&m->rope, p, factors);
-    rope_table_init(
-        &m->window_rope, &m->h.window_rope, m->h.family->has_plain_window_rope ? NULL : factors);
+    bool is_plain = m->h.family->has_plain_window_rope || m->h.window_rope.n_rot != p->n_rot;
+    rope_table_init(&m->window_rope, &m->h.window_rope, is_plain ? NULL : factors);
 }
 
 static int open_components(

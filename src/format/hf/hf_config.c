@@ -143,7 +143,7 @@ int hf_config_read(struct hf_config *c, const struct json *all, struct err *e)
     if (hf_get_int(c->text, "num_key_value_heads", &c->n_kv_heads, e) ||
         hf_get_int(c->text, "head_dim", &c->head_dim, e) || read_experts(c, e))
         return -1;
-    if (!c->n_kv_heads || !c->head_dim)
+    if (!c->n_kv_heads || !c->head_dim || c->head_dim > 1 << 16)
         return err_set(e, ERR_RANGE, "config.json: %lld KV heads of %lld dimensions",
             (long long)c->n_kv_heads, (long long)c->head_dim);
     read_tied(c);

@@ -36,7 +36,7 @@ static int enter_snapshot(struct hf_files *f, struct err *e)
     if (revision.n <= REVISION_MAX && file_name_is_plain(revision))
         n = snprintf(path, sizeof(path), "%s/snapshots/" STR_FMT, f->dir, STR_ARG(revision));
     mapfile_close(&ref);
-    if (n < 0 || n >= GGUF_PATH_MAX)
+    if (n < 0 || n >= GGUF_PATH_MAX - NAME_MAX - 1)
         return err_set(e, ERR_CORRUPT, "%.120s/refs/main is not the name of a snapshot", f->dir);
     memcpy(f->dir, path, (size_t)n + 1);
     return 0;

@@ -47,6 +47,9 @@ static int put_rotated(
         return err_set(
             e, ERR_UNSUPPORTED, "config.json: partial_rotary_factor = %g is not supported", share);
     int64_t n_rot = (int64_t)((double)c->head_dim * share);
+    if (n_rot < 2)
+        return err_set(e, ERR_RANGE, "config.json: %lld of %lld dimensions are rotated",
+            (long long)n_rot, (long long)c->head_dim);
     c->n_rope = (size_t)n_rot / 2;
     if (share < 1)
         gguf_keys_u32(k, ".rope.dimension_count", (uint32_t)n_rot);
@@ -114,7 +117,7 @@ static int put_longrope(struct hf_config *c, const struct json *scaling, struct 
         hf_get_number(scaling, "original_max_position_embeddings", &original, e) ||
         hf_get_number(scaling, "attention_factor", &factor, e))
         return -1;
-    if (!(original > 1 && n_ctx > 0))
+    if (!(original > 1 && original < 1 << 30 && n_ctx > 0))
         return err_set(
             e, ERR_CORRUPT, "config.json: original_max_position_embeddings = %g", original);
     if (!(factor > 0))
@@ -143,7 +146,7 @@ static int put_yarn(
         hf_get_number(scaling, "mscale", &scale, e) ||
         hf_get_number(scaling, "mscale_all_dim", &scale_all, e))
         return -1;
-    if (!(factor >= 1 && n_ctx >= 1 && fast > 0 && slow > 0))
+    if (!(factor >= 1 && n_ctx >= 1 && n_ctx < 1 << 30 && fast > 0 && slow > 0))
         return hf_reject(scaling, e);
     if (scale > 0 && scale != 1 && scale != scale_all)
         return hf_reject(json_get(scaling, "mscale"), e);

@@ -10,18 +10,13 @@ enum { TENSORS_MAX = 1 << 18, EXPERTS_MAX = 4096, GGUF_NAME_MAX = 128 };
 
 #define SHORT_ARG(s) (int)MIN((s).n, (size_t)100), (s).p
 
-int hf_tensors_init(struct hf_tensors *t, const struct hf_config *c, struct arena *a, struct err *e)
-{
-    *t = (struct hf_tensors){ .config = c, .arena = a, .names = str_map_new(1024) };
-    return t->names ? 0 : err_set(e, ERR_MEMORY, "no memory for the tensor names");
-}
-
 void hf_tensors_clear(struct hf_tensors *t)
 {
     for (size_t i = 0; i < t->n; i++)
         mem_free(t->all[i].sources);
     mem_free(t->all);
     str_map_free(t->names);
+    str_map_free(t->modules);
     *t = (struct hf_tensors){ 0 };
 }
 
@@ -135,25 +130,55 @@ static int read_mode(const struct json *q, struct hf_quant *out, struct err *e)
     return 0;
 }
 
-/* The quantisation of a module: its own entry, or that of the model. */
-static int quant_of(
-    const struct hf_tensors *t, struct str module, struct hf_quant *out, struct err *e)
+/* Reads the quantisation of the model, and finds the entries of modules. */
+static int read_quantization(struct hf_tensors *t, struct err *e)
 {
     const struct json *q = json_get(t->config->all, "quantization");
-    char name[256];
+    uint32_t n = 0;
 
-    *out = (struct hf_quant){ 0 };
     if (json_is_null(q))
         q = json_get(t->config->all, "quantization_config");
     if (json_is_null(q))
         q = json_get(t->config->text, "quantization_config");
     if (json_is_null(q))
         return 0;
-    if (read_mode(q, out, e))
-        return -1;
-    snprintf(name, sizeof(name), STR_FMT, STR_ARG(module));
-    const struct json *own = json_get(q, name);
-    return own && own->kind == JSON_OBJECT ? read_mode(own, out, e) : 0;
+    if (q->kind != JSON_OBJECT || q->n > TENSORS_MAX)
+        return err_set(e, ERR_CORRUPT,
+            "config.json: the quantization is not an object of up to %d "
+            "members",
+            TENSORS_MAX);
+    t->modules = str_map_new(q->n);
+    t->module_quants = arena_zalloc(t->arena, MAX(q->n, 1u), sizeof(*t->module_quants));
+    if (!t->modules || !t->module_quants)
+        return err_set(e, ERR_MEMORY, "no memory for the quantization of %u modules", q->n);
+    for (const struct json *j = q->child; j; j = j->next) {
+        if (j->kind != JSON_OBJECT)
+            continue;
+        if (str_map_put(t->modules, j->key, n) < 0)
+            return err_set(e, ERR_MEMORY, "no memory for the quantization of %u modules", q->n);
+        t->module_quants[n++] = j;
+    }
+    return read_mode(q, &t->quant, e);
+}
+
+/* The quantisation of a module: its own entry, or that of the model. */
+static int quant_of(
+    const struct hf_tensors *t, struct str module, struct hf_quant *out, struct err *e)
+{
+    uint32_t i;
+
+    *out = t->quant;
+    return t->modules && str_map_get(t->modules, module, &i)
+               ? read_mode(t->module_quants[i], out, e)
+               : 0;
+}
+
+int hf_tensors_init(struct hf_tensors *t, const struct hf_config *c, struct arena *a, struct err *e)
+{
+    *t = (struct hf_tensors){ .config = c, .arena = a, .names = str_map_new(1024) };
+    if (!t->names)
+        return err_set(e, ERR_MEMORY, "no memory for the tensor names");
+    return read_quantization(t, e);
 }
 
 /* ---- adding */
@@ -187,11 +212,12 @@ static struct hf_recipe *find_recipe(struct hf_tensors *t, struct str name, stru
     return &t->all[t->n++];
 }
 
-static struct hf_source *find_source(struct hf_recipe *r, int expert, struct err *e)
+static struct hf_source *find_source(
+    struct hf_recipe *r, int expert, int64_t n_experts, struct err *e)
 {
     size_t at = expert < 0 ? 0 : (size_t)expert;
 
-    if (at >= EXPERTS_MAX) {
+    if (at >= EXPERTS_MAX || expert >= MAX(n_experts, 1)) {
         err_set(e, ERR_RANGE, "tensor %.*s: expert %d", SHORT_ARG(r->from), expert);
         return NULL;
     }
@@ -241,7 +267,7 @@ static int add_source(struct hf_tensors *t, const struct hf_tensor_row *row,
     if (r->is_per_expert != (m->expert >= 0))
         return err_set(e, ERR_CORRUPT, "tensors %.*s and %.*s are the same matrix",
             SHORT_ARG(r->from), SHORT_ARG(from->name));
-    struct hf_source *source = find_source(r, m->expert, e);
+    struct hf_source *source = find_source(r, m->expert, t->config->n_experts, e);
     if (!source)
         return -1;
     const struct st_tensor **place = role == ROLE_SCALES    ? &source->scales

@@ -26,9 +26,13 @@ struct hf_tensors {
     size_t n, cap;
     struct str_map *names;
     struct arena *arena;
+    struct hf_quant quant;   /* of the model */
+    struct str_map *modules; /* modules with a quantisation of their own; NULL: none */
+    const struct json **module_quants;
 };
 
-/* `a` and the files must outlive the tensors. ERR_MEMORY. */
+/* `a` and the files must outlive the tensors. ERR_MEMORY; ERR_UNSUPPORTED and ERR_CORRUPT:
+ * the quantization of config.json. Call hf_tensors_clear after an error too. */
 int hf_tensors_init(
     struct hf_tensors *t, const struct hf_config *c, struct arena *a, struct err *e);
 void hf_tensors_clear(struct hf_tensors *t);

@@ -191,6 +191,7 @@ static void sizes_that_contradict_each_other_are_refused(void)
         { "attention.value_length_mla=20", "multiples of 16" },
         { "attention.value_length_mla=0", "attention.value_length_mla" },
         { "rope.dimension_count=24", "multiples of 16" },
+        { "rope.dimension_count=528", "rope.dimension_count = 528, supported are 2 to 512" },
         { "attention.q_lora_rank=65537", "attention.q_lora_rank" },
         { "expert_group_count=5", "not possible" },
         { "expert_group_used_count=5", "expert_group_used_count" },
