@@ -238,7 +238,8 @@ void tree_release_state(struct tree *t, state_id state)
     page_unref(t->o.states, state);
 }
 
-void tree_insert_state(struct tree *t, tree_node root, const int32_t *tokens, int n, state_id state)
+void tree_insert_state(
+    struct tree *t, tree_node root, const int32_t *tokens, int n_min, int n, state_id state)
 {
     tree_node at = root;
     int n_full = tree_peek(t, &at, tokens, n), n_more;
@@ -247,7 +248,7 @@ void tree_insert_state(struct tree *t, tree_node root, const int32_t *tokens, in
     if (n_full < n)
         i = tree_find_partial(t, at.i, tokens + n_full, n - n_full, &n_more);
     if (n_full == n || (i != NONE && n_more == n - n_full))
-        tree_add_checkpoint(t, (page_id){ i }, n, n, state);
+        tree_add_checkpoint(t, (page_id){ i }, n_min, n, state);
     tree_release_state(t, state);
 }
 

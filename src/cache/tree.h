@@ -124,11 +124,11 @@ int tree_acquire_resumable(
     struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages, state_id *state);
 /* Takes a slot to be filled by the caller, by eviction if necessary; STATE_NONE = none. */
 state_id tree_take_state(struct tree *t) MUST_CHECK;
-/* For a slot of the two functions above. tree_insert_state makes it a checkpoint at position n of
- * a cached prefix, if these tokens are cached, or else returns it to the pool. */
+/* For a slot of the two functions above. tree_insert_state makes a slot that can resume at
+ * n_min .. n a checkpoint at position n, if these tokens are cached, or else returns it. */
 void tree_release_state(struct tree *t, state_id state);
 void tree_insert_state(
-    struct tree *t, tree_node root, const int32_t *tokens, int n, state_id state);
+    struct tree *t, tree_node root, const int32_t *tokens, int n_min, int n, state_id state);
 /* References to the slot that the tree holds. */
 uint32_t tree_state_refs(const struct tree *t, state_id state);
 /* Takes a page to be filled by the caller, by eviction if necessary; PAGE_NONE = none.

@@ -65,6 +65,8 @@ static void set_limits(const struct core *c, struct sched_limits *l)
 {
     int max_rows = MIN(c->o.max_batch_tokens, c->lm->max_rows);
     int max_batch = MIN(c->o.max_batch, MIN(max_rows, c->lm->max_logits));
+    if (c->lm->n_states > 0) /* one slot each, and one for runs that write a second slot */
+        max_batch = (int)MIN((uint32_t)max_batch, MAX(c->lm->n_states, 2u) - 1);
     struct submit_queue *p = c->queue;
 
     *l = (struct sched_limits){

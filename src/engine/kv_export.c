@@ -7,12 +7,12 @@ struct kv_job {
     struct mailbox *reply;
     const struct cache_scope *scope;
     const int32_t *tokens;
-    page_id *pages;      /* [pages_for(n)] */
-    int n;               /* requested tokens */
-    int n_found;         /* tokens found */
-    int n_pages;         /* held pages */
-    state_id state;      /* held slot of recurrent state */
-    bool is_state_valid; /* import: the slot can resume after the tokens */
+    page_id *pages; /* [pages_for(n)] */
+    int n;          /* requested tokens */
+    int n_found;    /* tokens found */
+    int n_pages;    /* held pages */
+    state_id state; /* held slot of recurrent state */
+    int state_from; /* import: first position at which the slot can resume; -1: it is damaged */
 };
 
 static bool get_record_kind(
@@ -147,15 +147,18 @@ static void insert_pages(struct core *c, void *arg)
 {
     struct kv_job *h = arg;
     tree_node root = tree_enter(c->tree, h->scope), at = root;
+    bool has_state = h->state.i != STATE_NONE.i && h->state_from >= 0;
 
+    if (c->states && !has_state)
+        at = TREE_NONE; /* pages without a state cannot be used: they are returned */
     for (int i = 0; i < h->n_pages; i++) {
         int n = MIN(h->n - i * PAGE_TOKENS, (int)PAGE_TOKENS);
         bool can_go_on = at.i != TREE_NONE.i;
         at = tree_insert_page(c->tree, at, h->tokens + i * PAGE_TOKENS, n, h->pages[i]);
         h->n_found += can_go_on ? n : 0;
     }
-    if (h->state.i != STATE_NONE.i && h->is_state_valid)
-        tree_insert_state(c->tree, root, h->tokens, h->n, h->state);
+    if (has_state)
+        tree_insert_state(c->tree, root, h->tokens, h->state_from, h->n, h->state);
     else if (h->state.i != STATE_NONE.i)
         tree_release_state(c->tree, h->state);
     tree_leave(c->tree, root);
@@ -196,8 +199,8 @@ int engine_kv_import(struct engine *en, struct kv_prefix *p, struct kv_record *r
     for (int i = 0; i < h.n_pages; i++)
         lm->ops->write_page(lm, h.pages[i], in.pages + (size_t)i * k.page_bytes);
     if (h.state.i != STATE_NONE.i)
-        h.is_state_valid = lm->ops->write_state(lm, h.state, in.state, h.n);
-    bool is_damaged = h.state.i != STATE_NONE.i && !h.is_state_valid;
+        h.state_from = lm->ops->write_state(lm, h.state, in.state, h.n);
+    bool is_damaged = h.state_from < 0;
     engine_call(en, h.reply, insert_pages, &h);
     job_end(&h);
     r->n_tokens = h.n_found;
@@ -266,6 +269,9 @@ int engine_kv_pin(struct engine *en, const struct cache_scope *scope, struct tok
 {
     struct kv_job h = { .scope = scope, .tokens = list.tokens, .n = list.n };
 
+    if (engine_lm(en)->n_states > 0)
+        return err_set(
+            e, ERR_UNSUPPORTED, "a prefix of a model with recurrent layers cannot be pinned");
     return run_tree_job(en, pin_pages, &h, n_pinned, e);
 }
 

@@ -1,4 +1,5 @@
 #include "engine/prefix.h"
+#include "model/lm.h"
 
 static bool is_scored(const struct seq *s)
 {
@@ -18,7 +19,9 @@ static int resume(struct seq *s, struct tree *t, int room)
     struct resume_point from = tree_resume(t, &s->node, s->tokens, room, s->pages);
     s->slot = from.state;
     s->slot_from = from.n_min;
-    if (from.n_cached - from.n >= CHECKPOINT_TOKENS_MIN)
+    /* The checkpoint at the end of the prompt covers the positions of the log. */
+    if (from.n_cached - from.n >= CHECKPOINT_TOKENS_MIN &&
+        from.n_cached < s->n_prompt - STATE_LOG_ROWS)
         s->checkpoint_at = from.n_cached;
     return from.n;
 }
@@ -127,6 +130,18 @@ int prefix_next_checkpoint(const struct seq *s, int pos)
     int n = (pos / CHECKPOINT_TOKENS + 1) * CHECKPOINT_TOKENS;
 
     return s->checkpoint_at > pos ? MIN(s->checkpoint_at, n) : n;
+}
+
+int prefix_common(const struct seq *f, const struct seq *s)
+{
+    int n = 0, most = MIN(prefix_limit(s), f->n_prompt);
+
+    if (s->root.i == TREE_NONE.i || f->root.i != s->root.i || s->n_kv > 0 || is_scored(f) ||
+        most < CHECKPOINT_TOKENS_MIN)
+        return 0;
+    while (n < most && f->tokens[n] == s->tokens[n])
+        n++;
+    return n >= CHECKPOINT_TOKENS_MIN && n > f->n_kv ? n : 0;
 }
 
 void prefix_insert_all(struct seq *s, struct tree *t)

@@ -30,6 +30,10 @@ void prefix_checkpoint(struct seq *s, struct tree *t);
 /* First position after `pos` where a run of the prompt should end for that. */
 int prefix_next_checkpoint(const struct seq *s, int pos);
 
+/* For a model with state slots: number of tokens from the start that `s`, which has computed
+ * nothing, has in common with `f`, which computes them now; 0 if they are not worth a wait. */
+int prefix_common(const struct seq *f, const struct seq *s);
+
 /* Distance of checkpoints within a prompt; smallest distance of one at the end of a common prefix
  * from the checkpoint before it. */
 enum { CHECKPOINT_TOKENS = 4096, CHECKPOINT_TOKENS_MIN = 2 * PAGE_TOKENS };

@@ -88,10 +88,11 @@ struct lm_ops {
     void (*read_page)(struct lm *m, page_id page, void *out);
     void (*write_page)(struct lm *m, page_id page, const void *in);
     /* The same for state slots (state_bytes); NULL without recurrent layers. read_state writes
-     * zeros for unused parts. write_state returns false if `in`, which may come from a damaged file
-     * or another process, cannot resume at pos in every layer; the slot is undefined then. */
+     * zeros for unused parts. write_state returns the first position at which the slot can resume;
+     * -1 if `in`, which may come from a damaged file or another process, cannot resume at pos in
+     * every layer, and then the slot is undefined. */
     void (*read_state)(struct lm *m, state_id state, void *out);
-    bool (*write_state)(struct lm *m, state_id state, const void *in, int pos);
+    int (*write_state)(struct lm *m, state_id state, const void *in, int pos);
     /* Calls fn on each of the n_threads compute threads, including the caller (thread 0), and
      * returns when all calls have returned. Not during a forward pass. NULL if n_threads is 1 or
      * 0. */

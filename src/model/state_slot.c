@@ -97,16 +97,20 @@ void state_slot_read(const struct state_layout *l, const uint8_t *slot, uint8_t 
     }
 }
 
-bool state_slot_write(const struct state_layout *l, uint8_t *slot, const uint8_t *in, int pos)
+int state_slot_write(const struct state_layout *l, uint8_t *slot, const uint8_t *in, int pos)
 {
-    bool ok = true;
+    int first = 0;
 
     memcpy(slot, in, l->bytes);
-    for (int i = 0; i < l->n_layers; i++)
-        ok = ok && is_valid(state_layer_at(l, slot, i).header, pos);
-    if (!ok)
-        state_slot_clear(l, slot);
-    return ok;
+    for (int i = 0; i < l->n_layers; i++) {
+        const struct state_header *h = state_layer_at(l, slot, i).header;
+        if (!is_valid(h, pos)) {
+            state_slot_clear(l, slot);
+            return -1;
+        }
+        first = MAX(first, h->base);
+    }
+    return first;
 }
 
 void state_slot_clear(const struct state_layout *l, uint8_t *slot)

@@ -60,7 +60,7 @@ static inline size_t state_log_row(int pos)
 
 /* Copies a slot; the rows that the header excludes are zeros in the copy. */
 void state_slot_read(const struct state_layout *l, const uint8_t *slot, uint8_t *out);
-/* Copies a slot of unknown origin; false if it cannot resume at pos in every layer, and then the
- * slot is cleared. */
-bool state_slot_write(const struct state_layout *l, uint8_t *slot, const uint8_t *in, int pos);
+/* Copies a slot of unknown origin. Returns the first position at which every layer can resume; -1
+ * if pos is none, and then the slot is cleared. */
+int state_slot_write(const struct state_layout *l, uint8_t *slot, const uint8_t *in, int pos);
 void state_slot_clear(const struct state_layout *l, uint8_t *slot); /* position 0, without a log */

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "chat/family.h"
+#include "format/describe.h"
 #include "format/model_file.h"
 #include "model/llama.h"
 #include "model/script.h"
@@ -109,6 +110,9 @@ static void read_properties(struct model *m, const struct gguf *g)
     const struct qtype_info *info = qtype_info(most);
     snprintf(m->quant, sizeof(m->quant), "%s", info ? info->name : "?");
     m->file_bytes = gguf_file_bytes(g);
+    const struct gguf_experts experts = gguf_experts_of(g);
+    m->n_experts = (int)MIN(experts.n, (uint32_t)INT32_MAX);
+    m->n_active_experts = (int)MIN(experts.n_active, (uint32_t)INT32_MAX);
 }
 
 static int list_files(struct model *m, const struct gguf *g, struct err *e)
@@ -161,11 +165,13 @@ static int choose_pages(uint32_t *out, const struct model *m, size_t page_bytes,
 /* Number of state slots of a model with recurrent layers: two for each sequence that may run, since
  * a long run writes a second one, and those of checkpoints within --state-cache. By default there
  * are CHECKPOINTS_PER_SEQ checkpoints per sequence, within an eighth of the available memory. */
-static int choose_states(uint32_t *out, const struct model *m, size_t state_bytes, struct err *e)
+static int choose_states(
+    uint32_t *out, const struct model *m, size_t state_bytes, uint64_t kv_bytes, struct err *e)
 {
     enum { CHECKPOINTS_PER_SEQ = 8 };
     const struct model_spec *spec = m->spec;
-    uint64_t at_hand = memory_available(), n_seqs = (uint64_t)spec->engine.max_batch;
+    uint64_t all = memory_available(), n_seqs = (uint64_t)spec->engine.max_batch;
+    uint64_t at_hand = all - MIN(all, kv_bytes);
 
     *out = 0;
     if (!state_bytes)
@@ -227,7 +233,8 @@ static int plan_memory(
             vocab_n_tokens(m->vocab), needs->n_vocab);
     m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : needs->n_ctx_train;
     return choose_pages(&plan->n_pages, m, needs->page_bytes, e) ||
-                   choose_states(&plan->n_states, m, needs->state_bytes, e)
+                   choose_states(&plan->n_states, m, needs->state_bytes,
+                       (uint64_t)plan->n_pages * needs->page_bytes, e)
                ? -1
                : 0;
 }

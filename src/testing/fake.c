@@ -137,17 +137,20 @@ static void fake_read_state(struct lm *m, state_id state, void *out)
     }
 }
 
-static bool fake_write_state(struct lm *m, state_id state, const void *in, int pos)
+static int fake_write_state(struct lm *m, state_id state, const void *in, int pos)
 {
     struct fake *f = container_of(m, struct fake, lm);
     struct layer_state *s = state_at(f, state, 0);
+    int first = 0;
 
     memcpy(s, in, m->state_bytes);
-    for (int l = 0; l < m->n_layers; l++)
+    for (int l = 0; l < m->n_layers; l++) {
         if (s[l].n_log < 0 || s[l].n_log > STATE_LOG_ROWS || s[l].base < 0 || s[l].base > pos ||
             pos - s[l].base > s[l].n_log)
-            return false;
-    return true;
+            return -1;
+        first = MAX(first, s[l].base);
+    }
+    return first;
 }
 
 /* ---- rows */
@@ -217,8 +220,11 @@ static void run_partial(struct fake *f, const struct lm_run *r, int end_layer, f
         run_rows(f, r, f->partial_rows);
         memset(f->partial_sums, 0, (size_t)r->n * sizeof(*f->partial_sums));
     } else
-        CHECK(p->n >= r->n && p->pos == r->pos && p->from_layer == r->from_layer &&
-              p->pages == r->pages);
+        CHECK(
+            p->n >= r->n && p->pos == r->pos && p->from_layer == r->from_layer &&
+            p->pages == r->pages &&
+            (!f->lm.n_states || ((p->n == r->n || p->n <= STATE_LOG_ROWS) &&
+                                    p->state.i == r->state.i && p->state_out.i == r->state_out.i)));
     run_layers(f, r, r->from_layer, end_layer, f->partial_sums);
     f->partial = *r;
     f->partial.from_layer = end_layer;

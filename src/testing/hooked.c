@@ -26,7 +26,7 @@ static void hooked_read_state(struct lm *m, state_id state, void *out)
     inner->ops->read_state(inner, state, out);
 }
 
-static bool hooked_write_state(struct lm *m, state_id state, const void *in, int pos)
+static int hooked_write_state(struct lm *m, state_id state, const void *in, int pos)
 {
     struct lm *inner = container_of(m, struct hooked, lm)->inner;
 

@@ -217,7 +217,7 @@ static void fork_sequence(
         return;
     m->ops->read_state(m, a->state, record);
     b->state = b->own[0];
-    EXPECT(m->ops->write_state(m, b->state, record, b->pos));
+    EXPECT(m->ops->write_state(m, b->state, record, b->pos) >= 0);
 }
 
 static void expect_run_logits(const struct lm *m, const struct sequence *s, const float *want)

@@ -119,9 +119,10 @@ static bool drop_shared_tail(struct sched *sc, struct seq *s)
         return true;
     if (!seq_shares_tail(s, sc->pool))
         return false;
-    if (sc->l.states) /* its state cannot resume at the start of the page */
+    if (sc->l.states) { /* its state cannot resume at the start of the page */
         sched_free_pages(sc, s);
-    else
+        s->n_cached = s->is_fresh ? 0 : s->n_cached;
+    } else
         prefix_drop_tail(s, sc->pool);
     return true;
 }
@@ -164,6 +165,17 @@ static bool has_state_for(struct sched *sc, const struct seq *s)
     return n_unused >= (sc->counts.running ? 2 : 1) || !seq_needs_slot(s, sc->l.states);
 }
 
+/* Some sequence that does not run holds a slot that no other one uses. */
+static bool has_holder_with_slot(const struct sched *sc)
+{
+    for (uint32_t id = sc->holders.first; id != NO_SEQ; id = sc->seqs[id].holder.next) {
+        const struct seq *s = &sc->seqs[id];
+        if (s->slot_out.i != STATE_NONE.i || !seq_needs_slot(s, sc->l.states))
+            return true;
+    }
+    return false;
+}
+
 bool sched_has_room_for(struct sched *sc, const struct seq *s, int n_more)
 {
     return pages_for(s->n_tokens + n_more) - s->n_pages + reserved_pages(sc) <= unused_pages(sc) &&
@@ -180,9 +192,11 @@ bool sched_make_room(struct sched *sc, struct seq *s, uint64_t now)
         int64_t need =
             pages_for(s->n_tokens) - s->n_pages + seq_shares_tail(s, sc->pool) + reserved;
         int64_t n_free = unused_pages(sc);
-        if (need <= n_free && has_state_for(sc, s))
+        bool has_state = has_state_for(sc, s);
+        if (need <= n_free && has_state)
             return true;
-        if (need <= n_free + (int64_t)sc->held_pages && evict_holder(sc, now))
+        if (need <= n_free + (int64_t)sc->held_pages &&
+            (has_state || !sc->counts.running || has_holder_with_slot(sc)) && evict_holder(sc, now))
             continue;
         if (sc->counts.running || !drop_shared_tail(sc, s)) {
             sched_holder_add(sc, s);

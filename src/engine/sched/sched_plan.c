@@ -208,6 +208,35 @@ static void charge_prefill_budget(struct sched *sc, const struct seq *s)
     pl->has_prefill_rows = true;
 }
 
+/* For a model with state slots: returns true if a run of this plan computes the start of `s`, so
+ * that `s` should wait. That run ends, at the latest, where the two prompts diverge, and leaves a
+ * checkpoint there. */
+static bool waits_for_checkpoint(struct sched *sc, struct seq *s)
+{
+    struct planner *pl = &sc->planner;
+
+    for (int i = 0; i < pl->n_prefill && &sc->seqs[pl->prefill[i]] != s; i++) {
+        struct seq *f = &sc->seqs[pl->prefill[i]];
+        int n = f->plan_rows > 0 && !f->plan_end_layer ? prefix_common(f, s) : 0;
+        if (n == 0)
+            continue;
+        if (n >= f->n_prompt - STATE_LOG_ROWS)
+            /* the checkpoint at the end of the prompt covers the positions of the log */
+            return true;
+        int excess = MAX(f->n_kv + f->plan_rows - n, 0);
+        f->plan_rows -= excess;
+        pl->rows_left += excess;
+        if (excess > 0) { /* the last row of the prompt is not computed */
+            pl->logits_left += f->plan_logits;
+            f->plan_logits = 0;
+        }
+        if (f->checkpoint_at <= f->n_kv || n < f->checkpoint_at)
+            f->checkpoint_at = n;
+        return true;
+    }
+    return false;
+}
+
 /* Takes over pages that other sequences have computed for the same prefix. Returns true if a run of
  * this plan computes the very next page of `s`, so that `s` should wait for it. */
 static bool reuse_computed_prefix(struct sched *sc, struct seq *s)
@@ -215,10 +244,12 @@ static bool reuse_computed_prefix(struct sched *sc, struct seq *s)
     struct planner *pl = &sc->planner;
 
     prefix_insert(s, sc->l.tree);
-    if (s->root.i == TREE_NONE.i || !is_prefilling(s) || sc->l.states)
+    if (s->root.i == TREE_NONE.i || !is_prefilling(s) || (sc->l.states && s->n_kv > 0))
         return false;
+    if (sc->l.states && waits_for_checkpoint(sc, s))
+        return true;
     prefix_catch_up(s, sc->l.tree);
-    for (int i = 0; i < pl->n_prefill && &sc->seqs[pl->prefill[i]] != s; i++)
+    for (int i = 0; !sc->l.states && i < pl->n_prefill && &sc->seqs[pl->prefill[i]] != s; i++)
         if (prefix_computes_next(&sc->seqs[pl->prefill[i]], s))
             return true;
     return false;

@@ -152,9 +152,9 @@ static void a_slot_resumes_a_few_positions_earlier(void)
 static void siblings_share_the_checkpoint_of_their_common_tokens(void)
 {
     struct cache c = open_cache(EVICT_LRU);
-    const int n = PAGE_TOKENS + 7;
+    const int n = PAGE_TOKENS + PAGE_TOKENS / 4;
 
-    write_texts(n + 3);
+    write_texts(n + PAGE_TOKENS / 4);
     compute(&c, 0, text, n, 0);
     compute(&c, 0, text, LONGEST, 0); /* its second page replaces that of the checkpoint */
     compute(&c, 0, other, LONGEST, 0);

@@ -171,6 +171,9 @@ static void recurrent_state_is_exported_with_the_pages(void)
     expect_consistent(two);
     generate_after(two, &scope, all, &again);
     EXPECT_EQ(again.n_cached, PROMPT + OUT - 1);
+    int n;
+    EXPECT_EQ(engine_kv_pin(two, &scope, all, &n, &e), -1);
+    EXPECT(e.code == ERR_UNSUPPORTED);
     EXPECT(!memcmp(again.tokens, next.tokens, sizeof(next.tokens)));
     EXPECT(!memcmp(again.logprobs, next.logprobs, sizeof(next.logprobs)));
     engine_close(two);

@@ -65,11 +65,16 @@ static int patch(struct file *f, const char *from, const char *to)
     return n_found;
 }
 
+static const char *packfile; /* of open_file; NULL: none */
+
 static int open_file(struct lm **m, const struct file *f, uint32_t n_states, struct err *e)
 {
-    struct llama_options o = {
-        .n_threads = 1, .n_pages = 4, .n_states = n_states, .max_rows = 32, .max_logits = 32
-    };
+    struct llama_options o = { .n_threads = 1,
+        .n_pages = 4,
+        .n_states = n_states,
+        .max_rows = 32,
+        .max_logits = 32,
+        .packfile = packfile };
     struct gguf *g;
 
     if (gguf_open_bytes(&g, f->p, f->n, e))
@@ -103,6 +108,7 @@ static void invalid_sizes_are_rejected_by_name(void)
             "recurrent_layers = 2 in layer 2" },
         { "tiny-qwen35", "attention.recurrent_layers=[1,1,1,1,1]", "without attention layers" },
         { "tiny-qwen35", "nextn_predict_layers=5", "nextn_predict_layers" },
+        { "tiny-olmo2", "attention.shared_kv_layers=1", "shared_kv_layers = 1, supported are 0" },
         { "tiny-lfm2", "shortconv.l_cache=1", "shortconv.l_cache = 1, supported are 2 to 4" },
         { "tiny-lfm2", "shortconv.l_cache=5", "shortconv.l_cache = 5" },
         { "tiny-lfm2", "attention.head_count_kv=[0,0,0,0,0]", "without attention layers" },
@@ -142,6 +148,12 @@ static void draft_layers_are_not_loaded(void)
     EXPECT_EQ(m->state_bytes, state_bytes / 4 * 3); /* the last layer was recurrent */
     EXPECT(m->n_params < n_params);
     m->ops->close(m);
+    /* The digest of a packfile contains the tensors that are not loaded. */
+    packfile = "/nonexistent/model.pack";
+    EXPECT(!open_file(&m, &f, 2, &e));
+    EXPECT(m->n_layers == 4);
+    m->ops->close(m);
+    packfile = NULL;
     mem_free(f.p);
 }
 
@@ -212,7 +224,7 @@ static struct lm *open_tiny(const char *preset)
 
 static void run(struct lm *m, int pos, int n, state_id from, state_id to)
 {
-    static const page_id pages[] = { { 0 }, { 1 }, { 2 }, { 3 } };
+    static const page_id pages[] = { { 0 }, { 1 }, { 2 }, { 3 }, { 0 }, { 1 }, { 2 }, { 3 } };
     int32_t tokens[32];
     struct lm_run r = {
         .tokens = tokens, .n = n, .pos = pos, .pages = pages, .state = from, .state_out = to
@@ -261,19 +273,19 @@ static void records_that_cannot_resume_are_refused(void)
     run(m, 0, 20, STATE_NONE, from); /* base 12, eight rows */
     m->ops->read_state(m, from, record);
     for (int pos = -1; pos < 25; pos++)
-        EXPECT_EQ(m->ops->write_state(m, to, record, pos), pos >= 12 && pos <= 20);
+        EXPECT_EQ(m->ops->write_state(m, to, record, pos), pos >= 12 && pos <= 20 ? 12 : -1);
     for (size_t layer = 0; layer < 4; layer++)
         for (size_t field = 0; field < 2; field++) {
             static const int32_t bad[] = { -1, INT32_MIN, INT32_MAX, 21, 9 };
             uint8_t *at = record + layer * layer_bytes + field * sizeof(int32_t);
             for (size_t i = 0; i < ARRAY_LEN(bad) - !field; i++) { /* base 9 is a valid one */
                 memcpy(at, &bad[i], sizeof(bad[i]));
-                EXPECT(!m->ops->write_state(m, to, record, 20));
+                EXPECT_EQ(m->ops->write_state(m, to, record, 20), -1);
                 m->ops->read_state(m, to, record); /* the slot is cleared */
                 m->ops->read_state(m, from, record);
             }
         }
-    EXPECT(m->ops->write_state(m, to, record, 18));
+    EXPECT_EQ(m->ops->write_state(m, to, record, 18), 12);
     run(m, 18, 3, to, to);
     mem_free(record);
     m->ops->close(m);

@@ -275,9 +275,9 @@ static void a_read_state_can_be_written(void)
     struct lm_run r = { .tokens = tokens, .n = 20, .pages = pages, .state = STATE_NONE };
     EXPECT(m->ops->forward(m, &r, 1, NULL));
     m->ops->read_state(m, r.state_out, bytes);
-    EXPECT(!m->ops->write_state(m, (state_id){ 3 }, bytes, 21));
-    EXPECT(!m->ops->write_state(m, (state_id){ 3 }, bytes, 11));
-    EXPECT(m->ops->write_state(m, (state_id){ 3 }, bytes, 20));
+    EXPECT_EQ(m->ops->write_state(m, (state_id){ 3 }, bytes, 21), -1);
+    EXPECT_EQ(m->ops->write_state(m, (state_id){ 3 }, bytes, 11), -1);
+    EXPECT_EQ(m->ops->write_state(m, (state_id){ 3 }, bytes, 20), 12);
     r = (struct lm_run){ .tokens = tokens + 15,
         .n = 1,
         .pos = 15,
