@@ -49,6 +49,13 @@ static void put_meta(struct jw *w, const struct model_info *m)
     put_count(w, "n_ctx_train", m->n_ctx_train);
     put_count(w, "n_embd", m->n_embd);
     put_count(w, "n_params", m->n_params);
+    if (m->weight_bytes)
+        jw_member_bool(w, "is_moe", m->n_experts > 0);
+    put_count(w, "n_experts", m->n_experts);
+    put_count(w, "n_active_experts", m->n_active_experts);
+    put_count(w, "weight_bytes", (int64_t)m->weight_bytes);
+    put_count(w, "kv_bytes", (int64_t)m->kv_bytes);
+    put_count(w, "state_bytes", (int64_t)m->state_bytes);
     if (m->size_bytes) {
         jw_key(w, "size");
         jw_u64(w, m->size_bytes);

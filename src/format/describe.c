@@ -200,17 +200,44 @@ static uint64_t weights_bytes(const struct gguf *g)
     return n;
 }
 
-/* Training context in tokens; 0: unknown. */
-static uint64_t context_of(const struct gguf *g)
+/* Number of a key with the prefix `prefix`; 0: the file does not have it. */
+static uint64_t number_of(const struct gguf *g, struct str prefix, const char *name)
 {
-    struct str arch = STR("");
     char key[128];
     uint64_t n = 0;
 
-    (void)gguf_get_str(g, "general.architecture", &arch);
-    snprintf(key, sizeof(key), "%.*s.context_length", (int)MIN(arch.n, (size_t)64), arch.p);
+    snprintf(key, sizeof(key), "%.*s.%s", (int)MIN(prefix.n, (size_t)64), prefix.p, name);
     (void)gguf_get_u64(g, key, &n);
     return n;
+}
+
+static struct str arch_of(const struct gguf *g)
+{
+    struct str arch = STR("");
+
+    (void)gguf_get_str(g, "general.architecture", &arch);
+    return arch;
+}
+
+/* Training context in tokens; 0: unknown. */
+static uint64_t context_of(const struct gguf *g)
+{
+    return number_of(g, arch_of(g), "context_length");
+}
+
+/* Some converters write the keys with the prefix `llm`. */
+struct gguf_experts gguf_experts_of(const struct gguf *g)
+{
+    const struct str prefixes[] = { arch_of(g), STR("llm") };
+
+    for (size_t i = 0; i < ARRAY_LEN(prefixes); i++) {
+        uint64_t n = number_of(g, prefixes[i], "expert_count");
+        uint64_t n_active = number_of(g, prefixes[i], "expert_used_count");
+        if (n > 0)
+            return (struct gguf_experts){ (uint32_t)MIN(n, UINT32_MAX),
+                (uint32_t)MIN(n_active, MIN(n, UINT32_MAX)) };
+    }
+    return (struct gguf_experts){ 0 };
 }
 
 static bool has_template(const struct gguf *g)
@@ -234,12 +261,21 @@ static void append_sizes(const struct gguf *g, const struct gguf_facts *facts, s
 {
     if (context_of(g))
         buf_printf(out, "context       %" PRIu64 " tokens\n", context_of(g));
+    const struct gguf_experts experts = gguf_experts_of(g);
+    if (experts.n)
+        buf_printf(
+            out, "experts       %u, of which a token uses %u\n", experts.n, experts.n_active);
     buf_putz(out, "memory        weights ");
     append_bytes(out, weights_bytes(g));
     if (facts->kv_bytes_per_token) {
         buf_putz(out, ", KV cache ");
         append_bytes(out, facts->kv_bytes_per_token);
         buf_putz(out, " per token (f16)");
+    }
+    if (facts->state_bytes) {
+        buf_putz(out, ", state ");
+        append_bytes(out, facts->state_bytes);
+        buf_putz(out, " per sequence");
     }
     buf_printf(out, "\ntemplate      %s\n", has_template(g) ? "yes" : "none");
 }
@@ -460,6 +496,11 @@ static void write_json_head(struct jw *w, const struct gguf *g, const struct ggu
     write_size(w, "context", context_of(g));
     write_size(w, "weights_bytes", weights_bytes(g));
     write_size(w, "kv_bytes_per_token", facts->kv_bytes_per_token);
+    write_size(w, "state_bytes", facts->state_bytes);
+    const struct gguf_experts experts = gguf_experts_of(g);
+    jw_member_bool(w, "is_moe", experts.n > 0);
+    jw_member_i64(w, "n_experts", experts.n);
+    jw_member_i64(w, "n_active_experts", experts.n_active);
     jw_member_bool(w, "template", has_template(g));
 }
 

@@ -14,17 +14,25 @@
 struct gguf_facts {
     const char *reason;          /* why it cannot be served; NULL: unknown or it can */
     uint64_t kv_bytes_per_token; /* 0: unknown */
+    uint64_t state_bytes;        /* recurrent state of a sequence; 0: none or unknown */
 };
 
 /* Appends the description; the caller checks buf_ok. The JSON form is one object:
  *   version (0: a directory), parts, bytes, architecture, parameters, served, reason (null if
- *   served), context, weights_bytes, kv_bytes_per_token (null: unknown), template (boolean),
+ *   served), context, weights_bytes, kv_bytes_per_token, state_bytes (null: unknown), is_moe,
+ *   n_experts, n_active_experts, template (boolean),
  *   metadata {key: value; arrays of more than 16 are {kind, n, first}},
  *   tensors [{name, type, shape, bytes}], types [{type, tensors, parameters, bytes}] */
 void gguf_describe(
     const struct gguf *g, const struct gguf_facts *facts, bool as_json, struct buf *out);
 
 uint64_t gguf_n_parameters(const struct gguf *g);
+
+/* Experts per layer, and those that a token uses; both 0 without experts. */
+struct gguf_experts {
+    uint32_t n, n_active;
+};
+struct gguf_experts gguf_experts_of(const struct gguf *g);
 
 /* Whether a file of this kind is supported, as far as can be determined without loading it. If not,
  * *why contains the reason in one line. */

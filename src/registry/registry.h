@@ -81,7 +81,8 @@ struct model {
     struct opened_file *files; /* [n_parts]: the opened files */
     uint8_t digest[32];        /* digest of the files; set if the KV offload tier is enabled */
     char arch[32], quant[16], kernels[16];
-    char name[64]; /* general.name */
+    char name[64];                   /* general.name */
+    int n_experts, n_active_experts; /* per layer, and per token; 0: none */
 };
 
 struct registry;

@@ -267,6 +267,7 @@ static void count_start(struct inflight *r)
     metric_add(m, METRIC_requests_total, 1);
     metric_add(m, METRIC_prompt_tokens_total, r->n_prompt);
     metric_add(m, METRIC_model_routes_total, 1);
+    metric_add(m, METRIC_moe_requests_total, r->model->n_experts > 0);
     metric_add(m, METRIC_unverified_reasoning_blocks_total, r->request.n_unverified_reasoning);
 }
 

@@ -38,6 +38,11 @@ struct model_info model_info_of(struct model *m)
     i.n_ctx_train = m->lm->n_ctx_train;
     i.n_vocab = vocab_n_tokens(m->vocab);
     i.n_params = (int64_t)m->lm->n_params;
+    i.n_experts = m->n_experts;
+    i.n_active_experts = m->n_active_experts;
+    i.weight_bytes = m->lm->weight_bytes;
+    i.kv_bytes = m->lm->n_pages * m->lm->page_bytes;
+    i.state_bytes = m->lm->n_states * m->lm->state_bytes;
     i.size_bytes = m->file_bytes;
     i.digest = has_digest(m) ? m->digest : NULL;
     i.file = model_file_name(m->spec->path);

@@ -32,11 +32,15 @@ def test_every_function_of_the_life_of_a_request_exists():
 
 
 def test_steps_of_a_layer_are_listed_in_the_order_of_layer_forward():
-    body = read("src/model/layer.c").split("\nvoid layer_forward(")[1].split("\n}")[0]
+    code = read("src/model/layer.c")
     section = read("src/model/README.md").split("## One layer")[1].split("\n## ")[0]
+    section = section.split("If a layer has experts next to")[0]
     rows = [row.split(" | ") for row in section.splitlines() if row.startswith("| ")]
     listed = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row[1])]
-    called = re.findall(r"\b((?:rms|qkv|qk|kv|o|ffn|moe)_\w+|rope|scale_queries|attention)\(", body)
+    called = []
+    for name in ("attention_mixer", "layer_forward", "feed_forward", "experts"):
+        body = re.search(rf"\n(?:static )?(?:void|bool) {name}\(.*?\n}}", code, re.S).group(0)
+        called += re.findall(r"\b((?:rms|qkv|qk|kv|o|ffn|moe)_\w+|rope|scale_queries|values|attention)\(", body)
     assert len(called) > 12 and listed == called, f"src/model/README.md lists {listed}, the code calls {called}"
 
 

@@ -8,6 +8,8 @@
 #include "testing/gguf_write.h"
 #include "model/family.h"
 
+#include <stdio.h>
+
 static struct gguf *opened;
 static struct buf file, text;
 
@@ -81,6 +83,36 @@ static void text_form_is_complete(void)
     for (size_t i = 0; i < text.n; i++)
         EXPECT((unsigned char)text.p[i] >= 0x20 || text.p[i] == '\n');
     close_sample();
+}
+
+static struct gguf_experts experts_with(const char *arch, const char *prefix, uint32_t n)
+{
+    struct gguf_writer *w = write_sample(arch, "gpt2", Q_Q4_K);
+    char key[64];
+
+    snprintf(key, sizeof(key), "%s.expert_count", prefix);
+    gguf_put_u64(w, key, n);
+    snprintf(key, sizeof(key), "%s.expert_used_count", prefix);
+    gguf_put_u64(w, key, 4);
+    open_sample(w);
+    struct gguf_experts found = gguf_experts_of(opened);
+    gguf_describe(opened, &(struct gguf_facts){ .state_bytes = 2048 }, false, &text);
+    EXPECT_EQ(expect_description("experts       64, of which a token uses 4\n"), found.n == 64);
+    EXPECT(expect_description(", state 2048 B per sequence"));
+    close_sample();
+    return found;
+}
+
+static void experts_are_counted(void)
+{
+    struct gguf_experts e = experts_with("llama", "llama", 64);
+    EXPECT(e.n == 64 && e.n_active == 4);
+    e = experts_with("llama", "llm", 64);
+    EXPECT(e.n == 64 && e.n_active == 4);
+    e = experts_with("llama", "other", 64);
+    EXPECT(e.n == 0 && e.n_active == 0);
+    e = experts_with("llama", "llama", 2);
+    EXPECT(e.n == 2 && e.n_active == 2);
 }
 
 static void json_form_is_complete(void)
@@ -166,6 +198,6 @@ static void a_full_buffer_is_only_full(void)
     close_sample();
 }
 
-TESTS(TEST(text_form_is_complete), TEST(json_form_is_complete), TEST(reason_of_the_caller_is_shown),
-    TEST(unsupported_features_are_named), TEST(family_list_equals_the_model_families),
-    TEST(a_full_buffer_is_only_full))
+TESTS(TEST(text_form_is_complete), TEST(json_form_is_complete), TEST(experts_are_counted),
+    TEST(reason_of_the_caller_is_shown), TEST(unsupported_features_are_named),
+    TEST(family_list_equals_the_model_families), TEST(a_full_buffer_is_only_full))
