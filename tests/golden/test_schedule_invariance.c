@@ -37,7 +37,7 @@ enum { LONG_PROMPT_TOKENS = 640, N_CTX = LONG_PROMPT_TOKENS + SIM_OUT_MAX };
 #if defined(__SANITIZE_THREAD__)
 enum { IS_WATCHED = true, N_TINY = 6, N_STORIES = 20, N_DEMO = 6, N_FAMILY = 4 };
 #elif defined(__SANITIZE_ADDRESS__)
-enum { IS_WATCHED = false, N_TINY = 40, N_STORIES = 60, N_DEMO = 20, N_FAMILY = 12 };
+enum { IS_WATCHED = false, N_TINY = 40, N_STORIES = 60, N_DEMO = 20, N_FAMILY = 8 };
 #else
 enum {
     IS_WATCHED = false,

@@ -73,7 +73,7 @@ def files(d):
 def test_a_model_that_cannot_be_served_ends_the_start():
     with tempfile.TemporaryDirectory() as d:
         f = files(d)
-        for path, says in (("/nope.gguf", "No such file"), (f["dir"], "not a regular file"),
+        for path, says in (("/nope.gguf", "No such file"), (f["dir"], "config.json is m"),
                 (f["fifo"], "not a regular file"), (f["socket"], "not a regular file"),
                 ("/dev/zero", "not a regular file"), (f["empty"], "empty"), (f["garbage"], "GGUF"),
                 (f["short"], ""), (f["flipped"], "")):

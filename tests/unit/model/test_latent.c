@@ -147,7 +147,13 @@ static void rows_are_the_same_alone_split_and_in_a_group(void)
 {
     static const char *const presets[] = { "tiny-deepseek2", "tiny-deepseek2-lite" };
 
-    for (int i = 0; i < 2 * N_KV_TYPES; i++) {
+#if defined(__SANITIZE_THREAD__) /* the KV types have the same memory accesses */
+    const int n = 1;
+#else
+    const int n = 2 * N_KV_TYPES;
+#endif
+
+    for (int i = 0; i < n; i++) {
         struct gguf *g = open_preset(presets[i % 2]);
         const enum kv_type type = (enum kv_type)(i / 2);
         struct lm *one = open_lm(g, type, 1), *three = open_lm(g, type, 3);
