@@ -224,12 +224,14 @@ static struct lm *open_tiny(const char *preset)
 
 static void run(struct lm *m, int pos, int n, state_id from, state_id to)
 {
-    static const page_id pages[] = { { 0 }, { 1 }, { 2 }, { 3 }, { 0 }, { 1 }, { 2 }, { 3 } };
+    page_id pages[32]; /* repeated pages change the keys of all runs in the same way */
     int32_t tokens[32];
     struct lm_run r = {
         .tokens = tokens, .n = n, .pos = pos, .pages = pages, .state = from, .state_out = to
     };
 
+    for (int i = 0; i < (int)ARRAY_LEN(pages); i++)
+        pages[i].i = (uint32_t)i % m->n_pages;
     for (int i = 0; i < n; i++)
         tokens[i] = (pos + i) * 7 % m->n_vocab;
     EXPECT(m->ops->forward(m, &r, 1, NULL));
