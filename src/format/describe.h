@@ -10,7 +10,7 @@
 #include "base/buf.h"
 #include "format/gguf.h"
 
-/* What the caller has found out about the model. */
+/* The caller has found out these properties of the model by reading its hyper-parameters. */
 struct gguf_facts {
     const char *reason;          /* why it cannot be served; NULL: unknown or it can */
     uint64_t kv_bytes_per_token; /* 0: unknown */

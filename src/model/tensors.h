@@ -125,8 +125,9 @@ enum dim {
     N_DIMS
 };
 
-/* What a layer does before its feed-forward network: attention, latent attention (latent.c), or an
- * operation with a recurrent state instead of keys and values (recurrent.c). */
+/* The mixer is the first half of a layer, before the feed-forward network: attention, latent
+ * attention (latent.c), or an operation with a recurrent state instead of keys and values
+ * (recurrent.c). */
 enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET, MIXER_SHORT_CONV };
 
 /* NEED_UNUSED: the file may have the tensor, which is not loaded */

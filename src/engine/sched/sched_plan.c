@@ -211,7 +211,7 @@ static void charge_prefill_budget(struct sched *sc, const struct seq *s)
 /* For a model with state slots: returns true if a run of this plan computes the start of `s`, so
  * that `s` should wait. That run ends, at the latest, where the two prompts diverge, and leaves a
  * checkpoint there. */
-static bool waits_for_checkpoint(struct sched *sc, struct seq *s)
+static bool wait_for_checkpoint(struct sched *sc, struct seq *s)
 {
     struct planner *pl = &sc->planner;
 
@@ -244,12 +244,18 @@ static bool reuse_computed_prefix(struct sched *sc, struct seq *s)
     struct planner *pl = &sc->planner;
 
     prefix_insert(s, sc->l.tree);
-    if (s->root.i == TREE_NONE.i || !is_prefilling(s) || (sc->l.states && s->n_kv > 0))
+    if (s->root.i == TREE_NONE.i || !is_prefilling(s))
         return false;
-    if (sc->l.states && waits_for_checkpoint(sc, s))
-        return true;
+    if (sc->l.states) {
+        if (s->n_kv > 0)
+            return false;
+        if (wait_for_checkpoint(sc, s))
+            return true;
+        prefix_catch_up(s, sc->l.tree);
+        return false;
+    }
     prefix_catch_up(s, sc->l.tree);
-    for (int i = 0; !sc->l.states && i < pl->n_prefill && &sc->seqs[pl->prefill[i]] != s; i++)
+    for (int i = 0; i < pl->n_prefill && &sc->seqs[pl->prefill[i]] != s; i++)
         if (prefix_computes_next(&sc->seqs[pl->prefill[i]], s))
             return true;
     return false;

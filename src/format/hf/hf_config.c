@@ -150,7 +150,7 @@ int hf_config_read(struct hf_config *c, const struct json *all, struct err *e)
     return 0;
 }
 
-/* ---- values that are not implemented */
+/* ---- refusal of values that would change the result */
 
 static int check_activation(const struct hf_config *c, struct err *e)
 {

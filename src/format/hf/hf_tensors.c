@@ -60,7 +60,7 @@ static bool match_name(const char *pattern, struct str name, struct matched *m)
     return true;
 }
 
-/* What a source is for its tensor. */
+/* A source contains one of these parts of its tensor. */
 enum role { ROLE_CODES, ROLE_SCALES, ROLE_OFFSETS, ROLE_BIAS, N_ROLES };
 
 static bool role_of(struct str suffix, enum role *role)
