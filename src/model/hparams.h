@@ -2,7 +2,7 @@
  *
  * Every value that is later used in a multiplication, a division or an allocation is within a
  * range. An error names the key, the value found and the supported range. A feature that would
- * change the results and is not implemented (soft caps, other scaling) is rejected with its name,
+ * change the results and is not implemented (an unknown RoPE scaling) is rejected with its name,
  * never ignored.
  *
  * Keys: GGUF metadata, github.com/ggml-org/ggml docs/gguf.md, with the prefix `<arch>.`.
