@@ -53,8 +53,10 @@ static const size_t tensor_fields[N_TENSORS] = {
     [TENSOR_SSM_ALPHA] = offsetof(struct layer, recurrent.alpha),
     [TENSOR_SSM_BETA] = offsetof(struct layer, recurrent.beta),
     [TENSOR_SSM_CONV] = offsetof(struct layer, recurrent.conv),
+    [TENSOR_SSM_CONV_BIAS] = offsetof(struct layer, recurrent.conv_bias),
     [TENSOR_SSM_DT_BIAS] = offsetof(struct layer, recurrent.dt_bias),
     [TENSOR_SSM_A] = offsetof(struct layer, recurrent.a),
+    [TENSOR_SSM_D] = offsetof(struct layer, recurrent.d),
     [TENSOR_SSM_NORM] = offsetof(struct layer, recurrent.norm),
     [TENSOR_SSM_OUT] = offsetof(struct layer, o),
     [TENSOR_SHORT_CONV] = offsetof(struct layer, recurrent.conv),
@@ -203,6 +205,52 @@ static size_t align_bytes(size_t n)
     return (n + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
+/* parts_of() for the tensors of recurrent layers; s is one of them or of the other layers. */
+static int recurrent_parts_of(const struct recurrent_params *r, const struct tensor_slot *s,
+    struct tensor_part parts[MAX_PARTS])
+{
+    if (s->id == TENSOR_SSM_BETA_ALPHA) {
+        const int n = r->n_key_heads, d = r->n_value_heads / n;
+        parts[0] = (struct tensor_part){ offsetof(struct layer, recurrent.beta), n, 2 * d, 0, d };
+        parts[1] = (struct tensor_part){ offsetof(struct layer, recurrent.alpha), n, 2 * d, d, d };
+        return 2;
+    }
+    if (s->id == TENSOR_SHORT_CONV_IN) {
+        const int n = r->n_channels;
+        parts[0] = (struct tensor_part){ offsetof(struct layer, recurrent.in), 1, 3 * n, 0, n };
+        parts[1] = (struct tensor_part){ offsetof(struct layer, mix_gate), 1, 3 * n, n, n };
+        parts[2] =
+            (struct tensor_part){ offsetof(struct layer, recurrent.factor), 1, 3 * n, 2 * n, n };
+        return 3;
+    }
+    if (s->id == TENSOR_SSM_IN) {
+        const int n = r->n_key_heads, k = r->key_dim, v = r->n_value_heads / n * r->value_dim;
+        const size_t in = offsetof(struct layer, recurrent.in);
+        const size_t gate = offsetof(struct layer, mix_gate);
+        parts[0] = (struct tensor_part){ in, n, 2 * k + 2 * v, 0, k };
+        parts[1] = (struct tensor_part){ in, n, 2 * k + 2 * v, k, k };
+        parts[2] = (struct tensor_part){ in, n, 2 * k + 2 * v, 2 * k, v };
+        parts[3] = (struct tensor_part){ gate, n, 2 * k + 2 * v, 2 * k + v, v };
+        return 4;
+    }
+    return 0;
+}
+
+static int mamba2_parts_of(const struct recurrent_params *r, const struct tensor_slot *s,
+    struct tensor_part parts[MAX_PARTS])
+{
+    const int values = r->n_value_heads * r->value_dim;
+
+    if (s->id != TENSOR_SSM_IN)
+        return 0;
+    parts[0] = (struct tensor_part){ offsetof(struct layer, mix_gate), 1, s->rows, 0, values };
+    parts[1] = (struct tensor_part){ offsetof(struct layer, recurrent.in), 1, s->rows, values,
+        r->n_channels };
+    parts[2] = (struct tensor_part){ offsetof(struct layer, recurrent.alpha), 1, s->rows,
+        values + r->n_channels, r->n_value_heads };
+    return 3;
+}
+
 /* The number of parts of a tensor that is not one matrix with its rows in their order; 0: it is. */
 static int parts_of(
     const struct bind *b, const struct tensor_slot *s, struct tensor_part parts[MAX_PARTS])
@@ -235,31 +283,8 @@ static int parts_of(
         parts[1] = (struct tensor_part){ offsetof(struct layer, mix_gate), n, 2 * d, d, d };
         return 2;
     }
-    if (s->id == TENSOR_SSM_BETA_ALPHA) {
-        const int n = r->n_key_heads, d = r->n_value_heads / n;
-        parts[0] = (struct tensor_part){ offsetof(struct layer, recurrent.beta), n, 2 * d, 0, d };
-        parts[1] = (struct tensor_part){ offsetof(struct layer, recurrent.alpha), n, 2 * d, d, d };
-        return 2;
-    }
-    if (s->id == TENSOR_SHORT_CONV_IN) {
-        const int n = r->n_channels;
-        parts[0] = (struct tensor_part){ offsetof(struct layer, recurrent.in), 1, 3 * n, 0, n };
-        parts[1] = (struct tensor_part){ offsetof(struct layer, mix_gate), 1, 3 * n, n, n };
-        parts[2] =
-            (struct tensor_part){ offsetof(struct layer, recurrent.factor), 1, 3 * n, 2 * n, n };
-        return 3;
-    }
-    if (s->id == TENSOR_SSM_IN) {
-        const int n = r->n_key_heads, k = r->key_dim, v = r->n_value_heads / n * r->value_dim;
-        const size_t in = offsetof(struct layer, recurrent.in);
-        const size_t gate = offsetof(struct layer, mix_gate);
-        parts[0] = (struct tensor_part){ in, n, 2 * k + 2 * v, 0, k };
-        parts[1] = (struct tensor_part){ in, n, 2 * k + 2 * v, k, k };
-        parts[2] = (struct tensor_part){ in, n, 2 * k + 2 * v, 2 * k, v };
-        parts[3] = (struct tensor_part){ gate, n, 2 * k + 2 * v, 2 * k + v, v };
-        return 4;
-    }
-    return 0;
+    return p->mixer == MIXER_MAMBA2 ? mamba2_parts_of(r, s, parts)
+                                    : recurrent_parts_of(r, s, parts);
 }
 
 /* Number of parts from `from` on that are the rows of one matrix, and the number of these rows. */

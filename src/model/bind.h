@@ -25,13 +25,15 @@ struct ffn {
 };
 
 struct recurrent_weights {     /* sizes: struct recurrent_params, hparams_dim() */
-    struct packed in;          /* [DIM_CONV][d_model]: queries, keys, values of all heads */
+    struct packed in;          /* [DIM_CONV][d_model]: inputs of the convolution */
     struct packed factor;      /* [DIM_CONV][d_model]: factor of the input; empty: 1 */
     struct packed alpha, beta; /* [n_value_heads][d_model]: decay, and factor of the correction */
     const float *conv;         /* [n_taps][DIM_CONV] */
+    const float *conv_bias;    /* [DIM_CONV], or NULL */
     const float *dt_bias;      /* [n_value_heads] */
     const float *a;            /* [n_value_heads]: decay is exp(a * softplus(alpha + dt_bias)) */
-    const float *norm;         /* [value_dim] */
+    const float *d;            /* [n_value_heads]: share of the value in the output; or NULL */
+    const float *norm;         /* [DIM_STATE_NORMS][DIM_STATE_NORM] */
 };
 
 struct layer {              /* shapes are [rows][cols], cols contiguous in the file */

@@ -56,7 +56,7 @@ struct family {
     bool has_plain_window_rope; /* RoPE of layers with a window is not scaled */
     bool may_lack_rope;         /* in files with rope.scaling.finetuned = false */
     /* Layers of this kind: those of which attention.recurrent_layers is true, without that key all
-     * but each full_attention_interval-th; MIXER_SHORT_CONV: those without KV heads.
+     * but each full_attention_interval-th; MIXER_SHORT_CONV, MIXER_MAMBA2: those without KV heads.
      * MIXER_ATTENTION: none */
     enum mixer recurrent;
     /* value head h uses key head h % n_key_heads; else h / (n_value_heads / n_key_heads) */

@@ -58,9 +58,10 @@ struct state_run {
  * are those of struct state_layout, padded. */
 struct recurrent_mem {
     size_t conv_stride, value_stride, head_stride;
-    float *conv_in;     /* [n_rows][conv_stride]: inputs of the convolution */
-    float *conv;        /* [n_rows][conv_stride]: q, k (normalised) and v of all heads */
-    float *g, *beta;    /* [n_rows][head_stride]: decay, and factor of the correction */
+    float *conv_in; /* [n_rows][conv_stride]: inputs of the convolution */
+    float *conv;    /* [n_rows][conv_stride]: q, k and v of all heads */
+    /* [n_rows][head_stride]: decay; factor of the correction (DeltaNet), or time step (Mamba2) */
+    float *g, *beta;
     float *u, *out;     /* [n_rows][value_stride]: updates and outputs of the value heads */
     const float *zeros; /* [channels]: input of the convolution before position 0 */
 };

@@ -126,9 +126,10 @@ struct inputs forward_inputs_slice(const struct inputs *in, int n, int first, co
 
 /* Output buffers of attention (input of Wo) and of gate/up (input of W_down). */
 struct act_out forward_attn_out(const struct thread_ctx *s, const struct layer *l);
-/* The same if a row is the output of a recurrent layer and computed in n_parts parts. */
+/* The same if a row is the output of a recurrent layer and computed in n_parts parts, each of which
+ * is a multiple of `unit` columns. */
 struct act_out forward_recurrent_out(
-    const struct thread_ctx *s, const struct layer *l, int n_parts);
+    const struct thread_ctx *s, const struct layer *l, int n_parts, int unit);
 struct act_out forward_hidden_out(
     const struct thread_ctx *s, const struct packed *down, int n_rows);
 struct act_out forward_shared_hidden_out(const struct thread_ctx *s, const struct packed *down);

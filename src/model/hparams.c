@@ -300,8 +300,8 @@ static void set_recurrent(struct hparams *h, int layer)
     h->layers[layer].recurrent_index = h->recurrent.n_layers++;
 }
 
-/* A layer without KV heads is a convolution. */
-static int read_short_conv_layer(
+/* A layer without KV heads is recurrent. */
+static int read_layer_without_kv(
     struct hparams *h, struct hparams_reader *r, int layer, struct err *e)
 {
     int n_kv_heads = 1;
@@ -321,8 +321,8 @@ static int read_mixer(struct hparams *h, struct hparams_reader *r, int layer, st
 
     if (h->family->recurrent == MIXER_ATTENTION)
         return 0;
-    if (h->family->recurrent == MIXER_SHORT_CONV)
-        return read_short_conv_layer(h, r, layer, e);
+    if (h->family->recurrent != MIXER_DELTA_NET)
+        return read_layer_without_kv(h, r, layer, e);
     if (get_int(r, "full_attention_interval", (struct int_range){ 1, MAX_LAYERS }, &interval, e))
         return -1;
     is_recurrent = (layer + 1) % interval != 0;
@@ -382,8 +382,20 @@ static int read_layers(struct hparams *h, struct hparams_reader *r, struct err *
     return 0;
 }
 
+/* The order of the channels of the convolution is q, k, v; of Mamba2 x, B, C. */
+static void place_channels(struct recurrent_params *p, bool is_mamba2)
+{
+    const int keys = p->n_key_heads * p->key_dim, values = p->n_value_heads * p->value_dim;
+
+    p->n_channels = 2 * keys + values;
+    p->query_channel = is_mamba2 ? values + keys : 0;
+    p->key_channel = is_mamba2 ? values : keys;
+    p->value_channel = is_mamba2 ? 0 : 2 * keys;
+}
+
 static int read_recurrent(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
+    const bool is_mamba2 = h->family->recurrent == MIXER_MAMBA2;
     const struct int_range heads = { 1, 1024 }, dim = { 1, MAX_STATE_DIM };
     struct recurrent_params *p = &h->recurrent;
     int inner = -1;
@@ -406,11 +418,14 @@ static int read_recurrent(struct hparams *h, struct hparams_reader *r, struct er
     if (p->n_value_heads % p->n_key_heads)
         return err_set(e, ERR_CORRUPT, "%s = %d is not divisible by ssm.group_count = %d",
             key_of(r, "ssm.time_step_rank"), p->n_value_heads, p->n_key_heads);
-    p->value_dim = p->key_dim;
+    p->value_dim = is_mamba2 ? inner / p->n_value_heads : p->key_dim;
     if (inner != p->n_value_heads * p->value_dim)
         return err_set(e, ERR_CORRUPT, "%s = %d, expected %d heads of %d dimensions",
             key_of(r, "ssm.inner_size"), inner, p->n_value_heads, p->value_dim);
-    p->n_channels = 2 * p->n_key_heads * p->key_dim + inner;
+    if (p->value_dim > MAX_STATE_DIM)
+        return err_set(e, ERR_RANGE, "%s = %d: heads of %d dimensions, supported are up to %d",
+            key_of(r, "ssm.inner_size"), inner, p->value_dim, MAX_STATE_DIM);
+    place_channels(p, is_mamba2);
     return 0;
 }
 
@@ -689,7 +704,7 @@ static int read_scales(struct hparams *h, struct hparams_reader *r, struct err *
 
 static int reject_family(struct str arch, struct err *e)
 {
-    char names[240] = "";
+    char names[480] = "";
     size_t n = 0;
     const struct family *f;
 

@@ -43,6 +43,8 @@ struct recurrent_params {
     /* n_value_heads is a multiple of n_key_heads; 0: no state but inputs of the convolution */
     int n_key_heads, n_value_heads;
     int key_dim, value_dim; /* of a head, at most MAX_STATE_DIM */
+    /* first channel of the queries, keys and values of all heads; in Mamba2 those of C, B and x */
+    int query_channel, key_channel, value_channel;
 };
 
 struct layer_params {

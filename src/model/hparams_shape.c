@@ -79,8 +79,10 @@ enum need hparams_need(const struct hparams *h, enum tensor t, int layer)
     return need;
 }
 
-static int recurrent_dim(const struct recurrent_params *p, enum dim d)
+static int recurrent_dim(const struct hparams *h, enum dim d)
 {
+    const struct recurrent_params *p = &h->recurrent;
+    const bool is_mamba2 = h->family->recurrent == MIXER_MAMBA2;
     const int keys = p->n_key_heads * p->key_dim, values = p->n_value_heads * p->value_dim;
 
     switch ((int)d) {
@@ -92,14 +94,20 @@ static int recurrent_dim(const struct recurrent_params *p, enum dim d)
         return p->n_taps;
     case DIM_STATE_VALUES:
         return values;
-    case DIM_STATE_VALUE:
-        return p->value_dim;
+    case DIM_STATE_NORM:
+        return is_mamba2 ? values / p->n_key_heads : p->value_dim;
+    case DIM_STATE_NORMS:
+        return is_mamba2 ? p->n_key_heads : 1;
     case DIM_VALUE_HEADS:
         return p->n_value_heads;
+    case DIM_DECAY:
+        return is_mamba2 ? 1 : p->n_value_heads;
+    case DIM_DECAYS:
+        return is_mamba2 ? p->n_value_heads : 1;
     case DIM_BETA_ALPHA:
         return 2 * p->n_value_heads;
     case DIM_SSM_IN:
-        return 2 * keys + 2 * values;
+        return 2 * keys + 2 * values + (is_mamba2 ? p->n_value_heads : 0);
     default:
         CHECK(!"dim");
         return 0;
@@ -136,7 +144,8 @@ static int mix_dim(const struct hparams *h, const struct layer_params *p)
     case MIXER_LATENT:
         return p->n_heads * h->latent.value_dim;
     case MIXER_DELTA_NET:
-        return recurrent_dim(&h->recurrent, DIM_STATE_VALUES);
+    case MIXER_MAMBA2:
+        return recurrent_dim(h, DIM_STATE_VALUES);
     case MIXER_SHORT_CONV:
         return h->recurrent.n_channels;
     default:
@@ -159,13 +168,13 @@ static int attn_dim(const struct hparams *h, enum dim d, const struct layer_para
     case DIM_HEADS:
         return p->n_heads;
     case DIM_QKV:
-        return p->mixer == MIXER_ATTENTION ? q + 2 * kv : recurrent_dim(&h->recurrent, DIM_CONV);
+        return p->mixer == MIXER_ATTENTION ? q + 2 * kv : recurrent_dim(h, DIM_CONV);
     case DIM_Q_NORM:
         return h->family->norms_whole_qk ? q : p->head_dim;
     case DIM_K_NORM:
         return h->family->norms_whole_qk ? kv : p->head_dim;
     default:
-        return recurrent_dim(&h->recurrent, d);
+        return recurrent_dim(h, d);
     }
 }
 

@@ -141,14 +141,15 @@ struct act_out forward_attn_out(const struct thread_ctx *s, const struct layer *
     return x;
 }
 
-struct act_out forward_recurrent_out(const struct thread_ctx *s, const struct layer *l, int n_parts)
+struct act_out forward_recurrent_out(
+    const struct thread_ctx *s, const struct layer *l, int n_parts, int unit)
 {
     const struct llama *m = s->m;
     struct act_out x = act_out_for(s, &l->o, s->n_rows);
     const int block = act_block(x.acts.kind);
 
     set_buffers(&x, m->attn_out, m->o_stride, m->attn_out_acts);
-    x.is_quantised_by_tile = n_parts == 1 || m->h.recurrent.value_dim % block == 0;
+    x.is_quantised_by_tile = n_parts == 1 || unit % block == 0;
     return x;
 }
 

@@ -359,6 +359,7 @@ void layer_forward(struct thread_ctx *s, int index)
         [MIXER_LATENT] = latent_mixer,
         [MIXER_DELTA_NET] = delta_net_forward,
         [MIXER_SHORT_CONV] = short_conv_forward,
+        [MIXER_MAMBA2] = mamba2_forward,
     };
     struct llama *m = s->m;
     const struct layer *l = &m->w.layers[index];

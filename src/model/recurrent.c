@@ -93,9 +93,10 @@ static struct conv_row conv_row_of(const struct thread_ctx *s, const struct laye
     const struct recurrent_params *p = &m->h.recurrent;
     const struct state_run *run = &m->state_runs[m->rows[r].run];
     struct state_layer from = { 0 };
-    struct conv_row c = {
-        .w = l->recurrent.conv + at, .w_stride = (size_t)p->n_channels, .n_taps = p->n_taps
-    };
+    struct conv_row c = { .w = l->recurrent.conv + at,
+        .w_stride = (size_t)p->n_channels,
+        .bias = l->recurrent.conv_bias ? l->recurrent.conv_bias + at : NULL,
+        .n_taps = p->n_taps };
 
     if (is_resumed(run))
         from = slot_layer(s, run->state);
@@ -183,6 +184,18 @@ static int logged_updates(const struct thread_ctx *s, const struct state_run *ru
     return run->pos - base;
 }
 
+/* One row in a slice of a state. Mamba2: u is the value times the time step, which is in beta. */
+static void run_row(const struct thread_ctx *s, const struct state_row *x)
+{
+    if (s->params->mixer == MIXER_DELTA_NET) {
+        s->m->kernels->delta_rule(x);
+        return;
+    }
+    for (int i = 0; i < x->n_cols; i++)
+        x->u[i] = x->beta * x->v[i];
+    s->m->kernels->state_row(x);
+}
+
 /* All rows of a run in one slice of the state of a value head. The first rows leave S in the slot;
  * from the row on with which the log begins, S is in the thread's memory. */
 static void run_slice(const struct thread_ctx *s, const struct state_run *run, int head, int slice)
@@ -209,17 +222,17 @@ static void run_slice(const struct thread_ctx *s, const struct state_run *run, i
     }
     for (int i = 0; i < run->n; i++) {
         const size_t r = (size_t)(run->row + i);
-        const float *q = m->recurrent.conv + r * m->recurrent.conv_stride;
-        x.q = q + key_head_of(m, head) * p->key_dim;
-        x.k = x.q + n_keys_of(p);
-        x.v = q + 2 * n_keys_of(p) + column;
+        const float *channels = m->recurrent.conv + r * m->recurrent.conv_stride;
+        x.q = channels + p->query_channel + key_head_of(m, head) * p->key_dim;
+        x.k = channels + p->key_channel + key_head_of(m, head) * p->key_dim;
+        x.v = channels + p->value_channel + column;
         x.g = m->recurrent.g[r * m->recurrent.head_stride + (size_t)head];
         x.beta = m->recurrent.beta[r * m->recurrent.head_stride + (size_t)head];
         x.u = m->recurrent.u + r * m->recurrent.value_stride + column;
         x.out = m->recurrent.out + r * m->recurrent.value_stride + column;
         if (i > n_before_log)
             x.to = i + 1 < run->n ? s->thread_mem->state : NULL;
-        m->kernels->delta_rule(&x);
+        run_row(s, &x);
         x.from = x.to;
         updates[0] = (struct state_update){ x.k, x.u, x.g };
         x.n_updates = 1;
@@ -279,7 +292,7 @@ static void store_log(
     store_conv_inputs(s, run, part, n_parts);
     for (int i = run->n - n_log; i < run->n; i++) {
         const size_t r = (size_t)(run->row + i), row = state_log_row(run->pos + i);
-        const float *k = m->recurrent.conv + r * m->recurrent.conv_stride + n_keys_of(p);
+        const float *k = m->recurrent.conv + r * m->recurrent.conv_stride + p->key_channel;
         copy_part(to.k + row * m->state.keys, k, part_of(n_keys_of(p), part, n_parts));
         copy_part(to.u + row * m->state.values, m->recurrent.u + r * m->recurrent.value_stride,
             part_of(p->n_value_heads * p->value_dim, part, n_parts));
@@ -308,6 +321,30 @@ static void gated_norm(const struct thread_ctx *s, const struct layer *l, const 
     forward_quantise_tile(s, to, r, heads.from * d, (heads.to - heads.from) * d);
 }
 
+/* out = RMSNorm((o + d * value) * silu(gate)), for some groups of value heads of output row r. The
+ * heads of a group have the same key, and are normalised together. */
+static void gated_group_norm(const struct thread_ctx *s, const struct layer *l,
+    const struct act_out *to, int r, struct part_range groups)
+{
+    const struct llama *m = s->m;
+    const struct recurrent_params *p = &m->h.recurrent;
+    const int d = p->value_dim, n_heads = p->n_value_heads / p->n_key_heads, width = n_heads * d;
+    const size_t row = (size_t)picked_row(s, r);
+    const float *o = m->recurrent.out + row * m->recurrent.value_stride;
+    const float *value = m->recurrent.conv + row * m->recurrent.conv_stride + p->value_channel;
+    const float *gate = m->mix_gate + row * m->q_stride;
+    float *out = to->floats + (size_t)r * to->stride;
+
+    for (int h = groups.from * n_heads; h < groups.to * n_heads; h++) {
+        memcpy(out + h * d, o + h * d, (size_t)d * sizeof(*out));
+        m->kernels->add_scaled(out + h * d, l->recurrent.d[h], value + h * d, d);
+        m->kernels->silu_mul(out + h * d, gate + h * d, out + h * d, d);
+    }
+    for (int at = groups.from * width; at < groups.to * width; at += width)
+        m->kernels->rms_norm(out + at, out + at, l->recurrent.norm + at, width, m->h.eps);
+    forward_quantise_tile(s, to, r, groups.from * width, (groups.to - groups.from) * width);
+}
+
 /* Stores the log of all runs, and computes the output of the rows that are needed, in parts. */
 static void finish_rows(struct thread_ctx *s, const struct layer *l, struct act_out *out,
     int most_parts,
@@ -320,7 +357,7 @@ static void finish_rows(struct thread_ctx *s, const struct layer *l, struct act_
     if (l == &s->m->w.layers[s->m->h.n_layers - 1])
         keep_logit_rows(s);
     const int n_parts = parts_for(s, MAX(s->n_rows, 1), most_parts);
-    *out = forward_recurrent_out(s, l, n_parts);
+    *out = forward_recurrent_out(s, l, n_parts, l->o.n_cols / most_parts);
     const int n_tasks = n_log_tasks + s->n_rows * n_parts;
     for (int i; (i = thread_pool_next_task(s->m->thread_pool)) < n_tasks;)
         if (i < n_log_tasks)
@@ -347,6 +384,65 @@ bool delta_net_forward(struct thread_ctx *s, int index, struct act_out *out)
     run_states(s); /* q, k, v, g, beta -> u, o [value heads][value_dim]; S in the slots */
     barrier(s);
     finish_rows(s, l, out, m->h.recurrent.n_value_heads, gated_norm); /* o, gate -> attn_out */
+    return s->n_rows > 0;
+}
+
+/* ---- Mamba2 */
+
+/* dt = softplus(alpha + bias), g = exp(a * dt) */
+static void time_steps(const struct thread_ctx *s, const struct layer *l, int r)
+{
+    const struct llama *m = s->m;
+    const int n = m->h.recurrent.n_value_heads;
+    float *g = m->recurrent.g + (size_t)r * m->recurrent.head_stride;
+    float *dt = m->recurrent.beta + (size_t)r * m->recurrent.head_stride;
+
+    m->kernels->softplus(dt, g, l->recurrent.dt_bias, n);
+    for (int h = 0; h < n; h++)
+        g[h] = dt[h] * l->recurrent.a[h];
+    m->kernels->softmax(g, g, n, 0, 1); /* exp */
+}
+
+static void mamba2_convolve(const struct thread_ctx *s, const struct layer *l)
+{
+    enum { BLOCK = 64 };
+    const struct llama *m = s->m;
+    const int n_channels = m->h.recurrent.n_channels, n_blocks = (n_channels + BLOCK - 1) / BLOCK;
+    const int n_parts = parts_for(s, s->n_rows, n_blocks);
+
+    for (int i; (i = thread_pool_next_task(m->thread_pool)) < s->n_rows * n_parts;) {
+        const int r = i / n_parts, part = i % n_parts;
+        const struct part_range blocks = part_of(n_blocks, part, n_parts);
+        const int at = blocks.from * BLOCK, end = MIN(blocks.to * BLOCK, n_channels);
+        struct conv_row c = conv_row_of(s, l, r, at);
+        c.has_silu = true;
+        m->kernels->conv(
+            m->recurrent.conv + (size_t)r * m->recurrent.conv_stride + at, &c, end - at);
+        if (part == 0)
+            time_steps(s, l, r);
+    }
+}
+
+bool mamba2_forward(struct thread_ctx *s, int index, struct act_out *out)
+{
+    const struct llama *m = s->m;
+    const struct layer *l = &m->w.layers[index];
+    const struct recurrent_weights *w = &l->recurrent;
+    const struct gemm_out to[] = {
+        { &w->in, m->recurrent.conv_in, m->recurrent.conv_stride },
+        { &l->mix_gate, m->mix_gate, m->q_stride },
+        { &w->alpha, m->recurrent.g, m->recurrent.head_stride },
+    };
+    struct inputs in = { 0 };
+
+    rms_norm(s, l->attn_norm, act_kinds(m, &w->in, &l->mix_gate, &w->alpha), &in);
+    forward_gemms(s, &in, to, (int)ARRAY_LEN(to)); /* in -> conv_in, gate, alpha */
+    barrier(s);
+    mamba2_convolve(s, l); /* conv_in -> values x, keys B and queries C of all heads; g, dt */
+    barrier(s);
+    run_states(s); /* x, B, C, g, dt -> o [value heads][value_dim]; S in the slots */
+    barrier(s);
+    finish_rows(s, l, out, m->h.recurrent.n_key_heads, gated_group_norm); /* o, gate -> attn_out */
     return s->n_rows > 0;
 }
 

@@ -3,6 +3,7 @@
 #define ATTENTION  (1u << MIXER_ATTENTION)
 #define DELTA_NET  (1u << MIXER_DELTA_NET)
 #define LATENT     (1u << MIXER_LATENT)
+#define MAMBA2     (1u << MIXER_MAMBA2)
 #define SHORT_CONV (1u << MIXER_SHORT_CONV)
 
 const struct tensor_row tensor_rows[N_TENSORS] = {
@@ -50,7 +51,7 @@ const struct tensor_row tensor_rows[N_TENSORS] = {
     [TENSOR_MIX_GATE] = { "blk.%d.attn_gate.weight", DIM_MODEL, DIM_STATE_VALUES, NEED_YES,
         .mixers = DELTA_NET },
     [TENSOR_SSM_IN] = { "blk.%d.ssm_in.weight", DIM_MODEL, DIM_SSM_IN, NEED_NO,
-        .mixers = DELTA_NET },
+        .mixers = DELTA_NET | MAMBA2 },
     [TENSOR_SSM_ALPHA] = { "blk.%d.ssm_alpha.weight", DIM_MODEL, DIM_VALUE_HEADS, NEED_YES,
         .mixers = DELTA_NET },
     [TENSOR_SSM_BETA] = { "blk.%d.ssm_beta.weight", DIM_MODEL, DIM_VALUE_HEADS, NEED_YES,
@@ -58,14 +59,19 @@ const struct tensor_row tensor_rows[N_TENSORS] = {
     [TENSOR_SSM_BETA_ALPHA] = { "blk.%d.ssm_ba.weight", DIM_MODEL, DIM_BETA_ALPHA, NEED_NO,
         .mixers = DELTA_NET },
     [TENSOR_SSM_CONV] = { "blk.%d.ssm_conv1d.weight", DIM_CONV_TAPS, DIM_CONV, NEED_YES,
-        .is_table = true, .is_transposed = true, .mixers = DELTA_NET },
+        .is_table = true, .is_transposed = true, .mixers = DELTA_NET | MAMBA2 },
+    [TENSOR_SSM_CONV_BIAS] = { "blk.%d.ssm_conv1d.bias", DIM_CONV, 0, NEED_MAYBE,
+        .mixers = MAMBA2 },
     [TENSOR_SSM_DT_BIAS] = { "blk.%d.ssm_dt.bias", DIM_VALUE_HEADS, 0, NEED_YES,
-        .mixers = DELTA_NET },
-    [TENSOR_SSM_A] = { "blk.%d.ssm_a", DIM_VALUE_HEADS, 0, NEED_YES, .mixers = DELTA_NET },
-    [TENSOR_SSM_NORM] = { "blk.%d.ssm_norm.weight", DIM_STATE_VALUE, 0, NEED_YES,
-        .mixers = DELTA_NET },
+        .mixers = DELTA_NET | MAMBA2 },
+    [TENSOR_SSM_A] = { "blk.%d.ssm_a", DIM_DECAY, DIM_DECAYS, NEED_YES, .is_table = true,
+        .mixers = DELTA_NET | MAMBA2 },
+    [TENSOR_SSM_D] = { "blk.%d.ssm_d", DIM_SINGLE, DIM_VALUE_HEADS, NEED_YES, .is_table = true,
+        .mixers = MAMBA2 },
+    [TENSOR_SSM_NORM] = { "blk.%d.ssm_norm.weight", DIM_STATE_NORM, DIM_STATE_NORMS, NEED_YES,
+        .is_table = true, .mixers = DELTA_NET | MAMBA2 },
     [TENSOR_SSM_OUT] = { "blk.%d.ssm_out.weight", DIM_STATE_VALUES, DIM_MODEL, NEED_YES,
-        .mixers = DELTA_NET },
+        .mixers = DELTA_NET | MAMBA2 },
     [TENSOR_SHORT_CONV_IN] = { "blk.%d.shortconv.in_proj.weight", DIM_MODEL, DIM_3_CONV, NEED_YES,
         .mixers = SHORT_CONV },
     [TENSOR_SHORT_CONV] = { "blk.%d.shortconv.conv.weight", DIM_CONV_TAPS, DIM_CONV, NEED_YES,

@@ -40,13 +40,17 @@ enum tensor {
     TENSOR_O,
     TENSOR_O_BIAS,
     TENSOR_MIX_GATE, /* gate of the output of a recurrent layer */
-    TENSOR_SSM_IN,   /* the rows of TENSOR_QKV and TENSOR_MIX_GATE, by key heads */
+    /* the rows of TENSOR_QKV and TENSOR_MIX_GATE, by key heads; in a Mamba2 layer those of the
+     * gate, of the inputs of the convolution, and of TENSOR_SSM_ALPHA */
+    TENSOR_SSM_IN,
     TENSOR_SSM_ALPHA,
     TENSOR_SSM_BETA,
     TENSOR_SSM_BETA_ALPHA, /* the rows of both, by key heads */
     TENSOR_SSM_CONV,
+    TENSOR_SSM_CONV_BIAS,
     TENSOR_SSM_DT_BIAS,
     TENSOR_SSM_A,
+    TENSOR_SSM_D,
     TENSOR_SSM_NORM,
     TENSOR_SSM_OUT,
     TENSOR_SHORT_CONV_IN, /* the rows of the input, of the gate, and of a factor of the input */
@@ -111,8 +115,11 @@ enum dim {
     DIM_CONV_TAPS,
     DIM_MIX,          /* output of attention or of a recurrent layer */
     DIM_STATE_VALUES, /* of all value heads */
-    DIM_STATE_VALUE,  /* of one value head */
+    DIM_STATE_NORM,   /* ssm_norm: values that are normalised together, and rows of the tensor */
+    DIM_STATE_NORMS,
     DIM_VALUE_HEADS,
+    DIM_DECAY, /* ssm_a: one row of a number per value head, or rows of one number */
+    DIM_DECAYS,
     DIM_BETA_ALPHA,
     DIM_SSM_IN,
     DIM_Q_RANK, /* from here on: latent attention */
@@ -128,7 +135,7 @@ enum dim {
 /* The mixer is the first half of a layer, before the feed-forward network: attention, latent
  * attention (latent.c), or an operation with a recurrent state instead of keys and values
  * (recurrent.c). */
-enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET, MIXER_SHORT_CONV };
+enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET, MIXER_SHORT_CONV, MIXER_MAMBA2 };
 
 /* NEED_UNUSED: the file may have the tensor, which is not loaded */
 enum need { NEED_DEFAULT, NEED_YES, NEED_MAYBE, NEED_NO, NEED_UNUSED };

@@ -346,7 +346,7 @@ static bool wants_optional(const struct synth *s, const struct hparams *h, enum 
         return s->fuses_experts;
     if (t == TENSOR_V) /* other layers use the keys as values */
         return s->has_optional || h->layers[layer].has_window;
-    if (t == TENSOR_OUT_SCALE || t == TENSOR_DOWN_EXPERTS_SCALE)
+    if (t == TENSOR_OUT_SCALE || t == TENSOR_DOWN_EXPERTS_SCALE || t == TENSOR_SSM_CONV_BIAS)
         return true;
     return s->has_optional;
 }
@@ -360,6 +360,7 @@ static enum fill_kind vector_kind(enum tensor t)
     case TENSOR_ROUTER_BIAS:
     case TENSOR_SINKS:
     case TENSOR_O_BIAS:
+    case TENSOR_SSM_CONV_BIAS:
     case TENSOR_ROUTER_SCORE_BIAS:
     case TENSOR_GATE_EXPERTS_BIAS:
     case TENSOR_UP_EXPERTS_BIAS:
@@ -454,7 +455,7 @@ static void plan_if_needed(struct synth_plan *p, enum tensor t, int layer)
                                                          : hparams_dim(&p->h, DIM_HEADS, layer));
         x.sigma = matrix_gain(p->s, t) / sqrtf((float)cols);
     }
-    if (row->rows == DIM_SINGLE)
+    if (row->rows == DIM_SINGLE || (row->is_table && x.rows == 1))
         x.rows = 0; /* a vector in the file */
     plan_tensor(p, name, x);
 }

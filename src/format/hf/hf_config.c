@@ -82,7 +82,7 @@ static int require_int(const struct json *object, const char *key, int64_t *out,
 
 static int reject_family(struct str type, struct err *e)
 {
-    char names[300] = "";
+    char names[480] = "";
     size_t n = 0;
     const struct hf_family *f;
 

@@ -115,6 +115,14 @@ static void invalid_sizes_are_rejected_by_name(void)
         { "tiny-lfm2", "attention.head_count_kv=[0,2]", "expected one for each of 5 layers" },
         { "tiny-lfm2", "attention.head_count_kv=[0,0,4,0,0]", "not divisible by 4 KV heads" },
         { "tiny-lfm2", "attention.head_count_kv=[0,0,2000,0,0]", "head_count_kv = 2000" },
+        { "tiny-granitehybrid", "ssm.inner_size=190",
+            "ssm.inner_size = 190, expected 8 heads of 23 dimensions" },
+        { "tiny-granitehybrid", "ssm.inner_size=7",
+            "ssm.inner_size = 7, expected 8 heads of 0 dimensions" },
+        { "tiny-granitehybrid", "ssm.inner_size=2056",
+            "ssm.inner_size = 2056: heads of 257 dimensions, supported are up to 256" },
+        { "tiny-granitehybrid", "ssm.group_count=3", "ssm.time_step_rank = 8 is not divisible" },
+        { "tiny-granitehybrid", "attention.head_count_kv=0", "without attention layers" },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -261,6 +269,7 @@ static void a_record_depends_on_its_sequence_only(void)
 {
     expect_clean_records("tiny-qwen35");
     expect_clean_records("tiny-lfm2");
+    expect_clean_records("tiny-granitehybrid");
 }
 
 /* A record resumes at the positions of its log and nowhere else; a damaged one is refused, and the
