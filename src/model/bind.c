@@ -747,9 +747,15 @@ static int check_factors(const struct weights *w, const struct hparams *h, struc
     return 0;
 }
 
-/* Some families call the norm before the feed-forward network post_attention_norm. */
+/* Some families call the norm before the feed-forward network post_attention_norm, or attn_norm in
+ * a layer without a mixer. */
 static void place_norms(struct weights *w, const struct hparams *h)
 {
+    for (int i = 0; i < h->n_layers; i++)
+        if (h->layers[i].mixer == MIXER_NONE) {
+            w->layers[i].ffn_norm = w->layers[i].attn_norm;
+            w->layers[i].attn_norm = NULL;
+        }
     for (int i = 0; h->family->has_ffn_norm_after_attn && i < h->n_layers; i++) {
         w->layers[i].ffn_norm = w->layers[i].post_attn_norm;
         w->layers[i].post_attn_norm = NULL;

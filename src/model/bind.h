@@ -20,7 +20,7 @@
 
 /* Feed-forward network, [rows][cols]. With experts: the rows of each expert, in turn. */
 struct ffn {
-    struct packed gate, up; /* [d_ff][d_model] */
+    struct packed gate, up; /* [d_ff][d_model]; an empty gate: activation(up) */
     struct packed down;     /* [d_model][d_ff] */
 };
 

@@ -14,8 +14,8 @@
  * of the chosen scores. */
 enum router_fn { ROUTER_SOFTMAX, ROUTER_SIGMOID, ROUTER_SOFTMAX_CHOSEN };
 
-/* hidden = function of gate and up */
-enum activation { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_SWIGLU_OAI };
+/* hidden = function of gate and up; RELU_SQR: max(up, 0)^2 */
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU, ACTIVATION_SWIGLU_OAI, ACTIVATION_RELU_SQR };
 
 struct family {
     const char *arch;
@@ -63,7 +63,17 @@ struct family {
     bool has_tiled_value_heads;
     bool gates_attention; /* attn_q has for each head its query, then a gate of its output */
     int rope_period; /* layer i has no RoPE if (i + 1) % rope_period == 0; 0: all layers have */
+    /* a layer is either a mixer or a feed-forward network: the latter if its feed_forward_length is
+     * not 0; in both cases attn_norm is the norm of its input */
+    bool splits_layers;
 };
+
+/* Whether the feed-forward network has a gate: hidden = activation(W_gate x, W_up x), not
+ * activation(W_up x). */
+static inline bool family_has_gate(const struct family *f)
+{
+    return f->activation != ACTIVATION_RELU_SQR;
+}
 
 const struct family *family_find(struct str arch); /* NULL: not supported */
 const struct family *family_at(size_t i);          /* NULL after the last */

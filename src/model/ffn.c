@@ -1,5 +1,5 @@
-/* ffn.c: feed-forward network with a gate: hidden = activation(W_gate * in, W_up * in), tile by
- * tile.
+/* ffn.c: feed-forward network with a gate, hidden = activation(W_gate * in, W_up * in), or without
+ * one, hidden = activation(W_up * in), tile by tile.
  *
  * Owner: the thread pool. */
 #include "model/forward.h"
@@ -14,11 +14,15 @@ void ffn_gate_up_tile(const struct thread_ctx *s, const struct ffn *w, const str
         .panel_from = p->panel_from, .panel_to = p->panel_to, .y_stride = width
     };
 
+    const struct packed *first = w->gate.n_rows ? &w->gate : &w->up;
+
     g.y = s->thread_mem->tile;
-    g.next = w->up.data + (size_t)p->panel_from * w->up.panel_bytes;
-    forward_gemm(s, &w->gate, in, g);
-    g.y = s->thread_mem->tile2;
-    g.next = forward_next_weights(s, &w->gate, p->panel_from, p->panel_to - p->panel_from);
+    if (w->gate.n_rows) {
+        g.next = w->up.data + (size_t)p->panel_from * w->up.panel_bytes;
+        forward_gemm(s, &w->gate, in, g);
+        g.y = s->thread_mem->tile2;
+    }
+    g.next = forward_next_weights(s, first, p->panel_from, p->panel_to - p->panel_from);
     forward_gemm(s, &w->up, in, g);
     for (int r = 0; p->gate_bias && r < p->n_rows; r++) {
         s->m->kernels->add(s->thread_mem->tile + (size_t)r * width, p->gate_bias, p->n_cols);
@@ -32,7 +36,7 @@ void ffn_gate_up_tile(const struct thread_ctx *s, const struct ffn *w, const str
 void ffn_gate_up(const struct thread_ctx *s, const struct ffn *w, const struct inputs *in,
     struct act_out *hidden)
 {
-    const int n_panels = w->gate.n_panels;
+    const int n_panels = w->up.n_panels;
     struct tile_split tile =
         forward_tile_split(s, hidden, n_panels, forward_tile_panels(s, n_panels));
     const int n_row_tiles = (s->n_rows + tile.rows - 1) / tile.rows;
@@ -50,7 +54,7 @@ void ffn_gate_up(const struct thread_ctx *s, const struct ffn *w, const struct i
             .row = row,
             .n_rows = n,
             .col = from * PANEL,
-            .n_cols = MIN(to * PANEL, w->gate.n_rows) - from * PANEL };
+            .n_cols = MIN(to * PANEL, w->up.n_rows) - from * PANEL };
         ffn_gate_up_tile(s, w, &some, hidden, &ff);
     }
 }

@@ -97,8 +97,9 @@ struct llama {
     struct weights w;
     struct rope_table rope, window_rope; /* of layers without and with a window */
     const struct kernels *kernels;
-    /* activation of the feed-forward network: hidden = function of gate and up */
+    /* activation of the feed-forward network: hidden = function of gate and up, or of up alone */
     void (*activate)(float *out, const float *gate, const float *up, int n);
+    void (*activate_up)(float *out, const float *up, int n); /* NULL: the network has a gate */
     struct thread_pool *thread_pool;
     enum kv_type kv_type;
     struct kv_layout *kv; /* [n_layers] */

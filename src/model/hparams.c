@@ -321,6 +321,10 @@ static int read_mixer(struct hparams *h, struct hparams_reader *r, int layer, st
 
     if (h->family->recurrent == MIXER_ATTENTION)
         return 0;
+    if (h->family->splits_layers && h->layers[layer].has_ffn) {
+        h->layers[layer].mixer = MIXER_NONE;
+        return 0;
+    }
     if (h->family->recurrent != MIXER_DELTA_NET)
         return read_layer_without_kv(h, r, layer, e);
     if (get_int(r, "full_attention_interval", (struct int_range){ 1, MAX_LAYERS }, &interval, e))
@@ -338,18 +342,22 @@ static int read_mixer(struct hparams *h, struct hparams_reader *r, int layer, st
 /* Experts have a width of their own. */
 static int read_ff_width(struct hparams *h, struct hparams_reader *r, int layer, struct err *e)
 {
-    const bool has_experts = h->family->experts == NEED_YES;
+    const bool has_experts = h->family->experts == NEED_YES, splits = h->family->splits_layers;
+    struct layer_params *p = &h->layers[layer];
 
-    h->layers[layer].d_ff = has_experts ? 0 : -1;
-    return get_layer_int(r, "feed_forward_length", (struct int_range){ !has_experts, 1 << 20 },
-        layer, &h->layers[layer].d_ff, e);
+    p->d_ff = has_experts && !splits ? 0 : -1;
+    if (get_layer_int(r, "feed_forward_length",
+            (struct int_range){ !has_experts && !splits, 1 << 20 }, layer, &p->d_ff, e))
+        return -1;
+    p->has_ffn = !splits || p->d_ff > 0;
+    return 0;
 }
 
 static int read_layer(struct hparams *h, struct hparams_reader *r, int layer, struct err *e)
 {
     struct layer_params *p = &h->layers[layer];
 
-    if (read_mixer(h, r, layer, e) || read_ff_width(h, r, layer, e))
+    if (read_ff_width(h, r, layer, e) || read_mixer(h, r, layer, e))
         return -1;
     if (p->mixer != MIXER_ATTENTION)
         return 0;
@@ -734,6 +742,8 @@ int hparams_read_keys(struct hparams *h, const struct gguf *g, int n_vocab, stru
         read_experts(h, &r, e) || read_context(h, &r, e) || read_head_dims(h, &r, e) ||
         read_shared_kv(h, &r, e) || read_rope(h, &r, e) || read_scales(h, &r, e) ||
         read_layer_inputs(h, &r, e) ||
+        /* Nemotron-H files may have only the first one, for the same norms */
+        get_positive(&r, "attention.layer_norm_epsilon", &eps, e) ||
         get_positive(&r, "attention.layer_norm_rms_epsilon", &eps, e))
         return -1;
     h->eps = (float)eps;

@@ -50,13 +50,14 @@ struct recurrent_params {
 struct layer_params {
     enum mixer mixer;
     int recurrent_index; /* of a recurrent layer among the recurrent ones */
-    /* Attention; 0 in recurrent layers. n_heads is a multiple of n_kv_heads. All heads of latent
+    /* Attention; 0 in layers with another mixer or none. n_heads is a multiple of n_kv_heads. All heads of latent
      * attention have the same key: there n_kv_heads is a number of groups of query heads, into
      * which the work is divided. */
     int n_heads, n_kv_heads;
     int head_dim;  /* of keys, even, at most KV_MAX_DIM */
     int value_dim; /* of values in KV pages */
     int d_ff;      /* of the feed-forward network, if the layer has no experts */
+    bool has_ffn;  /* the layer has a feed-forward network or experts */
     float attn_scale;
     bool has_window; /* attention to hparams.window positions; RoPE is hparams.window_rope */
     bool has_rope;

@@ -4,7 +4,7 @@
 
 bool hparams_has_experts(const struct hparams *h, int layer)
 {
-    return h->n_experts > 0 && layer >= h->n_dense_layers;
+    return h->n_experts > 0 && layer >= h->n_dense_layers && h->layers[layer].has_ffn;
 }
 
 /* Whether a file with latent attention has the tensor. */
@@ -32,11 +32,21 @@ bool hparams_has_kv(const struct hparams *h, int layer)
     return h->layers[layer].kv_layer == layer;
 }
 
+static bool is_gate(enum tensor t)
+{
+    return t == TENSOR_GATE || t == TENSOR_GATE_EXPERTS || t == TENSOR_GATE_UP_EXPERTS ||
+           t == TENSOR_SHARED_GATE;
+}
+
 /* Whether a layer of this kind of network, dense or with experts, has the tensor. */
 static bool network_has(const struct hparams *h, enum tensor t, int layer)
 {
     const bool has_experts = hparams_has_experts(h, layer);
 
+    if (t >= TENSOR_GATE && !h->layers[layer].has_ffn)
+        return false;
+    if (is_gate(t) && !family_has_gate(h->family))
+        return false;
     if (t >= TENSOR_SHARED_GATE)
         return has_experts && h->d_ff_shared > 0 && !h->family->has_dense_with_experts;
     if (t >= TENSOR_ROUTER)

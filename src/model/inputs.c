@@ -190,12 +190,15 @@ void forward_activate_tile(
     const struct thread_ctx *s, const struct act_out *to, int row, int col, size_t at, int n)
 {
     bool is_quantised = to->is_quantised_by_tile && to->acts.kind != ACT_F32;
-    float *gate = s->thread_mem->tile + at;
+    float *tile = s->thread_mem->tile + at;
+    float *out = is_quantised ? tile : to->floats + (size_t)row * to->stride + col;
 
-    s->m->activate(is_quantised ? gate : to->floats + (size_t)row * to->stride + col, gate,
-        s->thread_mem->tile2 + at, n);
+    if (s->m->activate_up)
+        s->m->activate_up(out, tile, n);
+    else
+        s->m->activate(out, tile, s->thread_mem->tile2 + at, n);
     if (is_quantised)
-        quantise_cols(s, &to->acts, row, col, gate, n);
+        quantise_cols(s, &to->acts, row, col, tile, n);
 }
 
 void forward_load_act(const struct thread_ctx *s, const struct act_out *from, struct inputs *to)

@@ -206,7 +206,7 @@ static void feed_forward(const struct thread_ctx *s, const struct layer *l)
 /* x [n_rows][d_model] += experts, and the shared expert if there is one */
 static void experts(const struct thread_ctx *s, const struct layer *l)
 {
-    const bool has_shared = l->shared.gate.n_rows > 0;
+    const bool has_shared = l->shared.up.n_rows > 0;
     struct act_out hidden = forward_hidden_out(s, &l->ffn.down, s->n_rows * s->m->h.n_experts_used);
     struct act_out shared_hidden = forward_shared_hidden_out(s, &l->shared.down);
     struct residual to = residual_of_shared(s, l);
@@ -349,10 +349,8 @@ static bool latent_mixer(struct thread_ctx *s, int index, struct act_out *out)
     return true;
 }
 
-/* Shapes: x is the residual stream; q stands for n_heads * head_dim, kv for n_kv_heads * head_dim,
- * values for n_value_heads * value_dim. `in` is the input of the next GEMMs, quantised as they read
- * it. */
-void layer_forward(struct thread_ctx *s, int index)
+/* x [n_rows][d_model] += Wo * mixer(x). Returns false if no row is needed after it. */
+static bool add_mixer(struct thread_ctx *s, int index)
 {
     static bool (*const mixers[])(struct thread_ctx *, int, struct act_out *) = {
         [MIXER_ATTENTION] = attention_mixer,
@@ -361,24 +359,49 @@ void layer_forward(struct thread_ctx *s, int index)
         [MIXER_SHORT_CONV] = short_conv_forward,
         [MIXER_MAMBA2] = mamba2_forward,
     };
-    struct llama *m = s->m;
-    const struct layer *l = &m->w.layers[index];
     struct act_out mixed;
 
-    s->params = &m->h.layers[index];
-    s->has_kv = hparams_has_kv(&m->h, index);
+    if (s->params->mixer == MIXER_NONE) {
+        if (index == s->m->h.n_layers - 1)
+            keep_logit_rows(s);
+        return s->n_rows > 0;
+    }
     if (!mixers[s->params->mixer](s, index, &mixed))
-        return;
-    o_proj(s, l, &mixed); /* x [n_rows][d_model] += Wo * attn_out */
-    barrier(s);
+        return false;
+    o_proj(s, &s->m->w.layers[index], &mixed);
+    return true;
+}
 
-    /* Feed-forward network, or mixture of experts, or both. x += output */
-    if (!hparams_has_experts(&m->h, index))
+/* x [n_rows][d_model] += feed-forward network, or mixture of experts, or both */
+static void add_network(struct thread_ctx *s, int index)
+{
+    const struct layer *l = &s->m->w.layers[index];
+
+    if (!hparams_has_experts(&s->m->h, index))
         feed_forward(s, l);
-    else if (m->h.family->has_dense_with_experts)
+    else if (s->m->h.family->has_dense_with_experts)
         dense_with_experts(s, l);
     else
         experts(s, l);
+}
+
+/* Shapes: x is the residual stream; q stands for n_heads * head_dim, kv for n_kv_heads * head_dim,
+ * values for n_value_heads * value_dim. `in` is the input of the next GEMMs, quantised as they read
+ * it. In some families a layer has only one of the two halves. */
+void layer_forward(struct thread_ctx *s, int index)
+{
+    struct llama *m = s->m;
+    const struct layer *l = &m->w.layers[index];
+
+    s->params = &m->h.layers[index];
+    s->has_kv = hparams_has_kv(&m->h, index);
+    if (!add_mixer(s, index))
+        return;
+    if (s->params->has_ffn) {
+        if (s->params->mixer != MIXER_NONE)
+            barrier(s);
+        add_network(s, index);
+    }
     if (l->input_gate.n_rows) {
         barrier(s);
         layer_input_add(s, l, index); /* x += per-layer input */

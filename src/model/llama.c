@@ -474,6 +474,9 @@ static void set_activation(struct llama *m)
     case ACTIVATION_SWIGLU_OAI:
         m->activate = m->kernels->swiglu_oai;
         break;
+    case ACTIVATION_RELU_SQR:
+        m->activate_up = m->kernels->relu_sqr;
+        break;
     }
 }
 
@@ -525,6 +528,16 @@ static void count_matrix_cost(struct lm *lm, const struct packed *w, double shar
     lm->step_bytes += (size_t)((double)((size_t)w->n_panels * w->panel_bytes) * share);
 }
 
+/* Type of the first feed-forward network, in which most products are computed. */
+static enum qtype network_type(const struct llama *m)
+{
+    int i = 0;
+
+    while (i < m->h.n_layers - 1 && !m->h.layers[i].has_ffn)
+        i++;
+    return m->w.layers[i].ffn.up.type;
+}
+
 static void count_costs(struct llama *m)
 {
     struct lm *lm = &m->lm;
@@ -543,7 +556,7 @@ static void count_costs(struct llama *m)
     count_matrix_cost(lm, &m->w.input_model_proj, 1);
     lm->logit_macs = n_macs(head);
     lm->step_bytes += (size_t)head->n_panels * head->panel_bytes;
-    lm->is_integer = act_kind_for(m->w.layers[0].ffn.gate.type) != ACT_F32;
+    lm->is_integer = act_kind_for(network_type(m)) != ACT_F32;
 }
 
 static bool is_half_float(const struct packed *w)

@@ -228,7 +228,7 @@ static struct expert_iter expert_iter_for(const struct thread_ctx *s, const stru
 void moe_gate_up(const struct thread_ctx *s, const struct layer *l, const struct inputs *in,
     struct act_out *hidden)
 {
-    struct expert_iter iter = expert_iter_for(s, &l->ffn.gate);
+    struct expert_iter iter = expert_iter_for(s, &l->ffn.up);
     struct tile_split tile = forward_tile_split(s, hidden, iter.n_panels * iter.n_used, iter.step);
     struct expert_tile p;
 

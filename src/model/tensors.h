@@ -133,9 +133,16 @@ enum dim {
 };
 
 /* The mixer is the first half of a layer, before the feed-forward network: attention, latent
- * attention (latent.c), or an operation with a recurrent state instead of keys and values
- * (recurrent.c). */
-enum mixer { MIXER_ATTENTION, MIXER_LATENT, MIXER_DELTA_NET, MIXER_SHORT_CONV, MIXER_MAMBA2 };
+ * attention (latent.c), an operation with a recurrent state instead of keys and values
+ * (recurrent.c), or nothing. */
+enum mixer {
+    MIXER_ATTENTION,
+    MIXER_LATENT,
+    MIXER_DELTA_NET,
+    MIXER_SHORT_CONV,
+    MIXER_MAMBA2,
+    MIXER_NONE
+};
 
 /* NEED_UNUSED: the file may have the tensor, which is not loaded */
 enum need { NEED_DEFAULT, NEED_YES, NEED_MAYBE, NEED_NO, NEED_UNUSED };

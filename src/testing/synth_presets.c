@@ -208,6 +208,12 @@ static const struct synth presets[] = {
             "residual_scale=0.3", "logit_scale=1.5", "expert_shared_feed_forward_length=48",
             "ssm.conv_kernel=3", "ssm.state_size=36", "ssm.group_count=1", "ssm.time_step_rank=2",
             "ssm.inner_size=192")),
+    /* Mamba2, network, Mamba2, attention, network, Mamba2, network */
+    TINY("nemotron_h", "tiny-nemotron-h", 7, 6, 2, 16, .has_optional = true,
+        SETTINGS("attention.head_count_kv=[0,0,0,2,0,0,0]",
+            "feed_forward_length=[0,112,0,0,80,0,96]", "attention.layer_norm_epsilon=0.00001",
+            "ssm.conv_kernel=4", "ssm.state_size=24", "ssm.group_count=3", "ssm.time_step_rank=6",
+            "ssm.inner_size=120")),
     TINY("olmo2", "tiny-olmo2", 3, 6, 3, 16),
     TINY("olmo2", "tiny-olmo3", 4, 6, 3, 16,
         SETTINGS("attention.sliding_window=20", "rope.scaling.type=yarn", "rope.scaling.factor=8.0",

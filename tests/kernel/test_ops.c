@@ -91,6 +91,19 @@ ACTIVATION(swiglu_oai)
 ACTIVATION(sigmoid_mul)
 ACTIVATION(softplus)
 
+static void relu_sqr(const struct kernels *k, const struct kernels *ref)
+{
+    struct rng r = { .key = 11 };
+
+    FOR_EACH_LENGTH(n, profile)
+    {
+        float *a = start(&r, n, profile), *b = p.b + (a - p.a);
+        k->relu_sqr(a, p.x, n);
+        ref->relu_sqr(b, p.x, n);
+        SAME(n);
+    }
+}
+
 static void add(const struct kernels *k, const struct kernels *ref)
 {
     struct rng r = { .key = 3 };
@@ -376,6 +389,7 @@ FOR_EVERY_SET(rms_norm)
 FOR_EVERY_SET(silu_mul)
 FOR_EVERY_SET(gelu_mul)
 FOR_EVERY_SET(swiglu_oai)
+FOR_EVERY_SET(relu_sqr)
 FOR_EVERY_SET(sigmoid_mul)
 FOR_EVERY_SET(softplus)
 FOR_EVERY_SET(l2_norm)
@@ -419,9 +433,10 @@ static void no_set_has_gaps(const struct kernels *k, const struct kernels *ref)
 FOR_EVERY_SET(no_set_has_gaps)
 
 TESTS(TEST(rms_norm_in_every_set), TEST(silu_mul_in_every_set), TEST(gelu_mul_in_every_set),
-    TEST(swiglu_oai_in_every_set), TEST(sigmoid_mul_in_every_set), TEST(softplus_in_every_set),
-    TEST(l2_norm_in_every_set), TEST(conv_in_every_set), TEST(state_rows_in_every_set),
-    TEST(add_in_every_set), TEST(add_scaled_in_every_set), TEST(softmax_in_every_set),
-    TEST(max_in_every_set), TEST(rope_in_every_set), TEST(activation_quantisation_in_every_set),
-    TEST(bf16x2_in_every_set), TEST(rows_in_pieces_equal_whole_rows_in_every_set),
-    TEST(sets_are_chosen_by_name), TEST(no_set_has_gaps_in_every_set))
+    TEST(swiglu_oai_in_every_set), TEST(relu_sqr_in_every_set), TEST(sigmoid_mul_in_every_set),
+    TEST(softplus_in_every_set), TEST(l2_norm_in_every_set), TEST(conv_in_every_set),
+    TEST(state_rows_in_every_set), TEST(add_in_every_set), TEST(add_scaled_in_every_set),
+    TEST(softmax_in_every_set), TEST(max_in_every_set), TEST(rope_in_every_set),
+    TEST(activation_quantisation_in_every_set), TEST(bf16x2_in_every_set),
+    TEST(rows_in_pieces_equal_whole_rows_in_every_set), TEST(sets_are_chosen_by_name),
+    TEST(no_set_has_gaps_in_every_set))

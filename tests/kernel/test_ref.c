@@ -155,6 +155,9 @@ static void rms_norm_and_silu_match_their_formulas(void)
         double g = fmin(x[i], 7), u = fmax(fmin(w[i], 7), -7), want = g / (1 + exp(-1.702 * g));
         EXPECT(fabs(out[i] - want * (u + 1)) <= fabs(want * (u + 1)) * 1e-5);
     }
+    kit_ref()->relu_sqr(out, x, N);
+    for (int i = 0; i < N; i++)
+        EXPECT_EQ(out[i], x[i] > 0 ? x[i] * x[i] : 0);
     memcpy(out, x, sizeof(out));
     kit_ref()->add(out, w, N);
     for (int i = 0; i < N; i++)

@@ -145,6 +145,14 @@ static void swiglu_oai(float *out, const float *gate, const float *up, int n)
     }
 }
 
+static void relu_sqr(float *out, const float *x, int n)
+{
+    for (int i = 0; i < n; i++) {
+        float v = x[i] > 0.0f ? x[i] : 0.0f;
+        out[i] = v * v;
+    }
+}
+
 static void add(float *x, const float *y, int n)
 {
     for (int i = 0; i < n; i++)
@@ -190,6 +198,7 @@ const struct kernels kernels_ref = {
     .silu_mul = silu_mul,
     .gelu_mul = gelu_mul,
     .swiglu_oai = swiglu_oai,
+    .relu_sqr = relu_sqr,
     .sigmoid_mul = ref_sigmoid_mul,
     .softplus = ref_softplus,
     .l2_norm = ref_l2_norm,

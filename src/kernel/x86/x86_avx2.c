@@ -201,6 +201,17 @@ static void swiglu_oai(float *out, const float *gate, const float *up, int n)
     }
 }
 
+/* max returns the second operand if one is NaN. */
+static void relu_sqr(float *out, const float *x, int n)
+{
+    const __m256 zero = _mm256_setzero_ps();
+
+    for (int i = 0; i < n; i += 8) {
+        __m256 v = _mm256_max_ps(load_partial(x, i, n), zero);
+        store_partial(out, i, n, _mm256_mul_ps(v, v));
+    }
+}
+
 static void add(float *x, const float *y, int n)
 {
     for (int i = 0; i < n; i += 8)
@@ -271,6 +282,7 @@ const struct kernels kernels_avx2 = {
     .silu_mul = silu_mul,
     .gelu_mul = gelu_mul,
     .swiglu_oai = swiglu_oai,
+    .relu_sqr = relu_sqr,
     .sigmoid_mul = avx2_sigmoid_mul,
     .softplus = avx2_softplus,
     .l2_norm = avx2_l2_norm,

@@ -143,6 +143,17 @@ static void swiglu_oai(float *out, const float *gate, const float *up, int n)
     }
 }
 
+/* max returns the second operand if one is NaN. */
+static void relu_sqr(float *out, const float *x, int n)
+{
+    const __m512 zero = _mm512_setzero_ps();
+
+    for (int i = 0; i < n; i += 16) {
+        __m512 v = _mm512_max_ps(load_partial(x, i, n), zero);
+        store_partial(out, i, n, _mm512_mul_ps(v, v));
+    }
+}
+
 static void add(float *x, const float *y, int n)
 {
     for (int i = 0; i < n; i += 16)
@@ -198,6 +209,7 @@ const struct kernels kernels_avx512 = {
     .silu_mul = silu_mul,
     .gelu_mul = gelu_mul,
     .swiglu_oai = swiglu_oai,
+    .relu_sqr = relu_sqr,
     .sigmoid_mul = avx512_sigmoid_mul,
     .softplus = avx512_softplus,
     .l2_norm = avx512_l2_norm,
