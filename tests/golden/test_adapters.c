@@ -39,6 +39,26 @@ static const struct expected models[] = {
     { "mistralai-Mistral-Nemo-Instruct-2407", "llama", "mistral", "mistral", "null", true, false,
         false },
     { "openai-gpt-oss-120b", "gpt-oss", "gpt_oss", "harmony", "harmony", true, true, false },
+    /* The templates from here on are in the package llama-cpp-python (`make test-families`). */
+    { "Qwen3.5-4B", "qwen35", "qwen", "qwen3_coder", "think_tag", true, true, true },
+    { "NVIDIA-Nemotron-Nano-v2", "nemotron_h", "nemotron", "nemotron", "nemotron", true, true,
+        true },
+    { "NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron_h_moe", "chatml", "qwen3_coder", "think_tag",
+        true, true, true },
+    { "ibm-granite-granite-4.0", "granitehybrid", "granite", "hermes_json", "null", true, false,
+        false },
+    { "ibm-granite-granite-4.1", "granitehybrid", "granite", "hermes_json", "null", true, false,
+        false },
+    { "LFM2.5-8B-A1B", "lfm2moe", "chatml", "lfm2", "think_tag", true, true, false },
+    { "mistralai-Ministral-3-14B-Reasoning-2512", "mistral3", "mistral", "mistral_v11", "mistral",
+        true, true, false },
+    { "Mistral-Small-3.2-24B-Instruct-2506", "llama", "mistral", "mistral_v11", "null", true, false,
+        false },
+    { "google-gemma-4-31B-it", "gemma4", "gemma4", "gemma4", "gemma4", true, true, true },
+    { "google-gemma-4-31B-it-interleaved", "gemma4", "gemma4", "gemma4", "gemma4", true, true,
+        true },
+    { "Kimi-K2-Thinking", "deepseek2", "kimi", "kimi_k2", "kimi_k2", true, true, false },
+    { "moonshotai-Kimi-K2", "deepseek2", "kimi", "kimi_k2", "null", true, false, false },
 };
 
 static void parsers_are_detected_from_templates(void)
@@ -143,6 +163,139 @@ static void format_is_the_one_that_the_template_writes(void)
         EXPECT_EQ(f.rc, 0);
         EXPECT_STR(f.info->tool_parser, written[i].tool);
         EXPECT(f.info->can_call_tools && !f.info->has_unknown_calls);
+        adapter_fixture_close(&f);
+    }
+}
+
+/* ---- formats of calls and reasoning by family, by templates that write both like those of the
+ * models */
+
+/* before and after: around the role; `end` ends a message. */
+#define TURNS(before, after, end, reasoning, calls)                                                \
+    "{% if tools %}{{ tools | tojson }}{% endif %}"                                                \
+    "{% for m in messages %}" before "{{ m.role }}" after "{% if m.reasoning_content %}" reasoning \
+    "{% endif %}{{ m.content or '' }}"                                                             \
+    "{% if m.tool_calls %}" calls "{% endif %}" end "{% endfor %}"                                 \
+    "{% if add_generation_prompt %}" before "assistant" after "{% endif %}"
+#define IM_TURNS(reasoning, calls) TURNS("<|im_start|>", "\n", "<|im_end|>\n", reasoning, calls)
+#define THINK                      "<think>\n{{ m.reasoning_content }}\n</think>\n\n"
+#define QWEN_CODER_CALLS                                                                           \
+    EACH_CALL("<tool_call>\n<function={{ f.name }}>\n" EACH_ARGUMENT(                              \
+        "<parameter={{ k }}>\n" VALUE "\n</parameter>\n") "</function>\n</tool_call>\n")
+#define HERMES_CALLS EACH_CALL("<tool_call>\n" JSON_CALL "\n</tool_call>\n")
+#define CALL_LIST                                                                                  \
+    "{% for c in m.tool_calls %}" WITH_FUNCTION JSON_CALL                                          \
+    "{% if not loop.last %}, {% endif %}{% endfor %}"
+
+static const struct {
+    const char *arch, *source, *tool, *thinking;
+} family_formats[] = {
+    { "qwen35", IM_TURNS(THINK, QWEN_CODER_CALLS), "qwen3_coder", "think_tag" },
+    { "qwen35moe", IM_TURNS(THINK, QWEN_CODER_CALLS), "qwen3_coder", "think_tag" },
+    { "qwen3next", IM_TURNS("", QWEN_CODER_CALLS), "qwen3_coder", "null" },
+    { "qwen3next", IM_TURNS("", HERMES_CALLS), "hermes_json", "null" },
+    { "qwen3next", IM_TURNS(THINK, HERMES_CALLS), "hermes_json", "think_tag" },
+    { "qwen2moe", IM_TURNS("", HERMES_CALLS), "hermes_json", "null" },
+    { "gemma3",
+        "{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n"
+        "{{ m.content }}<end_of_turn>\n{% endfor %}"
+        "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}",
+        "hermes_json", "null" },
+    { "gemma4",
+        TURNS("<|turn>", "\n", "<turn|>\n",
+            "<|channel>thought\n{{ m.reasoning_content }}\n<channel|>",
+            EACH_CALL("<|tool_call>call:{{ f.name }}{{ '{' }}" EACH_ARGUMENT(
+                "{{ k }}:{% if v is string %}<|\"|>{{ v }}<|\"|>{% else %}{{ v | tojson }}{% endif "
+                "%}"
+                "{% if not loop.last %},{% endif %}") "}<tool_call|>")),
+        "gemma4", "gemma4" },
+    { "gpt-oss",
+        "{% if tools %}{{ tools | tojson }}{% endif %}{% for m in messages %}"
+        "{% if m.tool_calls %}"
+        "{% if m.reasoning_content %}<|start|>assistant<|channel|>analysis<|message|>"
+        "{{ m.reasoning_content }}<|end|>{% endif %}" EACH_CALL(
+            "<|start|>assistant to=functions.{{ f.name }}<|channel|>commentary json<|message|>"
+            "{{ f.arguments | tojson }}<|call|>") "{% else %}<|start|>{{ m.role }}"
+                                                  "{% if m.role == 'assistant' %}{% if "
+                                                  "m.reasoning_content "
+                                                  "%}<|channel|>analysis<|message|>"
+                                                  "{{ m.reasoning_content "
+                                                  "}}<|end|><|start|>assistant{% endif "
+                                                  "%}<|channel|>final{% endif %}"
+                                                  "<|message|>{{ m.content or '' }}<|end|>{% endif "
+                                                  "%}{% endfor %}"
+                                                  "{% if add_generation_prompt "
+                                                  "%}<|start|>assistant{% endif %}",
+        "harmony", "harmony" },
+    { "nemotron_h",
+        TURNS("<SPECIAL_11>", "\n", "\n<SPECIAL_12>\n", THINK,
+            "<TOOLCALL>[" CALL_LIST "]</TOOLCALL>"),
+        "nemotron", "nemotron" },
+    { "nemotron_h_moe", IM_TURNS(THINK, QWEN_CODER_CALLS), "qwen3_coder", "think_tag" },
+    { "granite",
+        TURNS("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>\n",
+            "<think>{{ m.reasoning_content }}</think><response>", "<|tool_call|>[" CALL_LIST "]"),
+        "granite", "granite" },
+    { "granitehybrid",
+        TURNS("<|start_of_role|>", "<|end_of_role|>", "<|end_of_text|>\n", "", HERMES_CALLS),
+        "hermes_json", "null" },
+    { "lfm2",
+        IM_TURNS("", "<|tool_call_start|>[" EACH_CALL("{{ f.name }}(zqxcity='"
+                                                      "{{ f.arguments.zqxcity }}', "
+                                                      "zqxdays=3)") "]<|tool_call_end|>"),
+        "lfm2", "null" },
+    { "lfm2moe",
+        IM_TURNS(THINK, "<|tool_call_start|>[" EACH_CALL("{{ f.name }}(zqxcity='"
+                                                         "{{ f.arguments.zqxcity }}', "
+                                                         "zqxdays=3)") "]<|tool_call_end|>"),
+        "lfm2", "think_tag" },
+    { "mistral3",
+        TURNS("[INST]", "[/INST]", "</s>", "[THINK]{{ m.reasoning_content }}[/THINK]",
+            EACH_CALL("[TOOL_CALLS]{{ f.name }}[ARGS]{{ f.arguments | tojson }}")),
+        "mistral_v11", "mistral" },
+    { "mistral4",
+        TURNS("[INST]", "[/INST]", "</s>", "[THINK]{{ m.reasoning_content }}[/THINK]",
+            EACH_CALL("[TOOL_CALLS]{{ f.name }}[ARGS]{{ f.arguments | tojson }}")),
+        "mistral_v11", "mistral" },
+    { "glm4moe",
+        TURNS("<|", "|>\n", "", THINK,
+            EACH_CALL("<tool_call>{{ f.name }}\n" EACH_ARGUMENT(
+                "<arg_key>{{ k }}</arg_key>\n<arg_value>" VALUE
+                "</arg_value>\n") "</tool_call>")) "<|user|><|assistant|><|observation|>",
+        "glm4_native", "think_tag" },
+    { "smollm3", IM_TURNS(THINK, HERMES_CALLS), "hermes_json", "think_tag" },
+    { "olmo2",
+        IM_TURNS(THINK, "<function_calls>\n" EACH_CALL("{{ f.name }}(zqxcity=\""
+                                                       "{{ f.arguments.zqxcity }}\", "
+                                                       "zqxdays=3)\n") "</function_calls>"),
+        "olmo3", "think_tag" },
+    { "deepseek2",
+        TURNS("<" BAR, BAR ">", "", "<think>{{ m.reasoning_content }}</think>",
+            "<" BAR "tool\xE2\x96\x81"
+            "calls\xE2\x96\x81"
+            "begin" BAR
+            ">" EACH_CALL("<" BAR "tool\xE2\x96\x81"
+                          "call\xE2\x96\x81"
+                          "begin" BAR ">{{ f.name }}<" BAR "tool\xE2\x96\x81"
+                          "sep" BAR ">{{ f.arguments | tojson }}<" BAR "tool\xE2\x96\x81"
+                          "call\xE2\x96\x81"
+                          "end" BAR ">") "<" BAR "tool\xE2\x96\x81"
+                                         "calls\xE2\x96\x81"
+                                         "end" BAR ">"),
+        "deepseek_v31", "deepseek_v3" },
+    { "phi3", TURNS("<|", "|>\n", "<|end|>\n", "", ""), "null", "null" },
+};
+
+static void formats_of_each_family_are_detected(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(family_formats); i++) {
+        struct adapter_fixture f = adapter_fixture_open(family_formats[i].source,
+            &(struct adapter_options){ .arch = str_of(family_formats[i].arch) });
+        fprintf(stderr, "%s\n", family_formats[i].arch);
+        EXPECT_EQ(f.rc, 0);
+        EXPECT_STR(f.info->tool_parser, family_formats[i].tool);
+        EXPECT_STR(f.info->thinking_parser, family_formats[i].thinking);
+        EXPECT_EQ(f.info->can_reason, strcmp(family_formats[i].thinking, "null") != 0);
         adapter_fixture_close(&f);
     }
 }
@@ -371,7 +524,8 @@ static void stop_tokens_are_those_of_the_family(void)
 }
 
 TESTS(TEST(stop_tokens_are_those_of_the_family), TEST(parsers_are_detected_from_templates),
-    TEST(format_is_the_one_that_the_template_writes), TEST(format_that_no_parser_reads_is_reported),
+    TEST(format_is_the_one_that_the_template_writes), TEST(formats_of_each_family_are_detected),
+    TEST(format_that_no_parser_reads_is_reported),
     TEST(reasoning_of_a_prompt_that_begins_it_is_recognised),
     TEST(every_part_of_a_request_is_rendered),
     TEST(prompt_determines_whether_output_begins_in_reasoning))
