@@ -123,7 +123,9 @@ static int write_logits(struct lm *m, const struct text *t, FILE *out, struct er
         pages[i].i = i;
     for (int at = 0; at < t->n; at += t->window) {
         int n = MIN(t->window, t->n - at);
-        struct lm_run run = { t->ids + at, n, 0, pages, n, NULL };
+        struct lm_run run = {
+            .tokens = t->ids + at, .n = n, .pages = pages, .n_logits = n, .state = STATE_NONE
+        };
         m->ops->forward(m, &run, 1, NULL);
         fwrite(run.logits, sizeof(float) * (size_t)m->n_vocab, (size_t)n, out);
     }
@@ -140,6 +142,7 @@ static int compute_logits(char **argv, struct err *e)
     struct llama_options o = { .kv_type = kv_type_by_name(argv[4]),
         .max_rows = t.window,
         .max_logits = t.window,
+        .n_states = 2,
         .n_pages = (uint32_t)(t.window / PAGE_TOKENS + 1) };
     struct gguf *g = NULL;
     struct lm *m = NULL;

@@ -61,6 +61,14 @@ cancels: $(B)/tests/sim/test_sim
 soak: $(PROGRAMS)
 	@BUILD=$(B) tests/soak/run
 
+# Compares the families with llama.cpp and mlx-lm. Installs both below build/ first, which compiles
+# llama.cpp.
+.PHONY: test-families
+test-families: $(B)/bench/accuracy $(B)/tools/mkmodel $(B)/tests/golden/test_adapters
+	@tools/deps build families
+	@tests/families/env
+	@tests/families/run
+
 # Kernel tests on an emulated CPU (Bochs) with the instructions that this machine may lack.
 .PHONY: emulated
 emulated:
@@ -125,6 +133,8 @@ help:
 	@echo "make hostile    send mutated JSON, HTTP, model files and settings for HOSTILE_SECONDS=600 each"
 	@echo "make test-differential"
 	@echo "                compare a busy server with a bare one for DIFFERENTIAL_SECONDS=120"
+	@echo "make test-families"
+	@echo "                compare each family with llama.cpp and mlx-lm (installs both, 15 minutes once)"
 	@echo "make cancels    cancel a million requests in random states, in the simulator"
 	@echo "make soak       run slow, disconnecting and flooding clients for SOAK_SECONDS=600"
 	@echo "make emulated   test AMX and AVX-VNNI on an emulated CPU; takes about 20 minutes"

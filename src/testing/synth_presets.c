@@ -276,7 +276,7 @@ static const struct synth presets[] = {
             "attention.value_length=48", "attention.key_length_mla=40",
             "attention.value_length_mla=32", "rope.dimension_count=16", "rope.scaling.type=yarn",
             "rope.scaling.factor=8.0", "rope.scaling.original_context_length=40",
-            "rope.scaling.yarn_log_multiplier=0.05", "attention.temperature_scale=0.1",
+            "rope.scaling.yarn_log_multiplier=0.1", "attention.temperature_scale=0.1",
             "attention.temperature_length=40", "expert_gating_func=1", "expert_weights_norm=true",
             "expert_feed_forward_length=32", "expert_shared_count=1")),
 };

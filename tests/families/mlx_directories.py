@@ -102,7 +102,8 @@ def main():
     args = p.parse_args()
     mx.set_default_device(mx.cpu)
     failed = check_quantised(args.write)
-    for preset in args.presets or PRESETS:
+    presets = args.presets or PRESETS
+    for preset in presets:
         with tempfile.TemporaryDirectory() as d:
             got = selected(logits(make_directory(preset, d)))
         want = np.fromfile(os.path.join(HERE, preset + ".f32"), dtype="<f4").reshape(got.shape)
@@ -110,8 +111,9 @@ def main():
         error = np.abs(got - want)[:rows].max() / (want.max() - want.min())
         failed += not error < TOLERANCE.get(preset, 1e-5)
         print(f"{preset}: largest difference {error:.1e} of the range")
-    print(f"{failed} failed")
+    print(f"{len(presets) + 1 - failed} passed, {failed} failed")
     sys.exit(failed > 0)
 
 
-main()
+if __name__ == "__main__":
+    main()
