@@ -191,6 +191,26 @@ static bool parse_layers(struct args *a, const char *text)
     return a->n_keep > 0 && !rest.n;
 }
 
+/* Adds a setting to those of the preset, or replaces the one with the same key. */
+static bool add_setting(struct args *a, const char *text)
+{
+    const char *end = strchr(text, '=');
+    size_t i = 0;
+
+    if (!end)
+        return false;
+    if (a->s.n_settings && a->s.settings != a->settings)
+        memcpy(a->settings, a->s.settings, a->s.n_settings * sizeof(*a->settings));
+    a->s.settings = a->settings;
+    while (i < a->s.n_settings && strncmp(a->settings[i], text, (size_t)(end - text) + 1) != 0)
+        i++;
+    if (i == SETTINGS_MAX)
+        return false;
+    a->settings[i] = text;
+    a->s.n_settings = MAX(a->s.n_settings, i + 1);
+    return true;
+}
+
 /* Returns false for an invalid value. */
 static bool apply_option(struct args *a, int option, const char *value)
 {
@@ -225,11 +245,7 @@ static bool apply_option(struct args *a, int option, const char *value)
         a->s.is_tied = option == OPT_TIED;
         return true;
     case OPT_SET:
-        if (a->s.n_settings == SETTINGS_MAX || !strchr(value, '='))
-            return false;
-        a->settings[a->s.n_settings++] = value;
-        a->s.settings = a->settings;
-        return true;
+        return add_setting(a, value);
     case OPT_OPTIONAL:
         a->s.has_optional = true;
         return true;
