@@ -11,8 +11,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { GUARDS_MAX = 4096 };
-
 /* State of one mapping for the signal handler. A guard is free if n is 0. */
 struct mapfile_guard {
     _Atomic uintptr_t from;
@@ -20,12 +18,12 @@ struct mapfile_guard {
     _Atomic bool is_taken, is_lost;
 };
 
-static struct mapfile_guard guards[GUARDS_MAX];
+static struct mapfile_guard guards[MAPFILES_MAX];
 static size_t page_bytes;
 
 static struct mapfile_guard *guard_take(const uint8_t *p, size_t n)
 {
-    for (size_t i = 0; i < GUARDS_MAX; i++) {
+    for (size_t i = 0; i < MAPFILES_MAX; i++) {
         if (atomic_exchange(&guards[i].is_taken, true))
             continue;
         guards[i].is_lost = false;
@@ -38,8 +36,6 @@ static struct mapfile_guard *guard_take(const uint8_t *p, size_t n)
 
 static void guard_release(struct mapfile_guard *g)
 {
-    if (!g)
-        return;
     g->n = 0;
     g->is_taken = false;
 }
@@ -52,7 +48,7 @@ static void on_bus_error(int sig, siginfo_t *info, void *context)
     uintptr_t at = (uintptr_t)info->si_addr & ~(page_bytes - 1);
     int saved = errno;
 
-    for (size_t i = 0; i < GUARDS_MAX; i++) {
+    for (size_t i = 0; i < MAPFILES_MAX; i++) {
         struct mapfile_guard *g = &guards[i];
         uintptr_t end = g->from + g->n;
         if (!g->n || at < g->from || at >= end)
@@ -79,7 +75,7 @@ void mapfile_catch_faults(void)
 
 bool mapfile_is_lost(const struct mapfile *m)
 {
-    return m->guard && m->guard->is_lost;
+    return m->p && m->guard->is_lost;
 }
 
 static int64_t timespec_ns(struct timespec t)
@@ -118,10 +114,15 @@ int mapfile_open(struct mapfile *m, const char *path, struct err *e)
         goto fail;
     }
     close(fd); /* the mapping keeps the file open */
+    m->guard = guard_take(p, (size_t)st.st_size);
+    if (!m->guard) {
+        munmap(p, (size_t)st.st_size);
+        return err_set(e, ERR_TOO_LARGE, "%s: %d files are mapped, the limit of a process", path,
+            MAPFILES_MAX);
+    }
     m->p = p;
     m->n = (size_t)st.st_size;
     m->id = file_id_of(&st);
-    m->guard = guard_take(m->p, m->n);
     return 0;
 
 fail:
@@ -131,9 +132,10 @@ fail:
 
 void mapfile_close(struct mapfile *m)
 {
-    guard_release(m->guard);
-    if (m->p)
+    if (m->p) {
+        guard_release(m->guard);
         munmap((void *)(uintptr_t)m->p, m->n);
+    }
     *m = (struct mapfile){ 0 };
 }
 

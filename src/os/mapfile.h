@@ -18,13 +18,16 @@ struct file_id {
 /* the file under this name is unchanged */
 bool file_id_is(const struct file_id *id, const char *path);
 
+/* Mappings of a process at a time; a model may have half of them (format/gguf.c, hf_files.c). */
+enum { MAPFILES_MAX = 8192 };
+
 struct mapfile_guard;
 
 struct mapfile {
     const uint8_t *p;
     size_t n;
     struct file_id id;
-    struct mapfile_guard *guard; /* NULL: none was free; a fault ends the process */
+    struct mapfile_guard *guard; /* state of the mapping for the signal handler */
 };
 
 /* Main thread, before a file is mapped: handles SIGBUS of all mappings of the process. For
@@ -34,7 +37,8 @@ void mapfile_catch_faults(void);
 bool mapfile_is_lost(const struct mapfile *m);
 
 /* Overwrites *m. ERR_NOT_FOUND; ERR_INVALID: a directory, FIFO or device; ERR_CORRUPT: an empty
- * file; ERR_IO. Does not wait for a writer of a FIFO. */
+ * file; ERR_IO; ERR_TOO_LARGE: MAPFILES_MAX files are mapped. Does not wait for a writer of a
+ * FIFO. */
 int mapfile_open(struct mapfile *m, const char *path, struct err *e);
 void mapfile_close(struct mapfile *m); /* an empty one is allowed */
 /* The file still has this name and was not written to. */

@@ -89,5 +89,26 @@ static void fault_outside_of_a_mapping_ends_the_process(void)
     tmpdir_remove(dir);
 }
 
-TESTS(TEST(truncated_file_reads_as_zeros_and_is_marked),
+/* A mapping whose faults could not be caught is refused. */
+static void mappings_of_a_process_are_limited(void)
+{
+    static struct mapfile all[MAPFILES_MAX];
+    struct mapfile more;
+    struct err e;
+
+    tmpdir_make(dir);
+    make_file(&all[0]);
+    for (int i = 1; i < MAPFILES_MAX; i++)
+        CHECK(!mapfile_open(&all[i], path, &e));
+    EXPECT_EQ(mapfile_open(&more, path, &e), -1);
+    EXPECT(e.code == ERR_TOO_LARGE);
+    mapfile_close(&more);
+    mapfile_close(&all[7]);
+    EXPECT_EQ(mapfile_open(&all[7], path, &e), 0);
+    for (int i = 0; i < MAPFILES_MAX; i++)
+        mapfile_close(&all[i]);
+    tmpdir_remove(dir);
+}
+
+TESTS(TEST(truncated_file_reads_as_zeros_and_is_marked), TEST(mappings_of_a_process_are_limited),
     TEST(fault_outside_of_a_mapping_ends_the_process))
