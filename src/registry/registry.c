@@ -6,6 +6,7 @@
 #include "chat/family.h"
 #include "os/thread.h"
 #include "output/parser.h"
+#include "registry/kv_reservation.h"
 #include "registry/pack.h"
 
 #include <stdatomic.h>
@@ -17,6 +18,7 @@ struct registry {
     int n;
     bool is_strict;
     struct str aliases;
+    struct kv_reservation reserved;
     struct capabilities *store; /* NULL = none; used by the loader thread after registry_start */
     pthread_t loader;
     bool has_loader;
@@ -153,6 +155,16 @@ int registry_check_failed(struct registry *p, struct err *e)
     return err_set(e, p->models[0].why.code, "no model can be served: %s", reasons);
 }
 
+static int check_model(struct registry *p, int i, struct err *e)
+{
+    if (model_check(&p->models[i], &p->specs[i], e))
+        return -1;
+    if (!kv_reserve(&p->reserved, &p->models[i], e))
+        return 0;
+    model_close(&p->models[i]);
+    return -1;
+}
+
 /* Checks the models in their order until one can be served; the loader checks the others. */
 static int check_models(struct registry *p, struct err *e)
 {
@@ -160,7 +172,7 @@ static int check_models(struct registry *p, struct err *e)
 
     for (; n_failed < p->n; n_failed++) {
         struct err why;
-        if (!model_check(&p->models[n_failed], &p->specs[n_failed], &why))
+        if (!check_model(p, n_failed, &why))
             break;
         set_failed(&p->models[n_failed], &why);
     }
@@ -171,11 +183,12 @@ static int check_models(struct registry *p, struct err *e)
     return 0;
 }
 
-static void load_model(struct registry *p, struct model *m, const struct model_spec *spec)
+static void load_model(struct registry *p, int i)
 {
+    struct model *m = &p->models[i];
     struct err e;
 
-    if ((m->file || !model_check(m, spec, &e)) && !model_load(m, &e)) {
+    if ((m->file || !check_model(p, i, &e)) && !model_load(m, &e)) {
         atomic_store_explicit(&m->state, MODEL_READY, memory_order_release);
         return;
     }
@@ -191,7 +204,7 @@ static void *load_all(void *arg)
 
     for (int i = 0; i < p->n && !atomic_load(&p->stop); i++) {
         if (model_state(&p->models[i]) == MODEL_LOADING)
-            load_model(p, &p->models[i], &p->specs[i]);
+            load_model(p, i);
         void (*notify)(void *arg) = p->on_change;
         if (notify)
             notify(p->on_change_arg);
@@ -232,6 +245,7 @@ int registry_open(struct registry **out, const struct registry_options *o, struc
     p->is_strict = o->is_strict || o->n_specs > 1;
     p->aliases = str_of(o->aliases);
     p->on_none_ready = o->on_none_ready;
+    p->reserved.fd = -1;
     for (int i = 0; i < p->n; i++) {
         p->specs[i] = o->specs[i];
         p->specs[i].probe = o->probe;
@@ -270,6 +284,7 @@ void registry_close(struct registry *p)
     capabilities_close(p->store);
     for (int i = 0; i < p->n; i++)
         model_close(&p->models[i]);
+    kv_reservation_close(&p->reserved);
     mem_free(p);
 }
 

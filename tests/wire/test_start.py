@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -204,16 +205,39 @@ def test_one_usable_model_is_enough():
         assert "load_failed" in s.errors()
 
 
-def test_a_model_that_fails_while_it_loads_ends_the_server():
-    """The lock of the offload tier is known only after the digest of the model."""
+def test_an_offload_directory_that_another_server_uses_for_the_model_ends_the_start():
     with tempfile.TemporaryDirectory() as d, Server("--kv-disk", d):
+        expect((d, "another process uses it for this model"), "--model", DEMO, "--kv-disk", d)
+        config = f"models: [{{id: busy, path: {DEMO}}}, {{id: echo, path: {DEMO}, backend: script}}]\n"
+        with Server("--kv-disk", d, config=config, ready=False) as other:
+            deadline = time.monotonic() + 60
+            while other.get("/readyz")[0] != 200:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            assert "another process uses it for this model" in other.errors()
+        with Server("--kv-disk", d, "--kv-type", "q8_0"):
+            pass  # pages of another form are in another directory
+    with Server("--kv-disk", d):
+        pass  # the reservation ended with its process
+
+
+def test_a_model_that_fails_while_it_loads_ends_the_server():
+    """The name of the tier directory is known only after the digest of the model."""
+    with tempfile.TemporaryDirectory() as d:
+        with Server("--kv-disk", d, config=None, env={"INFERFLUX_MODEL": DEMO}):
+            pass
+        tier, = [name for name in os.listdir(d) if not name.startswith(".")]
+        shutil.rmtree(f"{d}/{tier}")
+        with open(f"{d}/{tier}", "w"):
+            pass
         clean = {k: v for k, v in os.environ.items() if not k.startswith("INFERFLUX_")}
         p = subprocess.run([program("inferfluxd"), "--port", "0", "--store", "none", "--model", DEMO,
             "--kv-disk", d], env=clean, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
         equal(p.returncode, 1, p.stderr)
+        assert "listens" in p.stdout, p.stdout
         last = p.stderr.splitlines()[-1]
-        assert last.startswith("inferfluxd: ") and "another process uses it" in last, p.stderr
-        equal(p.stderr.count("another process uses it"), 1, p.stderr)
+        assert last.startswith("inferfluxd: ") and "Not a directory" in last, p.stderr
+        equal(p.stderr.count("Not a directory"), 1, p.stderr)
 
 
 def test_unfinished_slot_files_are_removed():
