@@ -669,6 +669,29 @@ def test_refused_requests_are_in_the_audit_log_with_their_reason():
         equal(verify_audit(path), 0)
 
 
+def test_a_request_above_the_share_of_its_key_is_in_the_audit_log_as_429():
+    upload = b"POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer alpha\r\n" \
+             b"X-Request-Id: own\r\nContent-Length: 900000\r\n\r\n" % CHAT.encode()
+    with audit_path() as path, contextlib.ExitStack() as held:
+        s = held.enter_context(Server("--audit-log", path, "--max-bodies", "4M",
+            env={"INFERFLUX_API_KEYS": "alpha,beta"}, key="alpha"))
+        status = b""
+        for _ in range(8):  # the share of alpha is 2 MB
+            c = held.enter_context(s.connect())
+            c.sendall(upload + b" " * 800000)
+            c.settimeout(1)
+            with contextlib.suppress(TimeoutError):
+                status = c.recv(100)
+                break
+        assert status.startswith(b"HTTP/1.1 429"), status
+        body = chat_body(max_tokens=1)
+        equal(s.request("POST", CHAT, body, Authorization="Bearer beta")[0], 200)
+        until(lambda: metric(s, "audit_lines_total") >= 2, "the lines were not written")
+        line, = [line for line in audit_lines(path) if line["request_id"] == "own"]
+        equal((line["event"], line["status"], line["reason"]), ("refused", 429, "RATE"))
+        assert line["key"], line
+
+
 def test_sighup_reopens_the_audit_log_during_traffic():
     with audit_path() as path:
         n_sent, over = [0] * 4, threading.Event()
