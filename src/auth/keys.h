@@ -13,7 +13,7 @@ enum scope { SCOPE_NONE = 0, SCOPE_READ = 1, SCOPE_GENERATE = 2, SCOPE_ADMIN = 4
 
 struct keys;
 
-enum { KEYS_MAX = 1024, KEY_ID_BYTES = 8, KEY_GROUP_MAX = 32 };
+enum { KEYS_MAX = 1024, KEY_ID_BYTES = 8, KEY_GROUP_MAX = 32, KEY_FILE_BYTES_MAX = 1024 * 1024 };
 
 /* "KEY,KEY:admin,KEY:group=NAME,KEY:weight=2.5,KEY:priority=10,KEY:admin:group=NAME,...". Blanks
  * around commas are ignored. A key has the scopes read and generate; `:admin` adds admin. Under
@@ -23,6 +23,10 @@ enum { KEYS_MAX = 1024, KEY_ID_BYTES = 8, KEY_GROUP_MAX = 32 };
  * prefix-cache entries. A NULL or empty list contains no keys. A key may occur once. ERR_INVALID
  * names the position of the entry, never the key. */
 int keys_open(struct keys **out, const char *list, struct err *e);
+/* Adds the entries of a file, one per line. Empty lines and lines that begin with # are ignored.
+ * ERR_NOT_FOUND, ERR_IO, ERR_TOO_LARGE; ERR_INVALID: not a regular file, or a line, whose number it
+ * names. The keys that were added before the error remain. */
+int keys_add_file(struct keys *k, const char *path, struct err *e);
 void keys_close(struct keys *k);
 int keys_count(const struct keys *k);
 

@@ -135,7 +135,8 @@ static int decide_auth(const struct options *o, struct serve_options *so, struct
                     (!strcmp(o->auth, "auto") && (keys_count(so->keys) > 0 || !is_local));
     if (so->needs_key && !keys_count(so->keys))
         return err_set(e, ERR_INVALID,
-            "listening on %s needs an API key: set INFERFLUX_API_KEYS (or use --auth never)",
+            "listening on %s needs an API key: set INFERFLUX_API_KEYS or --api-key-file (or use "
+            "--auth never)",
             o->host);
     return 0;
 }
@@ -365,7 +366,8 @@ static int run_server(const struct options *o, struct err *e)
         !strcmp(o->probe, "auto") ? model_probe_default : NULL, true, stop_server };
     if (!po.n_specs)
         return err_set(e, ERR_INVALID, "no model: give --model FILE.gguf or --config FILE.yaml");
-    if (keys_open(&keys, o->api_keys, e))
+    if (keys_open(&keys, o->api_keys, e) ||
+        (*o->api_keys_file && keys_add_file(keys, o->api_keys_file, e)))
         goto out;
     so.keys = keys;
     http_settings(o, &so.http);

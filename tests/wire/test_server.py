@@ -525,7 +525,7 @@ def test_a_key_that_is_given_twice_is_an_error():
         with Server(env={"INFERFLUX_API_KEYS": "a,b,a:admin"}):
             raise AssertionError("a key has two sets of scopes")
     except RuntimeError as e:
-        assert "entry 3 has the key of entry 1" in str(e), e
+        assert "entry 3: the same key as key 1" in str(e), e
 
 
 def test_trailers_that_are_too_large_are_431():

@@ -2,6 +2,10 @@
 #include "support/check.h"
 #include "auth/keys.h"
 
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
 static void keys_are_found_with_their_scopes(void)
 {
     struct caller c = { 0 };
@@ -51,7 +55,7 @@ static void keys_have_a_maximum_priority(void)
     keys_close(k);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         EXPECT_EQ(keys_open(&k, bad[i], &e), -1);
-        EXPECT_STR(e.msg, "api keys: entry 1 has a bad priority");
+        EXPECT_STR(e.msg, "api keys: entry 1: bad priority");
     }
 }
 
@@ -101,23 +105,76 @@ static void invalid_list_error_names_the_entry_and_not_the_key(void)
     struct err e;
 
     EXPECT_EQ(keys_open(&k, "good,,other", &e), -1);
-    EXPECT_STR(e.msg, "api keys: entry 2 is empty");
+    EXPECT_STR(e.msg, "api keys: entry 2: empty");
     EXPECT_EQ(keys_open(&k, "good,se cret", &e), -1);
     EXPECT(!strstr(e.msg, "cret"));
     EXPECT_EQ(keys_open(&k, ":admin", &e), -1);
     EXPECT_EQ(keys_open(&k, "a,b:group=", &e), -1);
-    EXPECT_STR(e.msg, "api keys: entry 2 has a bad group");
+    EXPECT_STR(e.msg, "api keys: entry 2: bad group");
     EXPECT_EQ(keys_open(&k, "secret,b,secret:admin", &e), -1);
-    EXPECT_STR(e.msg, "api keys: entry 3 has the key of entry 1");
+    EXPECT_STR(e.msg, "api keys: entry 3: the same key as key 1");
     EXPECT_EQ(keys_open(&k, "secret,secret", &e), -1);
     EXPECT_EQ(keys_open(&k, "a:weight=0", &e), -1);
-    EXPECT_STR(e.msg, "api keys: entry 1 has a bad weight");
+    EXPECT_STR(e.msg, "api keys: entry 1: bad weight");
     EXPECT_EQ(keys_open(&k, "a:weight=nan", &e), -1);
     EXPECT_EQ(keys_open(&k, "a:weight=", &e), -1);
     EXPECT_EQ(keys_open(&k, "a:weight=1001", &e), -1);
     EXPECT_EQ(keys_open(&k, "a:group=x y", &e), -1);
     EXPECT_EQ(keys_open(&k, "a:group=x:group=x", &e), -1);
     EXPECT_EQ(keys_open(&k, "a:group=a23456789012345678901234567890123", &e), -1);
+}
+
+static const char *file_with(const char *text, size_t n)
+{
+    static char path[64];
+
+    snprintf(path, sizeof(path), "/tmp/test_keys-%d", (int)getpid());
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+
+    EXPECT(fd >= 0);
+    EXPECT_EQ(write(fd, text, n), (ssize_t)n);
+    close(fd);
+    return path;
+}
+
+static void keys_of_a_file_are_added_and_errors_name_the_line(void)
+{
+    static const struct {
+        const char *text, *msg;
+    } bad[] = {
+        { "x\n\nsec ret\n", "3: a blank or a control character" },
+        { "y\nsecret,b", "2: a comma" },
+        { "alpha", "1: the same key as key 1" },
+        { "#\nz:weight=0", "2: bad weight" },
+    };
+    char expected[160];
+    static char large[KEY_FILE_BYTES_MAX + 1];
+    struct caller c = { 0 };
+    struct keys *k;
+    struct err e;
+
+    EXPECT_EQ(keys_open(&k, "alpha", &e), 0);
+    const char text[] = "# keys\n\n  beta:admin \r\ngamma:weight=2";
+    EXPECT_EQ(keys_add_file(k, file_with(text, sizeof(text) - 1), &e), 0);
+    EXPECT_EQ(keys_count(k), 3);
+    EXPECT(keys_find(k, STR("beta"), &c) && c.scopes & SCOPE_ADMIN);
+    EXPECT(keys_find(k, STR("gamma"), &c) && c.weight == 2 && c.number == 3);
+    EXPECT_EQ(keys_add_file(k, file_with("", 0), &e), 0);
+    EXPECT_EQ(keys_count(k), 3);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        const char *path = file_with(bad[i].text, strlen(bad[i].text));
+        EXPECT_EQ(keys_add_file(k, path, &e), -1);
+        snprintf(expected, sizeof(expected), "api keys: %s:%s", path, bad[i].msg);
+        EXPECT_STR(e.msg, expected);
+    }
+    EXPECT_EQ(keys_add_file(k, file_with("a\0b", 3), &e), -1);
+    EXPECT_EQ(keys_add_file(k, file_with(large, sizeof(large)), &e), -1);
+    EXPECT_EQ((int)e.code, (int)ERR_TOO_LARGE);
+    EXPECT_EQ(keys_add_file(k, "/nonexistent", &e), -1);
+    EXPECT_EQ((int)e.code, (int)ERR_NOT_FOUND);
+    EXPECT_EQ(keys_add_file(k, "/tmp", &e), -1);
+    unlink(file_with("", 0));
+    keys_close(k);
 }
 
 static void key_is_read_from_either_header_field(void)
@@ -132,4 +189,5 @@ TESTS(TEST(keys_are_found_with_their_scopes), TEST(key_is_one_tenant_and_anonymo
     TEST(keys_have_weights_that_change), TEST(keys_have_a_maximum_priority),
     TEST(keys_of_a_group_share_a_cache_group_but_not_a_tenant),
     TEST(invalid_list_error_names_the_entry_and_not_the_key),
+    TEST(keys_of_a_file_are_added_and_errors_name_the_line),
     TEST(key_is_read_from_either_header_field))
