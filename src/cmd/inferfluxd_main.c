@@ -10,6 +10,7 @@
 #include "os/files.h"
 #include "os/log_queue.h"
 #include "os/mapfile.h"
+#include "os/service_notify.h"
 #include "os/thread.h"
 #include "registry/pack.h"
 #include "serve/serve.h"
@@ -316,10 +317,18 @@ static int check_directories(const struct options *o, struct err *e)
     return 0;
 }
 
-/* Ends wait_for_signal. Runs on the loader thread. */
-static void stop_server(void)
+/* The service manager may start what depends on this server; without a usable model, the main
+ * thread leaves wait_for_signal. Runs on the loader thread, after the listeners are open. */
+static void end_loading(int n_ready)
 {
-    kill(getpid(), SIGTERM);
+    char lines[64];
+
+    if (!n_ready) {
+        kill(getpid(), SIGTERM);
+        return;
+    }
+    snprintf(lines, sizeof(lines), "READY=1\nSTATUS=models ready: %d", n_ready);
+    service_notify(lines);
 }
 
 enum { AUDIT_FLUSH_MS = 5000 }; /* time for the last audit lines, if the disk is slow */
@@ -363,7 +372,7 @@ static int run_server(const struct options *o, struct err *e)
         *store = '\0'; /* the default store does not exist yet */
     struct registry_options po = { specs, list_models(o, &batch, specs, id, sizeof(id)),
         o->strict_model, o->model_aliases, store,
-        !strcmp(o->probe, "auto") ? model_probe_default : NULL, true, stop_server };
+        !strcmp(o->probe, "auto") ? model_probe_default : NULL, true, end_loading };
     if (!po.n_specs)
         return err_set(e, ERR_INVALID, "no model: give --model FILE.gguf or --config FILE.yaml");
     if (keys_open(&keys, o->api_keys, e) ||
@@ -386,6 +395,7 @@ static int run_server(const struct options *o, struct err *e)
         goto out;
     print_banner(o, service);
     wait_for_signal(so.audit);
+    service_notify("STOPPING=1");
     service_drain(service);
     rc = registry_check_failed(registry, e);
 

@@ -25,7 +25,7 @@ struct registry {
     _Atomic bool stop;   /* the loader opens no further model */
     void *on_change_arg; /* constant once on_change is set */
     void (*_Atomic on_change)(void *arg);
-    void (*on_none_ready)(void);
+    void (*on_loaded)(int n_ready);
 };
 
 /* ---- checks of the configuration */
@@ -193,14 +193,13 @@ static void load_model(struct registry *p, int i)
         return;
     }
     set_failed(m, &e);
-    if (p->n > 1 || !p->on_none_ready) /* otherwise on_none_ready reports the only failure */
+    if (p->n > 1 || !p->on_loaded) /* otherwise on_loaded reports the only failure */
         log_failure(m);
 }
 
 static void *load_all(void *arg)
 {
     struct registry *p = arg;
-    struct err e;
 
     for (int i = 0; i < p->n && !atomic_load(&p->stop); i++) {
         if (model_state(&p->models[i]) == MODEL_LOADING)
@@ -211,8 +210,8 @@ static void *load_all(void *arg)
     }
     capabilities_close(p->store);
     p->store = NULL;
-    if (p->on_none_ready && registry_check_failed(p, &e))
-        p->on_none_ready();
+    if (p->on_loaded && !atomic_load(&p->stop))
+        p->on_loaded(registry_n_ready(p));
     for (int i = 0; i < p->n && !atomic_load(&p->stop); i++)
         if (model_state(&p->models[i]) == MODEL_READY)
             pack_write(&p->models[i], &p->stop);
@@ -244,7 +243,7 @@ int registry_open(struct registry **out, const struct registry_options *o, struc
     p->n = o->n_specs;
     p->is_strict = o->is_strict || o->n_specs > 1;
     p->aliases = str_of(o->aliases);
-    p->on_none_ready = o->on_none_ready;
+    p->on_loaded = o->on_loaded;
     p->reserved.fd = -1;
     for (int i = 0; i < p->n; i++) {
         p->specs[i] = o->specs[i];

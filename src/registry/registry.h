@@ -107,8 +107,9 @@ struct registry_options {
     probe_fn *probe;        /* see model_spec.probe; if set, the store is created */
     /* registry_open fails if no model passes model_check. */
     bool must_serve;
-    /* Called on the loader thread if no model could be loaded. NULL = not called. */
-    void (*on_none_ready)(void);
+    /* Called once, on the loader thread, when each model is ready or has failed; the number of
+     * ready models. Not called after registry_close has begun. NULL = not called. */
+    void (*on_loaded)(int n_ready);
 };
 
 /* ERR_INVALID: a name, a parser or an alias of the configuration; otherwise the capability store,

@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import signal
+import socket
 import struct
 import subprocess
 import sys
@@ -142,6 +143,20 @@ def as_nobody():
     return {"close_fds": False, **more}  # Python closes files after preexec_fn, with close_range
 
 
+def credential_environment(s, directory):
+    """The variables of the unit that refer to its credentials; checks that each is loaded, with an
+    empty default for an absent file."""
+    found = {}
+    for name, value in (line.split("=", 1) for line in s["Environment"]):
+        if value.startswith("%d/"):
+            credential = value[3:]
+            assert any(v.startswith(credential + ":/") for v in s["LoadCredential"]), credential
+            assert credential + ":" in s["SetCredential"], credential
+            found[name] = f"{directory}/{credential}"
+    equal(list(found), ["INFERFLUX_API_KEYS_FILE"])
+    return found
+
+
 def test_the_unit_starts_the_server_without_privileges():
     with tempfile.TemporaryDirectory() as top:
         os.chmod(top, 0o755)
@@ -154,7 +169,16 @@ def test_the_unit_starts_the_server_without_privileges():
         if os.geteuid() == 0:
             os.chown(state, 65534, 65534)
         command = [top + w if w[0] == "/" else w for w in shlex.split(s["ExecStart"][0])]
+        keys = f"{top}/credentials/api-keys"
+        os.mkdir(f"{top}/credentials")
+        with open(keys, "w") as f:
+            f.write("# keys\n" "alpha:admin\n")
+        manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        manager.settimeout(60)
+        manager.bind(f"{top}/notify")
+        os.chmod(f"{top}/notify", 0o777)
         env = {"PATH": os.environ["PATH"], "INFERFLUX_PORT": "0", "INFERFLUX_HOST": "localhost",
+            "NOTIFY_SOCKET": f"{top}/notify", **credential_environment(s, f"{top}/credentials"),
             "INFERFLUX_STORE": f"{state}/inferflux.db", "INFERFLUX_PROBE": "auto",
             "INFERFLUX_KV_DISK": f"{state}/kv", "INFERFLUX_AUDIT_LOG": f"{state}/audit",
             "INFERFLUX_SLOT_SAVE_PATH": state, "INFERFLUX_THREADS_HTTP": "2"}
@@ -169,19 +193,43 @@ def test_the_unit_starts_the_server_without_privileges():
         line = p.stdout.readline()
         found = re.search(r"http://localhost:(\d+)", line)
         assert found, (line, p.communicate(), p.returncode)
-        client = Server()
+        client = Server(key="alpha")
         client.port = int(found.group(1))
-        deadline = time.monotonic() + 60
-        while client.get("/readyz")[0] != 200 and p.poll() is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        equal(manager.recv(4096), b"READY=1\nSTATUS=models ready: 2")
+        equal(client.get("/readyz")[0], 200)
+        equal(client.request("GET", "/v1/models", None, Authorization="Bearer beta")[0], 401)
         for text in ("Hello", "Hello " * 100):
             body = json.dumps({"model": "demo", "prompt": text, "max_tokens": 8})
             equal(client.request("POST", "/v1/completions", body)[0], 200)
         body = json.dumps({"filename": "saved"})
         equal(client.request("POST", "/slots/0?action=save&model=demo", body)[0], 200)
         p.send_signal(signal.SIGTERM)
+        equal(manager.recv(4096), b"STOPPING=1")
+        manager.close()
         equal((p.wait(60), p.stderr.read().count(" error ")), (0, 0))
+
+
+def test_ready_is_reported_only_when_a_model_is_loaded():
+    with tempfile.TemporaryDirectory() as top, \
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"{top}/notify")
+        manager.settimeout(60)
+        env = {"NOTIFY_SOCKET": f"{top}/notify"}
+        config = f"models: [{{id: gone, path: /nope}}, {{id: d, path: {ROOT}/models/demo.gguf}}]\n"
+        with Server(config=config, env=env, ready=False) as s:
+            equal(manager.recv(4096), b"READY=1\nSTATUS=models ready: 1")
+            equal(s.get("/readyz")[0], 200)
+        equal(manager.recv(4096), b"STOPPING=1")
+        manager.setblocking(False)
+        try:
+            with Server("--model", "/nope", config=None, env=env):
+                raise AssertionError("a server without a model started")
+        except RuntimeError:
+            pass
+        try:
+            raise AssertionError(manager.recv(4096))
+        except BlockingIOError:
+            pass
 
 
 def test_the_unit_is_hardened():
