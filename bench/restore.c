@@ -92,13 +92,13 @@ static void write_pages(
     uint64_t hash = tree_scope_hash(&(struct cache_scope){ 0 });
 
     for (int i = 0; i < s->n_pages; i++) {
-        struct tier_write *w = tier_write_begin(t);
+        struct tier_write *w = tier_write_begin(t, TIER_PAGE);
         struct record r = { .tokens = tokens, .n_tokens = (i + 1) * PAGE_TOKENS, .first_page = i };
         CHECK(w);
         hash = tree_extend_hash(hash, tokens + i * PAGE_TOKENS, PAGE_TOKENS);
         record_begin(w->bytes, &kind, &r);
         memset(r.pages, i, s->page_bytes);
-        w->n_bytes = record_bytes(&kind, r.n_tokens, i);
+        w->n_bytes = record_bytes(&kind, &r);
         w->hash = hash;
         tier_put_write(t, w);
         run_tier(t, mailbox);

@@ -74,6 +74,14 @@ static void drop(struct tree *t, uint32_t i)
     page_unref(t->o.states, (page_id){ i });
 }
 
+static void report_eviction(struct tree *t, uint32_t i)
+{
+    const struct checkpoint *c = &t->checkpoints[i];
+
+    if (t->gone_checkpoint)
+        t->gone_checkpoint(t->gone_checkpoint_arg, (page_id){ c->node }, c->n, (state_id){ i });
+}
+
 bool tree_evict_checkpoint(struct tree *t)
 {
     uint32_t i = evict_take(&t->evict_checkpoints);
@@ -81,8 +89,26 @@ bool tree_evict_checkpoint(struct tree *t)
     if (i == EVICT_NONE)
         return false;
     t->stats.n_checkpoints_evicted++;
+    report_eviction(t, i);
     drop(t, i);
     return true;
+}
+
+void tree_on_evict_checkpoint(
+    struct tree *t, void (*gone)(void *arg, page_id page, int n, state_id state), void *arg)
+{
+    t->gone_checkpoint = gone;
+    t->gone_checkpoint_arg = arg;
+}
+
+void checkpoints_evict(struct tree *t, uint32_t node)
+{
+    if (!t->o.states)
+        return;
+    for (uint32_t i = list_of(t, node)->first; i != NONE; i = t->checkpoints[i].link.next)
+        if (t->checkpoints[i].node == node)
+            report_eviction(t, i);
+    checkpoints_drop(t, node);
 }
 
 void checkpoints_drop(struct tree *t, uint32_t node)
@@ -163,16 +189,16 @@ static void match_children(struct tree *t, uint32_t at, int n_full, const int32_
     }
 }
 
-struct resume_point tree_resume(
-    struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *pages)
+/* Deepest checkpoint. *n_cached is the length that tree_match would return. */
+static struct resume_match find_checkpoint(
+    struct tree *t, uint32_t root, const int32_t *tokens, int n, int *n_cached)
 {
     struct resume_match best = { .checkpoint = NONE };
-    struct resume_point from = { .state = STATE_NONE };
-    uint32_t next, i = at->i;
+    uint32_t next, i = root;
     int done = 0, n_more;
 
-    tree_check_place(t, *at);
-    CHECK(!tree_is_page(t, at->i));
+    tree_check_place(t, (tree_node){ root });
+    CHECK(!tree_is_page(t, root));
     for (;;) {
         match_children(t, i, done, tokens, n, &best);
         next = n - done >= PAGE_TOKENS ? tree_find_full(t, i, tokens + done) : NONE;
@@ -182,7 +208,25 @@ struct resume_point tree_resume(
         done += PAGE_TOKENS;
     }
     tree_find_partial(t, i, tokens + done, MIN(n - done, (int)PAGE_TOKENS), &n_more);
-    from.n_cached = done + n_more;
+    *n_cached = done + n_more;
+    return best;
+}
+
+int tree_peek_resumable(struct tree *t, tree_node root, const int32_t *tokens, int n)
+{
+    int n_cached;
+
+    return find_checkpoint(t, root.i, tokens, n, &n_cached).n;
+}
+
+struct resume_point tree_resume(
+    struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *pages)
+{
+    struct resume_point from = { .state = STATE_NONE };
+    struct resume_match best = find_checkpoint(t, at->i, tokens, n, &from.n_cached);
+    uint32_t i;
+    int done;
+
     if (best.checkpoint == NONE)
         return from;
     const struct checkpoint *c = &t->checkpoints[best.checkpoint];

@@ -153,9 +153,7 @@ static void scan_segment(struct disk *d, struct disk_segment *s, uint8_t *front,
 
 static int scan_segments(struct disk *d, struct err *e)
 {
-    size_t front_max =
-        record_bytes(&d->o.kind, d->o.max_tokens, 0) -
-        (size_t)((d->o.max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS) * d->o.kind.page_bytes;
+    size_t front_max = record_meta_max(d->o.max_tokens);
     uint32_t *ids = try_calloc(SEGMENTS_MAX, sizeof(*ids));
     uint8_t *front = try_aligned(RECORD_ALIGN, front_max);
     uint32_t n = ids && front ? list_segments(d, ids) : 0;

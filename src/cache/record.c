@@ -6,7 +6,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "records are little-en
 
 static const char magic[8] = "IFLUXKV";
 
-enum { VERSION = 1, HEAD_SUM_AT = RECORD_HEAD - 4 };
+enum { VERSION = 2, HEAD_SUM_AT = RECORD_HEAD - 4, PARTS_MAX = 8 };
+
+enum part_kind { PART_STATE = 1 };
 
 struct record_header { /* file layout, without padding */
     char magic[8];
@@ -17,13 +19,19 @@ struct record_header { /* file layout, without padding */
     uint32_t n_tokens, first_page, n_pages;
     uint64_t tenant;
     uint8_t salt[32];
-    uint64_t state_bytes;
-    uint8_t reserved[4];
+    uint32_t n_parts;
+    uint8_t reserved[8];
     uint32_t sum;
 };
 _Static_assert(sizeof(struct record_header) == RECORD_HEAD &&
                    offsetof(struct record_header, sum) == HEAD_SUM_AT,
     "the head of a record");
+
+struct part_header { /* entry of the part table, without padding */
+    uint32_t kind, sum;
+    uint64_t n_bytes;
+};
+_Static_assert(sizeof(struct part_header) == 16, "an entry of the part table");
 
 static uint64_t align_up(uint64_t n)
 {
@@ -35,31 +43,53 @@ static int n_pages_for(int n_tokens)
     return (n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS;
 }
 
-/* Bytes before the pages. */
-static size_t meta_bytes(size_t n_tokens, size_t n_pages, bool has_state)
+/* Bytes before the pages. In 64 bits, since each term is below 2^36. */
+static uint64_t meta_bytes(uint64_t n_tokens, uint64_t n_pages, uint64_t n_parts)
 {
-    size_t n_sums = n_pages + has_state;
-
-    return align_up(RECORD_HEAD + n_tokens * sizeof(int32_t) + n_sums * sizeof(uint32_t));
+    return align_up(RECORD_HEAD + n_tokens * sizeof(int32_t) +
+                    n_parts * sizeof(struct part_header) + n_pages * sizeof(uint32_t));
 }
 
-static size_t meta_bytes_of(const struct record_header *h)
+static uint64_t meta_bytes_of(const struct record_header *h)
 {
-    return meta_bytes(h->n_tokens, h->n_pages, h->state_bytes > 0);
+    return meta_bytes(h->n_tokens, h->n_pages, h->n_parts);
 }
 
-/* Checksum i of a record: of page i, or of the state after the pages. */
-static uint32_t content_checksum(const struct record_header *h, const uint8_t *pages, uint32_t i)
+static uint8_t *part_table(const struct record_header *h, uint8_t *bytes)
 {
-    return crc32c(0, pages + i * h->page_bytes, i < h->n_pages ? h->page_bytes : h->state_bytes);
+    return bytes + RECORD_HEAD + h->n_tokens * sizeof(int32_t);
 }
 
-size_t record_bytes(const struct record_kind *k, int n_tokens, int first_page)
+static uint8_t *page_sums(const struct record_header *h, uint8_t *bytes)
 {
-    size_t n_pages = (size_t)(n_pages_for(n_tokens) - first_page);
+    return part_table(h, bytes) + h->n_parts * sizeof(struct part_header);
+}
 
-    return meta_bytes((size_t)n_tokens, n_pages, k->state_bytes > 0) + n_pages * k->page_bytes +
-           k->state_bytes;
+static struct part_header get_part(const struct record_header *h, uint8_t *bytes, uint32_t i)
+{
+    struct part_header part;
+
+    memcpy(&part, part_table(h, bytes) + i * sizeof(part), sizeof(part));
+    return part;
+}
+
+/* Offset of the first part. */
+static uint64_t first_part_at(const struct record_header *h)
+{
+    return align_up(meta_bytes_of(h) + h->n_pages * h->page_bytes);
+}
+
+size_t record_bytes(const struct record_kind *k, const struct record *r)
+{
+    uint64_t n_pages = (uint64_t)(n_pages_for(r->n_tokens) - r->first_page);
+    uint64_t n = meta_bytes((uint64_t)r->n_tokens, n_pages, r->has_state) + n_pages * k->page_bytes;
+
+    return r->has_state ? align_up(n) + k->state_bytes : n;
+}
+
+size_t record_meta_max(int n_tokens)
+{
+    return meta_bytes((uint64_t)n_tokens, (uint64_t)n_pages_for(n_tokens), PARTS_MAX);
 }
 
 static uint32_t meta_checksum(const uint8_t *bytes, size_t n)
@@ -75,24 +105,32 @@ void record_begin(uint8_t *out, const struct record_kind *k, struct record *r)
         .page_tokens = PAGE_TOKENS,
         .page_bytes = k->page_bytes,
         .kv_kind = k->kv_kind,
-        .state_bytes = k->state_bytes,
         .n_tokens = (uint32_t)r->n_tokens,
         .first_page = (uint32_t)r->first_page,
-        .tenant = r->scope.tenant };
+        .tenant = r->scope.tenant,
+        .n_parts = r->has_state };
+    struct part_header state = { .kind = PART_STATE, .n_bytes = k->state_bytes };
 
     CHECK(r->n_tokens >= 1 && r->n_tokens <= RECORD_TOKENS_MAX);
     CHECK(r->first_page >= 0 && r->first_page < n_pages_for(r->n_tokens));
+    CHECK(!r->has_state || k->state_bytes > 0);
     r->n_pages = n_pages_for(r->n_tokens) - r->first_page;
     h.n_pages = (uint32_t)r->n_pages;
     memcpy(h.magic, magic, sizeof(magic));
     memcpy(h.model, k->model, sizeof(h.model));
     memcpy(h.salt, r->scope.salt, sizeof(h.salt));
     size_t n_front = meta_bytes_of(&h), n = h.n_tokens * sizeof(*r->tokens);
+    size_t n_pages_end = n_front + h.n_pages * h.page_bytes;
     memcpy(out, &h, sizeof(h));
     memcpy(out + RECORD_HEAD, r->tokens, n);
     memset(out + RECORD_HEAD + n, 0, n_front - RECORD_HEAD - n);
     r->pages = out + n_front;
-    r->state = r->pages + h.n_pages * h.page_bytes;
+    r->state = NULL;
+    if (!r->has_state)
+        return;
+    memcpy(part_table(&h, out), &state, sizeof(state));
+    r->state = out + first_part_at(&h);
+    memset(out + n_pages_end, 0, first_part_at(&h) - n_pages_end);
 }
 
 void record_seal(uint8_t *bytes)
@@ -101,10 +139,16 @@ void record_seal(uint8_t *bytes)
 
     memcpy(&h, bytes, sizeof(h));
     size_t n_front = meta_bytes_of(&h);
-    uint8_t *sums = bytes + RECORD_HEAD + h.n_tokens * sizeof(int32_t);
-    for (uint32_t i = 0; i < h.n_pages + (h.state_bytes > 0); i++) {
-        uint32_t sum = content_checksum(&h, bytes + n_front, i);
-        memcpy(sums + i * sizeof(sum), &sum, sizeof(sum));
+    uint64_t at = first_part_at(&h);
+    for (uint32_t i = 0; i < h.n_pages; i++) {
+        uint32_t sum = crc32c(0, bytes + n_front + i * h.page_bytes, h.page_bytes);
+        memcpy(page_sums(&h, bytes) + i * sizeof(sum), &sum, sizeof(sum));
+    }
+    for (uint32_t i = 0; i < h.n_parts; i++) {
+        struct part_header part = get_part(&h, bytes, i);
+        part.sum = crc32c(0, bytes + at, part.n_bytes);
+        at = align_up(at + part.n_bytes);
+        memcpy(part_table(&h, bytes) + i * sizeof(part), &part, sizeof(part));
     }
     uint32_t sum = meta_checksum(bytes, n_front);
     memcpy(bytes + HEAD_SUM_AT, &sum, sizeof(sum));
@@ -120,13 +164,10 @@ static int check_counts(const struct record_header *h, size_t n, struct err *e)
         return err_set(
             e, ERR_UNSUPPORTED, "the KV record has version %u, expected %d", h->version, VERSION);
     if (h->n_tokens < 1 || h->n_tokens > RECORD_TOKENS_MAX || h->page_bytes < 1 ||
-        h->page_tokens < 1 || h->n_pages < 1)
+        h->page_tokens < 1 || h->n_pages < 1 || h->n_parts > PARTS_MAX)
         return err_set(e, ERR_CORRUPT, "the KV record has invalid counts");
-    /* In 64 bits, since each term is below 2^32. */
-    uint64_t n_sums = (uint64_t)h->n_pages + (h->state_bytes > 0);
-    uint64_t front = align_up(RECORD_HEAD + (uint64_t)h->n_tokens * 4 + n_sums * 4);
-    if (front > n || h->n_pages > (n - front) / h->page_bytes ||
-        h->state_bytes > n - front - h->n_pages * h->page_bytes)
+    uint64_t front = meta_bytes_of(h);
+    if (front > n || h->n_pages > (n - front) / h->page_bytes)
         return err_set(e, ERR_CORRUPT, "the KV record is truncated");
     return 0;
 }
@@ -135,9 +176,36 @@ static int check_kind(const struct record_header *h, const struct record_kind *k
 {
     if (memcmp(h->model, k->model, sizeof(h->model)) != 0)
         return err_set(e, ERR_UNSUPPORTED, "the KV record belongs to another model");
-    if (h->page_tokens != PAGE_TOKENS || h->page_bytes != k->page_bytes ||
-        h->kv_kind != k->kv_kind || h->state_bytes != k->state_bytes)
+    if (h->page_tokens != PAGE_TOKENS || h->page_bytes != k->page_bytes || h->kv_kind != k->kv_kind)
         return err_set(e, ERR_UNSUPPORTED, "the KV record has another page layout");
+    return 0;
+}
+
+/* Sets the parts of *out, whose header has been checked. *n_bytes are the available bytes and
+ * become the size of the record. */
+static int find_parts(
+    struct record *out, const struct record_kind *k, uint8_t *bytes, size_t *n_bytes, struct err *e)
+{
+    struct record_header h;
+
+    memcpy(&h, bytes, sizeof(h));
+    uint64_t n = *n_bytes, end = meta_bytes_of(&h) + h.n_pages * h.page_bytes;
+    for (uint32_t i = 0; i < h.n_parts; i++) {
+        struct part_header part = get_part(&h, bytes, i);
+        uint64_t at = align_up(end);
+        if (part.kind != PART_STATE || out->has_state || part.n_bytes != k->state_bytes ||
+            k->state_bytes == 0)
+            return err_set(e, ERR_UNSUPPORTED,
+                "part %u of the KV record has kind %u and %llu bytes, which this model does not "
+                "have",
+                i, part.kind, (unsigned long long)part.n_bytes);
+        if (at > n || part.n_bytes > n - at)
+            return err_set(e, ERR_CORRUPT, "the KV record is truncated");
+        out->has_state = true;
+        out->state = bytes + at;
+        end = at + part.n_bytes;
+    }
+    *n_bytes = end;
     return 0;
 }
 
@@ -147,7 +215,8 @@ size_t record_meta_bytes(const uint8_t *record_header)
 
     memcpy(&h, record_header, sizeof(h));
     if (memcmp(h.magic, magic, sizeof(magic)) != 0 || h.n_tokens < 1 ||
-        h.n_tokens > RECORD_TOKENS_MAX || h.n_pages < 1 || h.n_pages > h.n_tokens)
+        h.n_tokens > RECORD_TOKENS_MAX || h.n_pages < 1 || h.n_pages > h.n_tokens ||
+        h.n_parts > PARTS_MAX)
         return 0;
     return meta_bytes_of(&h);
 }
@@ -173,36 +242,41 @@ int record_read_head(struct record *out, const struct record_kind *k, uint8_t *b
     if (h.n_pages > (uint32_t)n_pages_for(n_tokens) ||
         h.first_page != (uint32_t)n_pages_for(n_tokens) - h.n_pages)
         return err_set(e, ERR_CORRUPT, "the page range of the KV record does not match its tokens");
-    *out = (struct record){ .scope.tenant = h.tenant,
+    struct record r = { .scope.tenant = h.tenant,
         .tokens = (const int32_t *)(const void *)(bytes + RECORD_HEAD),
         .n_tokens = n_tokens,
         .first_page = (int)h.first_page,
         .n_pages = (int)h.n_pages,
-        .pages = bytes + n_front,
-        .state = bytes + n_front + h.n_pages * (size_t)h.page_bytes };
-    memcpy(out->scope.salt, h.salt, sizeof(h.salt));
-    *n_bytes = n_front + h.n_pages * (size_t)h.page_bytes + h.state_bytes;
+        .pages = bytes + n_front };
+    memcpy(r.scope.salt, h.salt, sizeof(h.salt));
+    *n_bytes = n;
+    if (find_parts(&r, k, bytes, n_bytes, e))
+        return -1;
+    *out = r;
     return 0;
 }
 
 int record_read(
     struct record *out, const struct record_kind *k, uint8_t *bytes, size_t n, struct err *e)
 {
+    struct record_header h;
     struct record r;
     size_t n_bytes;
 
     if (record_read_head(&r, k, bytes, n, &n_bytes, e))
         return -1;
-    const uint8_t *sums = bytes + RECORD_HEAD + (size_t)r.n_tokens * sizeof(int32_t);
-    struct record_header h;
     memcpy(&h, bytes, sizeof(h));
-    for (uint32_t i = 0; i < h.n_pages + (h.state_bytes > 0); i++) {
+    for (uint32_t i = 0; i < h.n_pages; i++) {
         uint32_t sum;
-        memcpy(&sum, sums + i * sizeof(sum), sizeof(sum));
-        if (content_checksum(&h, r.pages, i) != sum)
-            return err_set(e, ERR_CORRUPT, "the checksum of %s %u of the KV record is wrong",
-                i < h.n_pages ? "page" : "state", i);
+        memcpy(&sum, page_sums(&h, bytes) + i * sizeof(sum), sizeof(sum));
+        if (crc32c(0, r.pages + i * h.page_bytes, h.page_bytes) != sum)
+            return err_set(e, ERR_CORRUPT, "the checksum of page %u of the KV record is wrong", i);
     }
+    for (const uint8_t *p = r.pages + h.n_pages * h.page_bytes; r.has_state && p < r.state; p++)
+        if (*p != 0)
+            return err_set(e, ERR_CORRUPT, "bytes between the parts of the KV record are not zero");
+    if (r.has_state && crc32c(0, r.state, k->state_bytes) != get_part(&h, bytes, 0).sum)
+        return err_set(e, ERR_CORRUPT, "the checksum of the state of the KV record is wrong");
     *out = r;
     return 0;
 }

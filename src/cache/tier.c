@@ -19,39 +19,47 @@ struct index_entry {
     struct disk_pos at;
 };
 
+struct index {
+    struct index_entry *entries; /* [n_sets][WAYS] */
+    size_t n_sets;               /* a power of two */
+};
+
 struct tier {
     struct tier_options o;
     struct disk *disk; /* owned by the tier thread while it runs */
     struct mailbox *inbox;
     pthread_t thread;
     bool has_thread, is_stopped;
-    bool is_failing; /* tier thread: the last page could not be written or read */
+    bool is_failing; /* tier thread: the last record could not be written or read */
     struct msg stop;
-    struct aio *aio;                        /* tier thread, like the next fields */
-    uint8_t *reading, *records[TIER_AHEAD]; /* read buffers; records[] are parts of `reading` */
-    size_t record_bytes;
+    struct aio *aio; /* tier thread, like the next fields */
+    /* read buffers: records[] are parts of `reading`; of a checkpoint, NULL without state slots */
+    uint8_t *reading, *records[TIER_AHEAD], *checkpoint;
+    size_t record_bytes[TIER_KINDS]; /* of the largest record; 0 = there are none */
     /* Earlier segments are deleted; a stale value costs a failed read. */
     _Atomic uint32_t first_segment;
     _Atomic uint64_t n_bytes;
-    struct index_entry *index; /* [n_sets][WAYS] */
-    size_t n_sets;             /* a power of two */
-    struct tier_write writes[TIER_WRITES], *free_writes;
+    struct index index[TIER_KINDS];
+    struct tier_write writes[TIER_WRITES + TIER_CHECKPOINT_WRITES], *free_writes[TIER_KINDS];
     struct tier_read fetches[TIER_READS], *free_fetches;
     struct msg_queue outgoing; /* jobs for the next tier_send */
-    double page_ns;
+    double byte_ns;            /* read time per byte */
     struct tier_stats stats;
 };
 
 /* ---- index: set-associative; a full set replaces the entry of the oldest segment */
 
-static struct index_entry *index_set(const struct tier *t, uint64_t hash)
+static struct index_entry *index_set(const struct tier *t, enum tier_kind kind, uint64_t hash)
 {
-    return &t->index[(hash ^ hash >> 32) % t->n_sets * WAYS];
+    const struct index *x = &t->index[kind];
+
+    return &x->entries[(hash ^ hash >> 32) % x->n_sets * WAYS];
 }
 
-static const struct index_entry *index_find(const struct tier *t, uint64_t hash)
+static const struct index_entry *index_find(
+    const struct tier *t, enum tier_kind kind, uint64_t hash)
 {
-    const struct index_entry *set = index_set(t, hash);
+    const struct index_entry *set = index_set(t, kind, hash);
 
     for (int i = 0; i < WAYS; i++)
         if (set[i].hash == hash && set[i].at.segment >= t->first_segment)
@@ -59,9 +67,9 @@ static const struct index_entry *index_find(const struct tier *t, uint64_t hash)
     return NULL;
 }
 
-static void index_put(struct tier *t, uint64_t hash, struct disk_pos at)
+static void index_put(struct tier *t, enum tier_kind kind, uint64_t hash, struct disk_pos at)
 {
-    struct index_entry *set = index_set(t, hash), *to = &set[0];
+    struct index_entry *set = index_set(t, kind, hash), *to = &set[0];
 
     for (int i = 0; i < WAYS; i++) {
         if (set[i].hash == hash) {
@@ -74,18 +82,42 @@ static void index_put(struct tier *t, uint64_t hash, struct disk_pos at)
     *to = (struct index_entry){ hash, at };
 }
 
-bool tier_has(const struct tier *t, uint64_t hash)
+bool tier_has(const struct tier *t, enum tier_kind kind, uint64_t hash)
 {
-    return index_find(t, hash) != NULL;
+    return index_find(t, kind, hash) != NULL;
 }
 
-void tier_remove(struct tier *t, uint64_t hash)
+void tier_remove(struct tier *t, enum tier_kind kind, uint64_t hash)
 {
-    struct index_entry *set = index_set(t, hash);
+    struct index_entry *set = index_set(t, kind, hash);
 
     for (int i = 0; i < WAYS; i++)
         if (set[i].hash == hash)
             set[i] = (struct index_entry){ 0 };
+}
+
+struct removal {
+    struct tier *t;
+    int from;
+};
+
+static void remove_prefix(void *arg, int n, uint64_t hash)
+{
+    const struct removal *r = arg;
+
+    if (n <= r->from)
+        return;
+    if (n % PAGE_TOKENS == 0)
+        tier_remove(r->t, TIER_PAGE, hash);
+    tier_remove(r->t, TIER_CHECKPOINT, hash);
+}
+
+void tier_remove_after(
+    struct tier *t, const struct cache_scope *scope, const int32_t *tokens, int from, int n)
+{
+    struct removal r = { t, from };
+
+    tree_each_hash(scope, tokens, n, remove_prefix, &r);
 }
 
 int tier_chain(
@@ -95,12 +127,39 @@ int tier_chain(
 
     for (; n < n_pages; n++) {
         hash = tree_extend_hash(hash, tokens + n * PAGE_TOKENS, PAGE_TOKENS);
-        const struct index_entry *index_record = index_find(t, hash);
-        if (!index_record)
+        const struct index_entry *entry = index_find(t, TIER_PAGE, hash);
+        if (!entry)
             break;
-        at[n] = index_record->at;
+        at[n] = entry->at;
     }
     return n;
+}
+
+struct checkpoint_search {
+    const struct tier *t;
+    int from, n; /* n: result */
+    struct disk_pos *at;
+};
+
+static void find_deeper(void *arg, int n, uint64_t hash)
+{
+    struct checkpoint_search *s = arg;
+    const struct index_entry *entry = n > s->from ? index_find(s->t, TIER_CHECKPOINT, hash) : NULL;
+
+    if (entry) {
+        s->n = n;
+        *s->at = entry->at;
+    }
+}
+
+int tier_find_checkpoint(const struct tier *t, const struct cache_scope *scope,
+    const int32_t *tokens, int from, int n, struct disk_pos *at)
+{
+    struct checkpoint_search s = { .t = t, .from = from, .at = at };
+
+    if (from < n)
+        tree_each_hash(scope, tokens, n, find_deeper, &s);
+    return s.n;
 }
 
 /* ---- tier thread */
@@ -129,50 +188,85 @@ static void run_write(struct tier *t, struct tier_write *w)
     w->took_ns = clock_ns() - began;
 }
 
-static bool start_page_read(struct tier *t, const struct tier_read *f, int i, struct disk_read *r)
+/* The record of the first n_tokens, with one page: the last of these tokens. */
+static bool matches_request(const struct tier_read *f, int n_tokens, const struct record *r)
 {
-    r->space = t->records[i % TIER_AHEAD];
-    return f->at[i].n_bytes <= t->record_bytes && disk_read_begin(t->disk, f->at[i], r);
-}
-
-static bool matches_request(const struct tier_read *f, int i, const struct record *r)
-{
-    int page = f->first_page + i, n_tokens = (page + 1) * PAGE_TOKENS;
-
-    return r->n_tokens == n_tokens && r->first_page == page && r->scope.tenant == f->scope.tenant &&
+    return r->n_tokens == n_tokens && r->n_pages == 1 && r->scope.tenant == f->scope.tenant &&
            !memcmp(r->scope.salt, f->scope.salt, sizeof(r->scope.salt)) &&
            !memcmp(r->tokens, f->tokens, (size_t)n_tokens * sizeof(*r->tokens));
 }
 
-/* Verifies page i of the job and copies it to its KV page; false if it is not the requested one. */
-static bool finish_page_read(struct tier *t, const struct tier_read *f, int i, struct disk_read *in)
+/* Ends the read and verifies the record of the first n_tokens; false if it is another one. */
+static bool verify_record(struct tier *t, const struct tier_read *f, struct disk_pos at,
+    int n_tokens, struct disk_read *in, struct record *r)
 {
-    int why = disk_read_end(t->disk, f->at[i], in);
-    struct record r;
+    int why = disk_read_end(t->disk, at, in);
     struct err e;
 
     if (why) {
         log_failure(t, "read", strerror(why));
         return false;
     }
-    if (record_read(&r, &t->o.kind, in->bytes, f->at[i].n_bytes, &e)) {
+    if (record_read(r, &t->o.kind, in->bytes, at.n_bytes, &e)) {
         log_failure(t, "read", e.msg);
         return false;
     }
-    if (!matches_request(f, i, &r)) /* hash collision: very rare and not a failure */
+    return matches_request(f, n_tokens, r); /* hash collision: very rare and not a failure */
+}
+
+static bool start_page_read(struct tier *t, const struct tier_read *f, int i, struct disk_read *r)
+{
+    r->space = t->records[i % TIER_AHEAD];
+    return f->at[i].n_bytes <= t->record_bytes[TIER_PAGE] && disk_read_begin(t->disk, f->at[i], r);
+}
+
+/* Verifies page i of the job and copies it to its KV page; false if it is not the requested one. */
+static bool finish_page_read(struct tier *t, const struct tier_read *f, int i, struct disk_read *in)
+{
+    struct record r;
+
+    if (!verify_record(t, f, f->at[i], (f->first_page + i + 1) * PAGE_TOKENS, in, &r) ||
+        r.has_state)
         return false;
     t->o.lm->ops->write_page(t->o.lm, f->pages[i], r.pages);
     t->is_failing = false;
     return true;
 }
 
-static void run_read(struct tier *t, struct tier_read *f)
+static void wait_for_read(struct tier *t, const struct disk_read *r)
+{
+    while (!r->is_read)
+        container_of(aio_wait(t->aio), struct disk_read, op)->is_read = true;
+}
+
+/* Reads the checkpoint of the job to its slot and page. */
+static bool read_checkpoint(struct tier *t, struct tier_read *f)
+{
+    struct tier_checkpoint *c = &f->checkpoint;
+    struct disk_read in = { .space = t->checkpoint };
+    struct lm *lm = t->o.lm;
+    struct record r;
+
+    if (c->at.n_bytes > t->record_bytes[TIER_CHECKPOINT] || !disk_read_begin(t->disk, c->at, &in))
+        return false;
+    wait_for_read(t, &in);
+    if (!verify_record(t, f, c->at, c->n, &in, &r) || !r.has_state)
+        return false;
+    c->n_min = lm->ops->write_state(lm, c->state, r.state, c->n);
+    if (c->n_min < 0) {
+        log_failure(t, "read", "the state of the KV record is damaged");
+        return false;
+    }
+    lm->ops->write_page(lm, f->pages[f->n_pages], r.pages);
+    t->is_failing = false;
+    return true;
+}
+
+static void read_pages(struct tier *t, struct tier_read *f)
 {
     struct disk_read in[TIER_AHEAD];
-    uint64_t began = clock_ns();
     int n_begun = 0, n_end = f->n_pages;
 
-    f->n_ok = 0;
     while (f->n_ok < n_end) {
         while (n_begun < n_end && n_begun - f->n_ok < TIER_AHEAD)
             if (start_page_read(t, f, n_begun, &in[n_begun % TIER_AHEAD]))
@@ -182,14 +276,23 @@ static void run_read(struct tier *t, struct tier_read *f)
         if (f->n_ok == n_end)
             break;
         struct disk_read *next = &in[f->n_ok % TIER_AHEAD];
-        while (!next->is_read)
-            container_of(aio_wait(t->aio), struct disk_read, op)->is_read = true;
+        wait_for_read(t, next);
         if (!finish_page_read(t, f, f->n_ok, next))
             break;
         f->n_ok++;
     }
     while (aio_wait(t->aio)) /* pages after a failed one */
         continue;
+}
+
+static void run_read(struct tier *t, struct tier_read *f)
+{
+    uint64_t began = clock_ns();
+
+    f->n_ok = 0;
+    f->checkpoint.is_ok = f->checkpoint.n > 0 && read_checkpoint(t, f);
+    if (f->checkpoint.n == 0 || f->checkpoint.is_ok)
+        read_pages(t, f);
     f->took_ns = clock_ns() - began;
 }
 
@@ -231,30 +334,81 @@ void tier_work(struct tier *t)
 static void index_record(void *arg, const struct record *r, struct disk_pos at)
 {
     struct tier *t = arg;
+    uint64_t hash = tree_tokens_hash(&r->scope, r->tokens, r->n_tokens);
 
-    if (r->n_pages == 1 && r->n_tokens % PAGE_TOKENS == 0) {
-        uint64_t hash = tree_scope_hash(&r->scope);
-        for (int i = 0; i < r->n_tokens; i += PAGE_TOKENS)
-            hash = tree_extend_hash(hash, r->tokens + i, PAGE_TOKENS);
-        index_put(t, hash, at);
-    }
+    if (r->n_pages == 1 && r->has_state)
+        index_put(t, TIER_CHECKPOINT, hash, at);
+    else if (r->n_pages == 1 && r->n_tokens % PAGE_TOKENS == 0)
+        index_put(t, TIER_PAGE, hash, at);
+}
+
+/* ---- memory */
+
+/* Bytes of a record of n tokens with one page. */
+static size_t bytes_of_record(const struct tier *t, enum tier_kind kind, int n)
+{
+    struct record r = { .n_tokens = n,
+        .first_page = (n + PAGE_TOKENS - 1) / PAGE_TOKENS - 1,
+        .has_state = kind == TIER_CHECKPOINT };
+
+    return record_bytes(&t->o.kind, &r);
+}
+
+/* Twice as many entries as records fit on disk, so that a set rarely overflows. */
+static bool alloc_index(struct tier *t, enum tier_kind kind)
+{
+    struct index *x = &t->index[kind];
+    uint64_t n_most = MIN(t->o.max_bytes / bytes_of_record(t, kind, 1), (uint64_t)1 << 27);
+
+    if (!t->record_bytes[kind])
+        n_most = 0;
+    for (x->n_sets = 16; x->n_sets * WAYS < 2 * n_most;)
+        x->n_sets *= 2;
+    x->entries = try_calloc(x->n_sets * WAYS, sizeof(*x->entries));
+    return x->entries;
 }
 
 /* Uses huge pages: a direct read of a record is then one or two transfers instead of one per 4
  * kB. */
+static uint8_t *alloc_read_buffer(size_t n)
+{
+    size_t align = n < LARGE_PAGE ? FILE_ALIGN : LARGE_PAGE;
+    uint8_t *p = try_aligned(align, (n + align - 1) / align * align);
+
+    if (p && align == LARGE_PAGE)
+        madvise(p, n, MADV_HUGEPAGE); /* a failure has no consequences */
+    return p;
+}
+
 static bool alloc_read_buffers(struct tier *t)
 {
-    size_t each = disk_space(t->record_bytes), all = each * TIER_AHEAD;
-    size_t align = all < LARGE_PAGE ? FILE_ALIGN : LARGE_PAGE;
+    size_t each = disk_space(t->record_bytes[TIER_PAGE]);
 
-    t->reading = try_aligned(align, (all + align - 1) / align * align);
-    if (!t->reading)
-        return false;
-    if (align == LARGE_PAGE)
-        madvise(t->reading, all, MADV_HUGEPAGE); /* a failure has no consequences */
-    for (int i = 0; i < TIER_AHEAD; i++)
+    t->reading = alloc_read_buffer(each * TIER_AHEAD);
+    for (int i = 0; t->reading && i < TIER_AHEAD; i++)
         t->records[i] = t->reading + (size_t)i * each;
-    return true;
+    if (!t->record_bytes[TIER_CHECKPOINT])
+        return t->reading;
+    t->checkpoint = alloc_read_buffer(disk_space(t->record_bytes[TIER_CHECKPOINT]));
+    return t->reading && t->checkpoint;
+}
+
+/* The first TIER_WRITES jobs are for pages. Without state slots there are no others. */
+static bool alloc_writes(struct tier *t)
+{
+    bool is_complete = true;
+
+    for (int i = 0; i < TIER_WRITES + TIER_CHECKPOINT_WRITES; i++) {
+        struct tier_write *w = &t->writes[i];
+        w->kind = i < TIER_WRITES ? TIER_PAGE : TIER_CHECKPOINT;
+        if (!t->record_bytes[w->kind])
+            continue;
+        w->bytes = try_aligned(RECORD_ALIGN, t->record_bytes[w->kind]);
+        is_complete &= w->bytes != NULL;
+        w->next_free = t->free_writes[w->kind];
+        t->free_writes[w->kind] = w;
+    }
+    return is_complete;
 }
 
 static int alloc_buffers(struct tier *t, struct err *e)
@@ -262,18 +416,13 @@ static int alloc_buffers(struct tier *t, struct err *e)
     size_t n_tokens = (size_t)t->o.max_tokens, n_pages = n_tokens / PAGE_TOKENS + 1;
     bool is_complete;
 
-    t->record_bytes = record_bytes(
-        &t->o.kind, t->o.max_tokens, (t->o.max_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS - 1);
-    t->index = try_calloc(t->n_sets * WAYS, sizeof(*t->index));
-    is_complete = t->index != NULL;
+    t->record_bytes[TIER_PAGE] = bytes_of_record(t, TIER_PAGE, t->o.max_tokens);
+    if (t->o.kind.state_bytes)
+        t->record_bytes[TIER_CHECKPOINT] = bytes_of_record(t, TIER_CHECKPOINT, t->o.max_tokens);
+    is_complete = alloc_index(t, TIER_PAGE);
+    is_complete &= alloc_index(t, TIER_CHECKPOINT);
     is_complete &= alloc_read_buffers(t);
-    for (int i = 0; i < TIER_WRITES; i++) {
-        struct tier_write *w = &t->writes[i];
-        w->bytes = try_aligned(RECORD_ALIGN, t->record_bytes);
-        is_complete &= w->bytes != NULL;
-        w->next_free = t->free_writes;
-        t->free_writes = w;
-    }
+    is_complete &= alloc_writes(t);
     for (int i = 0; i < TIER_READS; i++) {
         struct tier_read *f = &t->fetches[i];
         f->tokens = try_calloc(n_tokens, sizeof(*f->tokens));
@@ -299,10 +448,6 @@ int tier_open(struct tier **out, const struct tier_options *o, struct err *e)
 
     t->o = *o;
     t->is_stopped = true;
-    /* Twice as many entries as pages fit on disk, so that a set rarely overflows. */
-    uint64_t n_most = MIN(o->max_bytes / o->kind.page_bytes, (uint64_t)1 << 27);
-    for (t->n_sets = 16; t->n_sets * WAYS < 2 * n_most;)
-        t->n_sets *= 2;
     if (alloc_buffers(t, e) || mailbox_open(&t->inbox, e) || aio_open(&t->aio, o->aio, e)) {
         tier_close(t);
         return -1;
@@ -348,7 +493,8 @@ void tier_close(struct tier *t)
     aio_close(t->aio);
     mailbox_close(t->inbox);
     mem_free(t->reading);
-    for (int i = 0; i < TIER_WRITES; i++)
+    mem_free(t->checkpoint);
+    for (size_t i = 0; i < ARRAY_LEN(t->writes); i++)
         mem_free(t->writes[i].bytes);
     for (int i = 0; i < TIER_READS; i++) {
         mem_free(t->fetches[i].tokens);
@@ -356,18 +502,19 @@ void tier_close(struct tier *t)
         mem_free(t->fetches[i].held);
         mem_free(t->fetches[i].at);
     }
-    mem_free(t->index);
+    for (int i = 0; i < TIER_KINDS; i++)
+        mem_free(t->index[i].entries);
     mem_free(t);
 }
 
 /* ---- engine side */
 
-struct tier_write *tier_write_begin(struct tier *t)
+struct tier_write *tier_write_begin(struct tier *t, enum tier_kind kind)
 {
-    struct tier_write *w = t->free_writes;
+    struct tier_write *w = t->free_writes[kind];
 
     if (w)
-        t->free_writes = w->next_free;
+        t->free_writes[kind] = w->next_free;
     else
         t->stats.n_lost++;
     return w;
@@ -377,8 +524,10 @@ struct tier_read *tier_read_begin(struct tier *t)
 {
     struct tier_read *f = t->free_fetches;
 
-    if (f)
+    if (f) {
         t->free_fetches = f->next_free;
+        f->checkpoint = (struct tier_checkpoint){ .state = STATE_NONE };
+    }
     return f;
 }
 
@@ -414,35 +563,43 @@ void tier_write_end(struct tier *t, struct msg *m)
 {
     struct tier_write *w = container_of(m, struct tier_write, msg);
 
-    if (w->is_done)
-        index_put(t, w->hash, w->at);
+    if (w->is_done) {
+        index_put(t, w->kind, w->hash, w->at);
+        t->stats.n_checkpoints_written += w->kind == TIER_CHECKPOINT;
+    }
     *(w->is_done ? &t->stats.n_written : &t->stats.n_lost) += 1;
-    w->next_free = t->free_writes;
-    t->free_writes = w;
+    w->next_free = t->free_writes[w->kind];
+    t->free_writes[w->kind] = w;
 }
 
 void tier_read_end(struct tier *t, struct tier_read *f)
 {
     const double weight = 0.2; /* weight of the newest measurement */
+    bool has_checkpoint = f->checkpoint.n > 0, is_ok = f->checkpoint.is_ok;
+    uint64_t n_bytes = is_ok ? f->checkpoint.at.n_bytes : 0;
 
-    if (f->n_ok > 0) {
-        double ns = (double)f->took_ns / f->n_ok;
-        t->page_ns = t->page_ns > 0 ? t->page_ns + weight * (ns - t->page_ns) : ns;
+    for (int i = 0; i < f->n_ok; i++)
+        n_bytes += f->at[i].n_bytes;
+    if (n_bytes > 0) {
+        double ns = (double)f->took_ns / (double)n_bytes;
+        t->byte_ns = t->byte_ns > 0 ? t->byte_ns + weight * (ns - t->byte_ns) : ns;
     }
-    t->stats.n_read += (uint64_t)f->n_ok;
-    t->stats.n_failed += (uint64_t)(f->n_pages - f->n_ok);
+    t->stats.n_read += (uint64_t)(f->n_ok + is_ok);
+    t->stats.n_checkpoints_read += is_ok;
+    /* Pages after a checkpoint that could not be read were not tried. */
+    t->stats.n_failed += has_checkpoint && !is_ok ? 1 : (uint64_t)(f->n_pages - f->n_ok);
     f->next_free = t->free_fetches;
     t->free_fetches = f;
 }
 
 void tier_lower_estimate(struct tier *t)
 {
-    t->page_ns *= 0.98;
+    t->byte_ns *= 0.98;
 }
 
-double tier_page_ns(const struct tier *t)
+double tier_read_ns(const struct tier *t, uint64_t n_bytes)
 {
-    return t->page_ns;
+    return t->byte_ns * (double)n_bytes;
 }
 
 const char *tier_aio(const struct tier *t)

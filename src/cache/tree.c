@@ -503,6 +503,7 @@ bool tree_evict(struct tree *t)
     t->stats.n_evicted++;
     if (t->gone && t->nodes[i].n_tokens == PAGE_TOKENS)
         t->gone(t->gone_arg, (page_id){ i });
+    checkpoints_evict(t, i);
     remove_node(t, i);
     return true;
 }
@@ -642,11 +643,39 @@ uint64_t tree_scope_hash(const struct cache_scope *scope)
     return hash | 1; /* never 0 */
 }
 
+static uint64_t fold_token(uint64_t hash, int i, int32_t token)
+{
+    return hash_fold(hash + (uint64_t)i, (uint32_t)token);
+}
+
 uint64_t tree_extend_hash(uint64_t hash, const int32_t *tokens, int n)
 {
     for (int i = 0; i < n; i++)
-        hash = hash_fold(hash + (uint64_t)i, (uint32_t)tokens[i]);
+        hash = fold_token(hash, i, tokens[i]);
     return hash | 1;
+}
+
+void tree_each_hash(const struct cache_scope *scope, const int32_t *tokens, int n,
+    void (*fn)(void *arg, int n_tokens, uint64_t hash), void *arg)
+{
+    uint64_t hash = tree_scope_hash(scope);
+
+    for (int i = 0; i < n; i++) {
+        int in_page = i % PAGE_TOKENS;
+        hash = fold_token(hash, in_page, tokens[i]);
+        fn(arg, i + 1, hash | 1);
+        if (in_page == PAGE_TOKENS - 1)
+            hash |= 1; /* the next page extends the hash of this prefix */
+    }
+}
+
+uint64_t tree_tokens_hash(const struct cache_scope *scope, const int32_t *tokens, int n)
+{
+    uint64_t hash = tree_scope_hash(scope);
+
+    for (int i = 0; i < n; i += PAGE_TOKENS)
+        hash = tree_extend_hash(hash, tokens + i, MIN(n - i, PAGE_TOKENS));
+    return hash;
 }
 
 uint64_t tree_prefix_hash(const struct tree *t, tree_node at)

@@ -98,6 +98,8 @@ struct resume_point {
 };
 struct resume_point tree_resume(
     struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *pages);
+/* Length of that match, without taking references. */
+int tree_peek_resumable(struct tree *t, tree_node root, const int32_t *tokens, int n);
 /* Makes `state`, which can resume at n_min .. n, a checkpoint. `page` is in the tree and contains
  * the token before position n. Does nothing if n has a checkpoint, or if `state` is one already. */
 void tree_add_checkpoint(struct tree *t, page_id page, int n_min, int n, state_id state);
@@ -147,6 +149,10 @@ int tree_erase(struct tree *t, tree_node root, const int32_t *tokens, int n, int
 uint64_t tree_scope_hash(const struct cache_scope *scope);
 uint64_t tree_extend_hash(uint64_t hash, const int32_t *tokens, int n);
 uint64_t tree_prefix_hash(const struct tree *t, tree_node at);
+uint64_t tree_tokens_hash(const struct cache_scope *scope, const int32_t *tokens, int n);
+/* Calls fn with the hash of each prefix of 1 .. n tokens, in this order. */
+void tree_each_hash(const struct cache_scope *scope, const int32_t *tokens, int n,
+    void (*fn)(void *arg, int n_tokens, uint64_t hash), void *arg);
 int tree_depth(const struct tree *t, page_id page); /* tokens before a page in the tree */
 /* Copies all tokens up to the end of a page in the tree; returns their number. */
 int tree_path(const struct tree *t, page_id page, int32_t *tokens);
@@ -154,6 +160,10 @@ int tree_path(const struct tree *t, page_id page, int32_t *tokens);
 int tree_peek(struct tree *t, tree_node *at, const int32_t *tokens, int n);
 /* `gone` is called for each full page before its eviction; it may read the tree. */
 void tree_on_evict(struct tree *t, void (*gone)(void *arg, page_id page), void *arg);
+/* `gone` is called for each checkpoint before its eviction, also by that of its page, which
+ * contains the token before position n. */
+void tree_on_evict_checkpoint(
+    struct tree *t, void (*gone)(void *arg, page_id page, int n, state_id state), void *arg);
 const struct cache_scope *tree_scope(const struct tree *t, page_id page);
 
 uint32_t tree_n_pages(const struct tree *t);

@@ -68,6 +68,8 @@ struct tree {
     struct tree_stats stats;
     void (*gone)(void *arg, page_id page);
     void *gone_arg;
+    void (*gone_checkpoint)(void *arg, page_id page, int n, state_id state);
+    void *gone_checkpoint_arg;
     struct checkpoint *checkpoints; /* [state slots] */
     struct evict evict_checkpoints; /* those whose slot has no other holder */
 };
@@ -92,7 +94,8 @@ void tree_check_place(const struct tree *t, tree_node at); /* `at` is a root or 
 
 int checkpoints_init(struct tree *t, struct err *e) MUST_CHECK;
 void checkpoints_clear(struct tree *t);
-void checkpoints_drop(struct tree *t, uint32_t node); /* before the node leaves the tree */
+void checkpoints_drop(struct tree *t, uint32_t node);  /* before the node leaves the tree */
+void checkpoints_evict(struct tree *t, uint32_t node); /* the same, if the node is evicted */
 /* A longer page with the same first tokens replaces `from`. */
 void checkpoints_move(struct tree *t, uint32_t from, uint32_t to);
 const char *checkpoints_check(const struct tree *t); /* description of a violation, or NULL */

@@ -27,8 +27,9 @@ struct core {
     struct tier *tier;        /* KV offload tier; NULL = none */
     bool has_invalid_logits;  /* a forward pass yielded no distribution; it was logged */
     struct record_kind kind;
-    int32_t *path;        /* [n_ctx] scratch of kv_load.c */
-    uint32_t n_unwritten; /* evicted pages that were not worth writing; kv_load.c */
+    int32_t *path;             /* [n_ctx] scratch of kv_load.c */
+    uint32_t n_unwritten;      /* evicted records that were not worth writing; kv_load.c */
+    uint32_t n_states_loading; /* state slots that read jobs of the tier fill; kv_load.c */
     struct sched *sched;
     struct sample_batch samples;
     struct spec *spec;

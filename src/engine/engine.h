@@ -143,7 +143,7 @@ struct engine_options {
     /* Directory of the KV offload tier; NULL or "" = none; requires model_digest. */
     const char *kv_disk;
     uint64_t kv_disk_bytes;
-    bool kv_disk_always; /* read pages from disk even if computing them is faster; for tests */
+    bool kv_disk_always, kv_disk_manual; /* tests: reads even if it is slower; no tier thread */
     /* Percent of the KV pages that a tenant may hold in the prefix cache before its pages are
      * evicted first. */
     int kv_tenant_share;

@@ -59,17 +59,20 @@ static int export_pages(
     struct engine *en, const struct record_kind *k, const struct kv_job *h, struct kv_record *out)
 {
     struct lm *lm = (struct lm *)(uintptr_t)engine_lm(en); /* read_page does not change the model */
-    struct record r = { .scope = *h->scope, .tokens = h->tokens, .n_tokens = h->n_found };
+    struct record r = { .scope = *h->scope,
+        .tokens = h->tokens,
+        .n_tokens = h->n_found,
+        .has_state = k->state_bytes > 0 };
 
     out->n_tokens = h->n_found;
-    out->n_bytes = record_bytes(k, h->n_found, 0);
+    out->n_bytes = record_bytes(k, &r);
     out->bytes = try_aligned(RECORD_ALIGN, out->n_bytes);
     if (!out->bytes)
         return -1;
     record_begin(out->bytes, k, &r);
     for (int i = 0; i < r.n_pages; i++)
         lm->ops->read_page(lm, h->pages[i], r.pages + (size_t)i * k->page_bytes);
-    if (k->state_bytes)
+    if (r.has_state)
         lm->ops->read_state(lm, h->state, r.state);
     return 0;
 }
@@ -122,7 +125,8 @@ size_t engine_kv_record_bytes(const struct engine *en, int n_tokens)
     const struct lm *lm = engine_lm(en);
     struct record_kind k = { .page_bytes = lm->page_bytes, .state_bytes = lm->state_bytes };
 
-    return record_bytes(&k, n_tokens, 0);
+    return record_bytes(
+        &k, &(struct record){ .n_tokens = n_tokens, .has_state = lm->state_bytes > 0 });
 }
 
 /* ---- import */
@@ -164,14 +168,16 @@ static void insert_pages(struct core *c, void *arg)
     tree_leave(c->tree, root);
 }
 
-static int check_record(const struct record *r, uint64_t tenant, int n_vocab, struct err *e)
+static int check_record(const struct record *r, uint64_t tenant, const struct lm *lm, struct err *e)
 {
     if (r->first_page > 0)
         return err_set(e, ERR_UNSUPPORTED, "the KV record does not begin at position 0");
+    if (lm->state_bytes > 0 && !r->has_state)
+        return err_set(e, ERR_UNSUPPORTED, "the KV record has no state of recurrent layers");
     if (r->scope.tenant != tenant)
         return err_set(e, ERR_FORBIDDEN, "the KV record belongs to another tenant");
     for (int i = 0; i < r->n_tokens; i++)
-        if (r->tokens[i] < 0 || r->tokens[i] >= n_vocab)
+        if (r->tokens[i] < 0 || r->tokens[i] >= lm->n_vocab)
             return err_set(e, ERR_CORRUPT, "the KV record contains a token outside the vocabulary");
     return 0;
 }
@@ -184,7 +190,7 @@ int engine_kv_import(struct engine *en, struct kv_prefix *p, struct kv_record *r
     struct record in;
 
     if (!get_record_kind(en, p->digest, &k, e) || record_read(&in, &k, r->bytes, r->n_bytes, e) ||
-        check_record(&in, p->scope.tenant, lm->n_vocab, e))
+        check_record(&in, p->scope.tenant, lm, e))
         return -1;
     p->scope = in.scope;
     p->list = (struct token_list){ in.tokens, in.n_tokens };
@@ -226,15 +232,11 @@ static void erase_pages(struct core *c, void *arg)
 {
     struct kv_job *h = arg;
     tree_node root = tree_enter(c->tree, h->scope);
-    uint64_t name = tree_scope_hash(h->scope);
     int n_left = tree_erase(c->tree, root, h->tokens, h->n, &h->n_found);
 
     tree_leave(c->tree, root);
-    for (int i = 0; c->tier && i + PAGE_TOKENS <= h->n; i += PAGE_TOKENS) {
-        name = tree_extend_hash(name, h->tokens + i, PAGE_TOKENS);
-        if (i >= n_left)
-            tier_remove(c->tier, name);
-    }
+    if (c->tier)
+        tier_remove_after(c->tier, h->scope, h->tokens, n_left, h->n);
 }
 
 int engine_kv_erase(struct engine *en, const struct kv_prefix *p, int *n_erased, struct err *e)

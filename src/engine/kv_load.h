@@ -6,6 +6,10 @@
  * not wait. The same decision is made at the admission of a sequence without pages, which is parked
  * meanwhile. The output does not depend on it.
  *
+ * For a model with state slots, evicted checkpoints are written too. A request waits for the
+ * deepest one on disk with which its prompt begins, if all pages before it are in memory or on
+ * disk, and resumes there. If one of its records cannot be read, nothing of them is used.
+ *
  * Part of core.c. Owner: the engine thread, which never waits for the disk. */
 #pragma once
 

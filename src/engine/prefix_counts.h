@@ -12,5 +12,6 @@ struct prefix_counts {
     /* Pages. lost: not written, because the queue was full; failed: missing or damaged when
      * read. */
     _Atomic uint64_t disk_written, disk_lost, disk_pages_read, disk_failed;
+    _Atomic uint64_t disk_checkpoints_written, disk_checkpoints_read;
     _Atomic uint64_t disk_bytes;
 };

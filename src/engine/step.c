@@ -358,6 +358,8 @@ static void update_disk_stats(struct engine_stats *st, const struct tier_stats *
     st->prefix.disk_lost = t->n_lost;
     st->prefix.disk_pages_read = t->n_read;
     st->prefix.disk_failed = t->n_failed;
+    st->prefix.disk_checkpoints_written = t->n_checkpoints_written;
+    st->prefix.disk_checkpoints_read = t->n_checkpoints_read;
     st->prefix.disk_bytes = t->n_bytes;
 }
 

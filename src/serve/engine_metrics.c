@@ -35,6 +35,8 @@ static void copy_counters(const struct engine_stats *s, struct metrics *m)
         { METRIC_kv_disk_lost_pages_total, s->prefix.disk_lost },
         { METRIC_kv_disk_fetched_pages_total, s->prefix.disk_pages_read },
         { METRIC_kv_disk_failed_pages_total, s->prefix.disk_failed },
+        { METRIC_kv_disk_written_checkpoints_total, s->prefix.disk_checkpoints_written },
+        { METRIC_kv_disk_fetched_checkpoints_total, s->prefix.disk_checkpoints_read },
         { METRIC_kv_disk_bytes, s->prefix.disk_bytes },
         { METRIC_kv_pages_used, s->pages_used },
         { METRIC_kv_pages_total, s->pages_total },

@@ -82,6 +82,67 @@ def test_a_saved_conversation_continues_in_another_server():
             equal((again, n), (second, len(PROMPT) + len(first) - 1))
 
 
+def chat(s, messages):
+    """Returns the text and the number of cached prompt tokens of a chat completion."""
+    body = {"model": "recurrent", "messages": messages, "max_tokens": 16, "seed": 3}
+    status, _, answer = s.request("POST", "/v1/chat/completions", json.dumps(body))
+    equal(status, 200, answer)
+    answer = json.loads(answer)
+    return answer["choices"][0]["message"]["content"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def test_a_conversation_resumes_from_disk_after_a_restart():
+    with Server("--prefix-cache", "off", config=CONFIG) as bare, tempfile.TemporaryDirectory() as d:
+        talk = [{"role": "user", "content": "Write a long story about a small boat. " * 8}]
+        first, _ = chat(bare, talk)
+        talk += [{"role": "assistant", "content": first}, {"role": "user", "content": "Go on."}]
+        second, _ = chat(bare, talk)
+        with Server("--kv-disk", d, config=CONFIG) as s:
+            equal(chat(s, talk[:1]), (first, 0))
+            n_first = json.loads(s.request("POST", "/tokenize", json.dumps(
+                {"model": "recurrent", "content": talk[0]["content"]}))[2])["tokens"]
+        # The server has ended: what it had in memory is on disk.
+        with Server("--kv-disk", d, config=CONFIG) as s:
+            text, n_cached = chat(s, talk)
+            equal(text, second)
+            assert n_cached >= len(n_first), (n_cached, len(n_first))
+            m = metrics(s)
+            equal(m["kv_disk_fetched_checkpoints_total"], 1)
+            assert m["kv_disk_fetched_pages_total"] > 1, m
+            equal(m["kv_disk_failed_pages_total"], 0)
+
+
+def test_few_state_slots_go_to_disk_while_the_server_runs():
+    prompts = [[20 + i] + PROMPT * 2 for i in range(8)]
+    with Server("--prefix-cache", "off", "--spec", "off", config=CONFIG) as s:
+        alone = [complete(s, p)[0] for p in prompts]
+    # 100 kB hold about 12 slots; each request leaves two checkpoints.
+    with tempfile.TemporaryDirectory() as d, \
+            Server("--kv-disk", d, "--parallel", "1", "--state-cache", "10K", config=CONFIG) as s:
+        for _ in range(3):
+            equal([complete(s, p)[0] for p in prompts], alone)
+        m = metrics(s)
+        assert m["kv_disk_written_checkpoints_total"] > 0, m
+        assert m["kv_disk_fetched_checkpoints_total"] > 0, m
+        equal(m["kv_disk_failed_pages_total"], 0)
+
+
+def test_damaged_files_are_a_miss():
+    with tempfile.TemporaryDirectory() as d:
+        with Server("--kv-disk", d, config=CONFIG) as s:
+            expected = complete(s, PROMPT)
+        names = [os.path.join(at, name) for at, _, names in os.walk(d) for name in names if name.endswith(".seg")]
+        for name in names:
+            with open(name, "r+b") as f:
+                content = bytearray(f.read())
+                content[200::97] = bytes(255 - b for b in content[200::97])
+                f.seek(0)
+                f.write(content)
+        with Server("--kv-disk", d, config=CONFIG) as s:
+            equal(complete(s, PROMPT), expected)
+            equal(metrics(s)["kv_disk_fetched_checkpoints_total"], 0)
+
+
 if __name__ == "__main__":
     subprocess.run([program("tools/mkmodel"), "--preset", "tiny-qwen35", "--vocab-from",
         os.path.join(ROOT, "models/demo.gguf"), "-o", MODEL], check=True, stdout=subprocess.DEVNULL)

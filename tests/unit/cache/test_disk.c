@@ -53,7 +53,7 @@ static size_t make_record(int32_t first)
     record_begin(bytes, &kind, &r);
     memset(r.pages, first, PAGE_BYTES);
     record_seal(bytes);
-    return record_bytes(&kind, PAGE_TOKENS, 0);
+    return record_bytes(&kind, &r);
 }
 
 static int append(struct disk *d, int32_t first, struct disk_pos *at, struct err *e)
@@ -82,7 +82,8 @@ static void begin_test(void)
 
     tmpdir_make(dir);
     EXPECT_EQ(aio_open(&aio, AIO_AUTO, &e), 0);
-    bytes = try_aligned(FILE_ALIGN, disk_space(record_bytes(&kind, MAX_TOKENS, 0)));
+    bytes = try_aligned(
+        FILE_ALIGN, disk_space(record_bytes(&kind, &(struct record){ .n_tokens = MAX_TOKENS })));
     EXPECT(bytes);
 }
 

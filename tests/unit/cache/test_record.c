@@ -14,14 +14,17 @@ static struct record_kind kind = { .model = "a model", .kv_kind = 7, .page_bytes
 static uint8_t *make_record(int n_tokens, int first_page, size_t *n)
 {
     int32_t tokens[200];
-    struct record r = { .scope.tenant = 3, .tokens = tokens, .n_tokens = n_tokens };
+    struct record r = { .scope.tenant = 3,
+        .tokens = tokens,
+        .n_tokens = n_tokens,
+        .first_page = first_page,
+        .has_state = kind.state_bytes > 0 };
     uint8_t *bytes;
 
     r.scope.salt[31] = 9;
-    r.first_page = first_page;
     for (int i = 0; i < n_tokens; i++)
         tokens[i] = i * 31;
-    *n = record_bytes(&kind, n_tokens, first_page);
+    *n = record_bytes(&kind, &r);
     bytes = try_aligned(RECORD_ALIGN, *n);
     EXPECT(bytes);
     record_begin(bytes, &kind, &r);
@@ -63,8 +66,12 @@ static void written_record_is_read_back(void)
                 EXPECT_EQ(r.tokens[i], i * 31);
             EXPECT(
                 r.pages[r.n_pages * PAGE_BYTES - 1] == (uint8_t)((r.n_pages * PAGE_BYTES - 1) * 7));
-            EXPECT(r.pages + r.n_pages * PAGE_BYTES == r.state);
-            EXPECT(r.state + kind.state_bytes == bytes + n);
+            EXPECT_EQ(r.has_state, kind.state_bytes > 0);
+            if (r.has_state) {
+                size_t n_before = (size_t)(r.pages - bytes) + (size_t)r.n_pages * PAGE_BYTES;
+                size_t at = (n_before + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
+                EXPECT(r.state == bytes + at && r.state + kind.state_bytes == bytes + n);
+            }
             for (uint64_t i = 0; i < kind.state_bytes; i++)
                 EXPECT_EQ(r.state[i], (uint8_t)(i * 5));
             mem_free(bytes);
@@ -77,7 +84,7 @@ static void every_changed_byte_and_every_truncation_is_detected(void)
     struct record r;
     struct err e;
     size_t n;
-    uint8_t *bytes = make_record(PAGE_TOKENS + 1, 0, &n);
+    uint8_t *bytes = make_record(2 * PAGE_TOKENS + 1, 0, &n);
 
     for (size_t i = 0; i < n; i++)
         for (int bit = 0; bit < 8; bit++) {
@@ -100,7 +107,8 @@ static void every_changed_byte_and_every_truncation_is_detected(void)
 
 static void other_model_or_layout_is_rejected(void)
 {
-    struct record_kind other[4] = { kind, kind, kind, kind };
+    struct record_kind other[5] = { kind, kind, kind, kind, kind };
+    const int n_other = kind.state_bytes ? 5 : 3;
     struct record r;
     struct err e;
     size_t n;
@@ -110,11 +118,43 @@ static void other_model_or_layout_is_rejected(void)
     other[1].kv_kind++;
     other[2].page_bytes--;
     other[3].state_bytes++;
-    for (int i = 0; i < 4; i++) {
+    other[4].state_bytes = 0;
+    for (int i = 0; i < n_other; i++) {
         EXPECT_EQ(record_read(&r, &other[i], bytes, n, &e), -1);
         EXPECT(e.code == ERR_UNSUPPORTED);
     }
     mem_free(bytes);
+}
+
+/* Changes a number in the part table, or the number of parts, with valid checksums. */
+static void expect_part_is_rejected(size_t at, uint64_t value, size_t n_value, enum errcode code)
+{
+    struct record r;
+    struct err e;
+    size_t n, n_front;
+    uint8_t *bytes = make_record(3, 0, &n);
+
+    memcpy(bytes + at, &value, n_value);
+    n_front = record_meta_bytes(bytes);
+    EXPECT(n_front >= RECORD_HEAD);
+    uint32_t sum = crc32c(0, bytes, RECORD_HEAD - 4);
+    sum = crc32c(sum, bytes + RECORD_HEAD, n_front - RECORD_HEAD);
+    memcpy(bytes + RECORD_HEAD - 4, &sum, sizeof(sum));
+    EXPECT_EQ(record_read(&r, &kind, bytes, n, &e), -1);
+    EXPECT_EQ(e.code, code);
+    mem_free(bytes);
+}
+
+static void parts_that_the_model_does_not_have_are_rejected(void)
+{
+    enum { N_PARTS_AT = 112, TABLE_AT = RECORD_HEAD + 3 * 4, BYTES_AT = TABLE_AT + 8 };
+
+    kind.state_bytes = STATE_BYTES;
+    expect_part_is_rejected(TABLE_AT, 2, 4, ERR_UNSUPPORTED); /* another kind */
+    expect_part_is_rejected(BYTES_AT, STATE_BYTES + 1, 8, ERR_UNSUPPORTED);
+    expect_part_is_rejected(BYTES_AT, UINT64_MAX, 8, ERR_UNSUPPORTED);
+    expect_part_is_rejected(N_PARTS_AT, 2, 4, ERR_UNSUPPORTED); /* the checksums as a part */
+    kind.state_bytes = 0;
 }
 
 static void records_may_have_a_state(void)
@@ -128,4 +168,5 @@ static void records_may_have_a_state(void)
 
 TESTS(TEST(checksums_equal_the_published_vectors), TEST(written_record_is_read_back),
     TEST(every_changed_byte_and_every_truncation_is_detected),
-    TEST(other_model_or_layout_is_rejected), TEST(records_may_have_a_state))
+    TEST(other_model_or_layout_is_rejected), TEST(records_may_have_a_state),
+    TEST(parts_that_the_model_does_not_have_are_rejected))

@@ -15,6 +15,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+static uint32_t n_states; /* of the models below; 0: no recurrent layers */
+
 enum { VOCAB = 50, N_PROMPT = 4 * PAGE_TOKENS + 3, OUT = 6, N_PAGES = 12, TEXTS = 8 };
 
 static const uint8_t digest[32] = "the fake";
@@ -44,6 +46,8 @@ static struct engine *engine_with(struct engine_options o, const char *disk, uin
         .n_ctx_train = N_PAGES * PAGE_TOKENS,
         .max_rows = 64,
         .n_pages = N_PAGES,
+        .n_layers = n_states ? 3 : 0,
+        .n_states = n_states,
         .seed = 1 };
     const struct kernels *k;
     struct engine *en;
@@ -159,9 +163,12 @@ static void evicted_pages_are_loaded_also_after_a_restart(void)
     EXPECT(engine_stats(en)->prefix.disk_written > 0);
     engine_close(en); /* writes the pages that are still queued */
     en = engine_of(dir, 1 << 24);
-    EXPECT_EQ(generate(en, TEXTS - 1).n_cached, (N_PROMPT - 1) / PAGE_TOKENS * PAGE_TOKENS);
+    /* A checkpoint need not be at the end of a page. */
+    EXPECT_EQ(generate(en, TEXTS - 1).n_cached,
+        n_states ? N_PROMPT - 1 : (N_PROMPT - 1) / PAGE_TOKENS * PAGE_TOKENS);
     expect_outputs(en);
     EXPECT_EQ(engine_stats(en)->prefix.disk_failed, 0u);
+    EXPECT_EQ(engine_stats(en)->prefix.disk_checkpoints_read > 0, n_states > 0);
     engine_close(en);
     tmpdir_remove(dir);
 }
@@ -390,6 +397,7 @@ static void missing_memory_is_an_error(void)
     struct err e;
     uint64_t nth = 0;
 
+    f.n_states = n_states;
     tmpdir_make(dir);
     o.model_digest = digest;
     o.kv_disk = dir;
@@ -530,10 +538,72 @@ static void killed_process_loses_only_unfinished_writes(void)
     tmpdir_remove(dir);
 }
 
+/* ---- the same with recurrent layers: checkpoints */
+
+static void with_states(void (*test)(void))
+{
+    n_states = 8;
+    test();
+    n_states = 0;
+}
+
+static void checkpoints_are_loaded_also_after_a_restart(void)
+{
+    with_states(evicted_pages_are_loaded_also_after_a_restart);
+}
+
+static void preempted_sequence_resumes_at_a_checkpoint_from_disk(void)
+{
+    with_states(preempted_sequence_loads_its_pages_from_disk);
+}
+
+static void concurrent_clients_resume_at_checkpoints(void)
+{
+    with_states(concurrent_clients_get_correct_outputs);
+}
+
+static void small_limit_is_respected_with_checkpoints(void)
+{
+    with_states(small_limit_is_respected_by_removing_old_pages);
+}
+
+static void missing_memory_for_checkpoints_is_an_error(void)
+{
+    with_states(missing_memory_is_an_error);
+}
+
+static void changed_bit_of_a_checkpoint_is_a_cache_miss(void)
+{
+    with_states(changed_bit_is_a_cache_miss);
+}
+
+static void truncated_file_with_checkpoints_is_a_cache_miss(void)
+{
+    with_states(truncated_file_is_a_cache_miss);
+}
+
+static void disk_errors_with_checkpoints_never_change_the_output(void)
+{
+    with_states(disk_errors_never_change_the_output);
+}
+
+static void killed_process_loses_only_unfinished_checkpoints(void)
+{
+    with_states(killed_process_loses_only_unfinished_writes);
+}
+
 TESTS(TEST(evicted_pages_are_loaded_also_after_a_restart),
     TEST(preempted_sequence_loads_its_pages_from_disk),
     TEST(concurrent_clients_get_correct_outputs),
     TEST(small_limit_is_respected_by_removing_old_pages), TEST(directory_is_locked_by_one_engine),
     TEST(missing_memory_is_an_error), TEST(changed_bit_is_a_cache_miss),
     TEST(truncated_file_is_a_cache_miss), TEST(disk_errors_never_change_the_output),
-    TEST(killed_process_loses_only_unfinished_writes))
+    TEST(killed_process_loses_only_unfinished_writes),
+    TEST(checkpoints_are_loaded_also_after_a_restart),
+    TEST(preempted_sequence_resumes_at_a_checkpoint_from_disk),
+    TEST(concurrent_clients_resume_at_checkpoints), TEST(small_limit_is_respected_with_checkpoints),
+    TEST(missing_memory_for_checkpoints_is_an_error),
+    TEST(changed_bit_of_a_checkpoint_is_a_cache_miss),
+    TEST(truncated_file_with_checkpoints_is_a_cache_miss),
+    TEST(disk_errors_with_checkpoints_never_change_the_output),
+    TEST(killed_process_loses_only_unfinished_checkpoints))
