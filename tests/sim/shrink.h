@@ -26,7 +26,8 @@ enum shape_omission { /* features disabled in a shape */
     NO_INTERRUPTS = 1024,
     NO_PARTIAL_CHUNKS = 2048,
     NO_STATES = 4096,
-    OMISSION_END = 8192,
+    NO_TIER = 8192,
+    OMISSION_END = 16384,
 };
 
 struct shape {

@@ -4,12 +4,14 @@
  * Checks after every step: page sums, reference counts, lists and states (core_audit); the
  * limits of the step; that ranks only rise; the order of admission; and that the first sequence
  * was in the step. Checks for every request: its events are in order with one end event, and its
- * tokens and logprobs equal those that it has alone. `test_sim SEED` runs one seed; SIM_SEEDS
- * sets the number of seeds. */
+ * tokens and logprobs equal those that it has alone. Some seeds have a KV offload tier, whose jobs
+ * are executed after a random number of steps, and run twice with the same files. `test_sim SEED`
+ * runs one seed; SIM_SEEDS sets the number of seeds. */
 #include "expected_output.h"
 #include "shrink.h"
 #include "base/log.h"
 #include "engine/core.h"
+#include "support/tmpdir.h"
 
 #include <stdlib.h>
 
@@ -42,6 +44,8 @@ struct sim {
     int n_requests, n_live, step;
     uint64_t now, n_orders;
     struct shape shape;
+    const char *tier_dir; /* NULL = no offload tier */
+    bool is_restart;      /* the files of an earlier run are there */
     struct gen_event
         *late[MAX_REQUESTS * SIM_CHOICES_MAX * 8]; /* events that slow clients still hold */
     int n_late;
@@ -60,6 +64,7 @@ static struct {
     uint64_t cancelled, timed_out, dropped, overloaded, too_long;
     uint64_t cached, cached_whole;
     uint64_t partial_runs, partial_runs_lost, cancelled_paused;
+    uint64_t pages_read, checkpoints_read, checkpoints_written;
     uint64_t cancelled_in[SEQ_DELAYED + 1], cancelled_prefilling, cancelled_preempted;
 } coverage;
 
@@ -68,14 +73,14 @@ static uint64_t fake_clock(void)
     return sim.now;
 }
 
-static void open_sim(struct sim *s, const struct shape *shape)
+static void open_sim(struct sim *s, const struct shape *shape, const char *tier_dir)
 {
     const uint64_t seed = shape->seed;
     const struct kernels *k;
     struct lm *lm;
     struct err e;
 
-    *s = (struct sim){ .r = { .key = seed }, .now = 1000 };
+    *s = (struct sim){ .r = { .key = seed }, .now = 1000, .tier_dir = tier_dir };
     struct rng *r = &s->r;
     s->fake = (struct fake_options){
         .n_vocab = N_VOCAB, .n_ctx_train = 200, .seed = seed, .max_rows = rng_between(r, 1, 60)
@@ -105,6 +110,12 @@ static void open_sim(struct sim *s, const struct shape *shape)
         .kv_tenant_share = rng_between(r, 1, 100) };
     s->o.spec = (struct spec_options){ .max = rng_between(r, 0, 9), .by_history = true };
     s->o.spec.min = rng_between(r, 0, s->o.spec.max);
+    if (tier_dir) {
+        s->o.model_digest = (const uint8_t *)"a digest of thirty-two characters";
+        s->o.kv_disk = tier_dir;
+        s->o.kv_disk_bytes = 1 << 20;
+        s->o.kv_disk_always = s->o.kv_disk_manual = true;
+    }
     if (shape->omitted & NO_FAIRNESS)
         s->o.fairness = fairness_default;
     if (shape->omitted & NO_MIXED_STEP_LIMIT)
@@ -322,6 +333,8 @@ static void check_cached(const struct sim *s, const struct tracked_request *f)
 {
     int n = gen_result(f->gen)->n_cached, n_max = max_cached(s, f);
 
+    if (s->is_restart && f->request.in.cache_prompt && s->o.prefix_cache)
+        n_max = f->request.in.n_prompt - 1;
     EXPECT(n >= 0 && n <= n_max);
     if (f->request.in.want_prompt_logprobs && !f->request.in.script)
         EXPECT_EQ(n, 0);
@@ -480,12 +493,12 @@ static void check_admission_order(struct sim *s)
 {
     for (int i = 0; i < s->n_requests; i++) {
         struct tracked_request *f = &s->requests[i];
-        if (!f->gen || f->is_started || f->gen->is_over || !is_admitted(s, f))
+        if (!f->gen || f->is_started || f->gen->is_over || f->gen->tier_read || !is_admitted(s, f))
             continue;
         for (int j = 0; j < s->n_requests; j++) {
             struct tracked_request *g = &s->requests[j];
             if (!g->gen || g == f || g->is_started || is_admitted(s, g) ||
-                f->request.in.tenant != g->request.in.tenant)
+                g->gen->choice[0].tier_read || f->request.in.tenant != g->request.in.tenant)
                 continue;
             int64_t a = rank_of_new(s, f), b = rank_of_new(s, g);
             EXPECT(a > b || (a == b && f->order < g->order));
@@ -493,7 +506,7 @@ static void check_admission_order(struct sim *s)
     }
     for (int i = 0; i < s->n_requests; i++)
         if (s->requests[i].gen)
-            s->requests[i].is_started = is_admitted(s, &s->requests[i]);
+            s->requests[i].is_started |= is_admitted(s, &s->requests[i]);
 }
 
 /* Ranks never decrease. */
@@ -545,9 +558,42 @@ static void check_invariants(struct sim *s, bool has_run)
 
 /* ---- one run of the engine */
 
+static bool has_ready_sequences(const struct sim *s)
+{
+    struct sched_counts n;
+
+    sched_counts(s->core->sched, &n);
+    return n.running > 0 || n.waiting > 0;
+}
+
+/* Executes the jobs of the tier. Requests that wait for one are not admitted in order. */
+static void run_tier_jobs(struct sim *s)
+{
+    for (int i = 0; i < s->n_requests; i++) {
+        struct tracked_request *f = &s->requests[i];
+        f->is_started |= f->gen && (f->gen->tier_read || f->gen->choice[0].tier_read);
+    }
+    tier_work(s->core->tier);
+}
+
+/* Jobs of the tier hold pages and slots, so that for a time no sequence may be able to run. */
+static bool step_after_tier_jobs(struct sim *s, struct step_start *step_start)
+{
+    for (int i = 0; i < 100 && has_ready_sequences(s); i++) {
+        run_tier_jobs(s);
+        core_drain(s->core, s->now);
+        *step_start = observe_step_start(s);
+        if (core_step(s->core, s->now))
+            return true;
+    }
+    return false;
+}
+
 static void run_step(struct sim *s)
 {
     submit_and_cancel(s);
+    if (s->core->tier && rng_chance(&s->r, 60))
+        run_tier_jobs(s);
     core_drain(s->core, s->now);
     read_events(s);
     /* A cancelled request has ended once its message is read. */
@@ -556,6 +602,8 @@ static void run_step(struct sim *s)
     s->core->stop = rng_chance(&s->r, 3) && !(s->shape.omitted & NO_INTERRUPTS);
     struct step_start step_start = observe_step_start(s);
     bool has_run = core_step(s->core, s->now);
+    if (!has_run && s->core->tier)
+        has_run = step_after_tier_jobs(s, &step_start);
     check_is_planned(s, step_start.highest);
     coverage.steps += has_run;
     coverage.stopped += has_run && s->core->stop;
@@ -588,17 +636,20 @@ static void close_sim(struct sim *s)
     mailbox_close(s->reply);
 }
 
-static void run_shape(const struct shape *shape)
+static void run_once(const struct shape *shape, const char *tier_dir, bool is_restart)
 {
     struct sim *s = &sim;
     struct engine_audit a;
 
-    open_sim(s, shape);
+    open_sim(s, shape, tier_dir);
+    s->is_restart = is_restart;
     make_requests(s);
     while (!is_all_done(s)) {
         EXPECT(s->step < 20000); /* a sequence starves */
         run_step(s);
     }
+    if (s->core->tier) /* jobs of requests that have ended */
+        run_tier_jobs(s);
     core_drain(s->core, s->now); /* frees the last requests */
     core_audit(s->core, &a);
     EXPECT(a.ok && a.pages_owned == 0 && a.sequences == 0);
@@ -612,7 +663,30 @@ static void run_shape(const struct shape *shape)
     coverage.preemptions += s->queue->stats.preemptions;
     coverage.drafted += draft_sum(&s->queue->stats).drafted;
     coverage.accepted += draft_sum(&s->queue->stats).accepted;
+    coverage.pages_read += s->queue->stats.prefix.disk_pages_read;
+    coverage.checkpoints_read += s->queue->stats.prefix.disk_checkpoints_read;
+    coverage.checkpoints_written += s->queue->stats.prefix.disk_checkpoints_written;
     close_sim(s);
+}
+
+/* One seed in 8 has a tier, half of them with state slots. */
+static bool has_tier(const struct shape *shape)
+{
+    return (shape->seed % 16 == 5 || shape->seed % 16 == 10) && !(shape->omitted & NO_TIER);
+}
+
+static void run_shape(const struct shape *shape)
+{
+    char dir[TMPDIR_NAME];
+
+    if (!has_tier(shape)) {
+        run_once(shape, NULL, false);
+        return;
+    }
+    tmpdir_make(dir);
+    run_once(shape, dir, false);
+    run_once(shape, dir, true);
+    tmpdir_remove(dir);
 }
 
 static struct shape full_shape(uint64_t seed)
@@ -637,7 +711,7 @@ static void print_shape(const struct shape *shape)
 {
     struct sim *s = &sim;
 
-    open_sim(s, shape);
+    open_sim(s, shape, NULL);
     make_requests(s);
     printf("test_sim %llu %x %x %d %d: %d running together, %u pages, %d rows a step\n",
         (unsigned long long)shape->seed, shape->dropped, shape->omitted, shape->prompt, shape->out,
@@ -701,11 +775,13 @@ static void every_seed_keeps_all_invariants(void)
         "%lu cancelled, %lu timed out, %lu overloaded, %lu too long, %lu of %lu draft tokens "
         "accepted\n"
         "%lu prompt tokens found, all that could be in %lu requests\n"
-        "%lu partial chunks, %lu lost, %lu cancelled in one\n",
+        "%lu partial chunks, %lu lost, %lu cancelled in one\n"
+        "%lu pages read from disk, %lu of %lu checkpoints\n",
         coverage.steps, coverage.completed, coverage.preemptions, coverage.copies, coverage.stopped,
         coverage.cancelled, coverage.timed_out, coverage.overloaded, coverage.too_long,
         coverage.accepted, coverage.drafted, coverage.cached, coverage.cached_whole,
-        coverage.partial_runs, coverage.partial_runs_lost, coverage.cancelled_paused);
+        coverage.partial_runs, coverage.partial_runs_lost, coverage.cancelled_paused,
+        coverage.pages_read, coverage.checkpoints_read, coverage.checkpoints_written);
     if (!selected.seed && n_seeds >= 1000) {
         EXPECT(coverage.completed > 5 * n_seeds && coverage.preemptions > n_seeds &&
                coverage.copies > n_seeds);
@@ -719,6 +795,7 @@ static void every_seed_keeps_all_invariants(void)
         EXPECT(coverage.too_long > n_seeds / 10);
         EXPECT(coverage.accepted > n_seeds && coverage.drafted > coverage.accepted);
         EXPECT(coverage.cached > 7 * n_seeds);
+        EXPECT(coverage.pages_read > n_seeds / 10 && coverage.checkpoints_read > n_seeds / 10);
         for (int i = SEQ_WAITING; i <= SEQ_DELAYED; i++)
             EXPECT(coverage.cancelled_in[i] > 0);
         EXPECT(coverage.cancelled_prefilling > 0 && coverage.cancelled_preempted > 0);

@@ -122,8 +122,8 @@ const char *sched_check(struct sched *sc)
     }
     for (uint32_t i = 0; i < page_n_total(sc->pool); i++) {
         uint32_t n_tree_refs = sc->l.tree ? tree_refs(sc->l.tree, (page_id){ i }) : 0;
-        /* Held by sequences, by pins, or by readers. */
-        n_owned += sc->page_refs[i] > 0 || n_tree_refs > 1;
+        /* Held by sequences, by pins, by readers, or to be filled and not in the tree yet. */
+        n_owned += sc->page_refs[i] > 0 || n_tree_refs > page_is_cached(sc->pool, (page_id){ i });
         sc->page_refs[i] += n_tree_refs;
         if (sc->page_refs[i] != page_refs(sc->pool, (page_id){ i }))
             return "the reference count of a page is wrong";
