@@ -1,5 +1,5 @@
 /* parse.h: POST /v1/parse, the output parser as a route: parses model output, given in fragments,
- * into content, reasoning and tool calls. It uses the parser of all responses (chat/parser.h).
+ * into content, reasoning and tool calls. It uses the parser of all responses (output/parser.h).
  *
  *     {"tool_parser": "hermes_json",     ids; absent or "null": none
  *      "thinking_parser": "think_tag",

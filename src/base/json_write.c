@@ -1,3 +1,4 @@
+/* json_write.c: JSON writer (RFC 8259); see json.h. */
 #include "base/json.h"
 #include "base/json_scan.h"
 #include "base/utf8.h"

@@ -14,7 +14,7 @@ struct model_entry { /* one element of `models:` in the configuration file */
     const char *backend;       /* "native" or "script" */
     const char *family;        /* chat family whose template is used; "" = the file's template */
     const char *template_path; /* Jinja file that replaces the model's template; "" */
-    const char *tool_parser, *thinking_parser; /* parser ids of chat/parser.h; "" = detected */
+    const char *tool_parser, *thinking_parser; /* parser ids of output/parser.h; "" = detected */
     const char *draft;                         /* path of the draft model; "" */
     int64_t ctx_size, parallel;
     int64_t kv_bytes, state_cache;

@@ -1,5 +1,5 @@
 /* output.h: output events of one choice. Splits the generated text into content, reasoning and tool
- * calls if the request has an output parser (chat/reading.h); otherwise passes it through as
+ * calls if the request has an output parser (output/output_mode.h); otherwise passes it through as
  * content.
  *
  * Owner: the session's thread. Callbacks run inside output_put and output_end. */

@@ -103,7 +103,7 @@ struct request {
     struct request_prompt *prompts; /* for REQUEST_COMPLETION */
     int n_prompts;                  /* 1 for REQUEST_CHAT */
 
-    /* Tools; checked by api/tools.h. convo.tools contains those that may be called. */
+    /* Tools; checked by api/common/tools.h. convo.tools contains those that may be called. */
     const struct json *tools; /* in OpenAI's format, for every dialect; NULL = none */
     enum tool_choice tool_choice;
     struct str tool_name;            /* for TOOL_CHOICE_NAMED */
@@ -163,7 +163,7 @@ struct request {
     int id_slot;                 /* llama-server's slot; -1 = any */
     struct str prediction;       /* predicted output, source of draft tokens; .p NULL = none */
 
-    /* Stored responses (api/responses.h). */
+    /* Stored responses (api/responses/responses.h). */
     bool may_truncate; /* drop the oldest turns if the conversation exceeds the context */
     bool store;        /* store the response */
     bool background;   /* generate without a connection; stored from the start; requires store */

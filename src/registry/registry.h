@@ -34,7 +34,7 @@ struct model_spec { /* strings are borrowed and outlive the registry */
     /* chat family that provides the template; "" = the template of the model file */
     const char *family;
     const char *template_path; /* "" = the template of the model file */
-    /* ids of chat/parser.h; NULL or "" = detected */
+    /* ids of output/parser.h; NULL or "" = detected */
     const char *tool_parser, *thinking_parser;
     bool no_injection;          /* see adapter_options */
     probe_fn *probe;            /* probes a model without stored capabilities; NULL = never */

@@ -1,6 +1,5 @@
 /* service.c: io threads, and the checks before every handler: Host and Origin, route, API key,
- * deadline. Owner
- * of struct service: the main thread. */
+ * deadline. Owner of struct service: the main thread. */
 #include "serve/responses/background.h"
 #include "serve/model_wait.h"
 #include "serve/responses/subscriber.h"

@@ -20,7 +20,7 @@ struct model_capabilities {
     char model_id[256];
     char model_type[16];     /* TEXT_GEN, VISION, EMBEDDINGS, AUDIO */
     char model_family[32];   /* see chat/family.h */
-    char tool_parser_id[32]; /* see chat/parser.h */
+    char tool_parser_id[32]; /* see output/parser.h */
     char thinking_parser_id[32];
     bool supports_native_tools, supports_thinking;
     char tool_format[16]; /* "native", "injection"; "" = none */

@@ -1,3 +1,4 @@
+/* detok.c: token ids -> text that consists of complete UTF-8 characters; see vocab.h. */
 #include "base/utf8.h"
 #include "tokenizer/vocab_in.h"
 

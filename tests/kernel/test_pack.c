@@ -1,4 +1,4 @@
-/* Weight packing, the test quantiser (kernel/quant.h) and conversion of 16-bit floats. */
+/* Weight packing, the test quantiser (testing/quant.h) and conversion of 16-bit floats. */
 #include "kit.h"
 #include "testing/quant.h"
 

@@ -130,6 +130,32 @@ def test_counts_of_security_tests_are_current():
     assert counts.table() == counts.in_document()[1], "run: make docs"
 
 
+# Files of other projects, which a comment names as the source of a format.
+FOREIGN = re.compile(r"vllm/|tests/tool_parsers/|gigachat3_")
+
+
+def test_files_named_in_comments_and_readmes_exist():
+    """A name may lack the first folders: `sched/sched.h` is src/engine/sched/sched.h."""
+    names = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True,
+        check=True).stdout.split()
+    ends = {"/".join(name.split("/")[i:]) for name in names for i in range(name.count("/") + 1)}
+    missing, n = [], 0
+    for path in names:
+        if not os.path.exists(os.path.join(ROOT, path)):
+            continue
+        if path.endswith("README.md") or path.startswith("docs/") and path.endswith(".md"):
+            found = re.findall(r"`((?:\w+/)*[a-z]\w+\.(?:c|h|py|def))`", read(path))
+        elif path.endswith((".c", ".h", ".def")):
+            comments = " ".join(re.findall(r"/\*.*?\*/", read(path), re.S))
+            found = re.findall(
+                r"(?<![\w*<%/.-])((?:[a-z_0-9]+/)*[a-z][a-z_0-9]+\.(?:c|h|py|def))\b", comments)
+        else:
+            continue
+        n += len(found)
+        missing += [f"{path}: {name}" for name in set(found) - ends if not FOREIGN.match(name)]
+    assert n > 500 and not missing, missing
+
+
 def test_links_between_documents_are_valid():
     for path in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/architecture.md",
             "docs/decisions.md", "docs/dialects.md", "docs/performance.md",

@@ -1,3 +1,5 @@
+/* anthropic_models.c: GET /v1/models and /v1/models/{id} in Anthropic's format, with pages by id,
+ * and the token count of count_tokens. Pure; any thread. */
 #include "api/anthropic/anthropic.h"
 
 static void put_text(struct jw *w, const char *key, const char *value)

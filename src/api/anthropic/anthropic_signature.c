@@ -1,3 +1,5 @@
+/* anthropic_signature.c: signatures of thinking blocks: HMAC-SHA256 (RFC 2104) with a random key of
+ * the process, so that a block that a client changed or invented is recognised. Any thread. */
 #include "api/anthropic/anthropic.h"
 
 #include <openssl/crypto.h>

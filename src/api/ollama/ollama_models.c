@@ -1,3 +1,4 @@
+/* ollama_models.c: /api/tags, /api/ps and /api/show from the list of models. Pure; any thread. */
 #include "api/ollama/ollama.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* chat/convert.h through the adapter: messages that a template does not support are rendered in
+/* chat/convo_convert.h through the adapter: messages that a template does not support are rendered in
  * another form. */
 #include "support/adapter_kit.h"
 #include "chat/convo_convert.h"

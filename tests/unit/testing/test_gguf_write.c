@@ -1,4 +1,4 @@
-/* format/gguf_write.c: a file is complete or absent, and contains the values that were written. */
+/* testing/gguf_write.c: a file is complete or absent, and contains the values that were written. */
 #include "support/check.h"
 
 #include "base/mem.h"

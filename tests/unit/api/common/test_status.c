@@ -1,4 +1,4 @@
-/* api/status.c: every error code has a name in each dialect, and states whether a retry is
+/* api/common/status.c: every error code has a name in each dialect, and states whether a retry is
  * useful. */
 #include "support/check.h"
 
