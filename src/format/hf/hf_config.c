@@ -175,14 +175,13 @@ static int check_constants(const struct hf_config *c, struct err *e)
     static const struct {
         const char *key;
         double value;
-    } rows[] = { { "swiglu_limit", 7 }, { "decoder_sparse_step", 1 }, { "pretraining_tp", 1 } };
+    } rows[] = { { "swiglu_limit", 7 }, { "decoder_sparse_step", 1 } };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         double v = rows[i].value;
         if (hf_get_number(c->text, rows[i].key, &v, e))
             return -1;
-        /* pretraining_tp only divides sums of the reference implementation */
-        if (v != rows[i].value && strcmp(rows[i].key, "pretraining_tp") != 0)
+        if (v != rows[i].value)
             return hf_reject(json_get(c->text, rows[i].key), e);
     }
     return 0;

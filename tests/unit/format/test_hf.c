@@ -162,6 +162,8 @@ static void configurations_are_refused_by_name_and_value(void)
         { "\"rope_scaling\":null", "\"layer_types\":[]", ERR_CORRUPT, "array of 1 strings" },
         { "\"vocab_size\":307", "\"vocab_size\":307,\"mlp_only_layers\":[0]", ERR_UNSUPPORTED,
             "mlp_only_layers = [0]" },
+        { "\"vocab_size\":307", "\"vocab_size\":307,\"decoder_sparse_step\":2", ERR_UNSUPPORTED,
+            "decoder_sparse_step = 2" },
         { "\"tie_word_embeddings\":false", "\"tie_word_embeddings\":null,\"no_rope_layers\":[0]",
             ERR_UNSUPPORTED, "no_rope_layers = [0]" },
     };
