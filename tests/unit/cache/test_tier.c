@@ -417,7 +417,8 @@ static void end_checkpoint_test(void)
     end_test();
 }
 
-enum { IN_PAGE = 3 * PAGE_TOKENS + 1, AT_END = 5 * PAGE_TOKENS };
+/* Positions of checkpoints; ALONE has no page before its own. */
+enum { ALONE = PAGE_TOKENS, IN_PAGE = 3 * PAGE_TOKENS + 1, AT_END = 5 * PAGE_TOKENS };
 
 static void written_checkpoints_are_loaded_also_by_a_later_process(void)
 {
@@ -466,8 +467,8 @@ static void changed_byte_of_a_checkpoint_is_a_miss(void)
     log_set_level(LOG_ERROR); /* each damage is logged */
     begin_checkpoint_test();
     struct tier *t = open_tier(1 << 20);
-    put_checkpoint(t, 1, 5);
-    EXPECT_EQ(find_in(t, 1, 0, 5, &at), 5);
+    put_checkpoint(t, 1, ALONE);
+    EXPECT_EQ(find_in(t, 1, 0, ALONE, &at), (int)ALONE);
     snprintf(path, sizeof(path), "%s/kv-%016x.seg", dir, at.segment);
     int fd = open(path, O_RDWR);
     EXPECT(fd >= 0);
@@ -476,7 +477,7 @@ static void changed_byte_of_a_checkpoint_is_a_miss(void)
         EXPECT_EQ(pread(fd, &old, 1, (off_t)(at.offset + i)), 1);
         changed = old ^ (uint8_t)(1 << i % 8);
         EXPECT_EQ(pwrite(fd, &changed, 1, (off_t)(at.offset + i)), 1);
-        EXPECT(!read_checkpoint(t, 1, 5, at, 0));
+        EXPECT(!read_checkpoint(t, 1, ALONE, at, 0));
         if (i < RECORD_HEAD + 64) { /* a later process does not find it, or fails too */
             close_tier(t);
             t = open_tier(1 << 20);
@@ -484,7 +485,7 @@ static void changed_byte_of_a_checkpoint_is_a_miss(void)
         }
         EXPECT_EQ(pwrite(fd, &old, 1, (off_t)(at.offset + i)), 1);
     }
-    EXPECT(read_checkpoint(t, 1, 5, at, 0));
+    EXPECT(read_checkpoint(t, 1, ALONE, at, 0));
     close_tier(t);
     for (off_t size = (off_t)(at.offset + at.n_bytes) - 1; size >= 0; size -= 41) {
         EXPECT_EQ(ftruncate(fd, size), 0);
@@ -510,17 +511,17 @@ static void checkpoint_of_another_model_layout_or_tenant_is_a_miss(void)
     others[3].state_bytes++;
     begin_checkpoint_test();
     struct tier *t = open_tier(1 << 20);
-    put_checkpoint(t, 1, 9);
-    EXPECT_EQ(find_in(t, 1, 0, 9, &at), 9);
+    put_checkpoint(t, 1, ALONE);
+    EXPECT_EQ(find_in(t, 1, 0, ALONE, &at), (int)ALONE);
     scope.tenant++; /* not found, and not read from the right place */
     EXPECT_EQ(get_checkpoint(t, 1, 0), 0);
-    EXPECT(!read_checkpoint(t, 1, 9, at, 0));
+    EXPECT(!read_checkpoint(t, 1, ALONE, at, 0));
     scope = mine;
     scope.salt[31]++;
     EXPECT_EQ(get_checkpoint(t, 1, 0), 0);
-    EXPECT(!read_checkpoint(t, 1, 9, at, 0));
+    EXPECT(!read_checkpoint(t, 1, ALONE, at, 0));
     scope = mine;
-    EXPECT_EQ(get_checkpoint(t, 1, 0), 9);
+    EXPECT_EQ(get_checkpoint(t, 1, 0), (int)ALONE);
     close_tier(t);
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         kind = others[i];
@@ -530,7 +531,7 @@ static void checkpoint_of_another_model_layout_or_tenant_is_a_miss(void)
     }
     kind = own;
     t = open_tier(1 << 20);
-    EXPECT_EQ(get_checkpoint(t, 1, 0), 9);
+    EXPECT_EQ(get_checkpoint(t, 1, 0), (int)ALONE);
     close_tier(t);
     end_checkpoint_test();
 }
@@ -541,12 +542,12 @@ static void state_that_cannot_resume_is_a_miss(void)
     begin_checkpoint_test();
     struct tier *t = open_tier(1 << 20);
 
-    EXPECT(put_checkpoint_with(t, 1, 7, STATE_LOG_ROWS + 1));
+    EXPECT(put_checkpoint_with(t, 1, ALONE, STATE_LOG_ROWS + 1));
     run_queue(t);
     EXPECT_EQ(get_checkpoint(t, 1, 0), 0);
     EXPECT_EQ(tier_stats_get(t)->n_failed, 1u);
-    put_checkpoint(t, 1, 7); /* the newer record replaces it */
-    EXPECT_EQ(get_checkpoint(t, 1, 0), 7);
+    put_checkpoint(t, 1, ALONE); /* the newer record replaces it */
+    EXPECT_EQ(get_checkpoint(t, 1, 0), (int)ALONE);
     close_tier(t);
     end_checkpoint_test();
 }
