@@ -91,6 +91,7 @@ static inline void tiny_tensors(struct tiny_file *f, const struct tiny_model *t)
             .n_kv_heads = t->kv_heads,
             .head_dim = t->head_dim,
             .d_ff = t->ff,
+            .has_ffn = true,
             .kv_layer = l };
     for (int l = 0; l < t->layers; l++)
         for (int id = 0; id < N_TENSORS; id++) {
