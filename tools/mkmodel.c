@@ -40,6 +40,7 @@ enum option_id {
     OPT_SEED,
     OPT_SET,
     OPT_OPTIONAL,
+    OPT_SCALES,
     OPT_VECTOR_SIGMA,
     OPT_NAME,
     OPT_FROM,
@@ -68,6 +69,7 @@ static const struct option options[] = {
     { "no-tied", no_argument, NULL, OPT_NO_TIED },
     { "set", required_argument, NULL, OPT_SET },
     { "optional", no_argument, NULL, OPT_OPTIONAL },
+    { "scales", no_argument, NULL, OPT_SCALES },
     { "vector-sigma", required_argument, NULL, OPT_VECTOR_SIGMA },
     { "seed", required_argument, NULL, OPT_SEED },
     { "from", required_argument, NULL, OPT_FROM },
@@ -117,6 +119,7 @@ static int usage(FILE *to)
         "  --set KEY=VALUE    metadata with the prefix of the architecture, for example\n"
         "                     rope.scaling.type=yarn; may be repeated\n"
         "  --optional         with the biases and QK-norms that the family does not require\n"
+        "  --scales           with a factor NAME.scale of each matrix, as in files of type NVFP4\n"
         "  --vector-sigma X   deviation of biases, and of norms from 1 (default: 0.02)\n"
         "  --from FILE --keep A,B,...   copy FILE with only these layers\n"
         "  --from FILE --directory hf|mlx   write FILE as a Hugging Face or MLX directory\n");
@@ -217,6 +220,10 @@ static bool apply_option(struct args *a, int option, const char *value)
     uint32_t *size = size_option(&a->s, option);
     uint64_t n;
 
+    if (option == OPT_OPTIONAL || option == OPT_SCALES) {
+        *(option == OPT_SCALES ? &a->s.has_scales : &a->s.has_optional) = true;
+        return true;
+    }
     if (size) {
         if (!str_to_u64(str_of(value), &n) || n > UINT32_MAX)
             return false;
@@ -246,9 +253,6 @@ static bool apply_option(struct args *a, int option, const char *value)
         return true;
     case OPT_SET:
         return add_setting(a, value);
-    case OPT_OPTIONAL:
-        a->s.has_optional = true;
-        return true;
     case OPT_VECTOR_SIGMA:
         a->s.vector_sigma = strtof(value, NULL);
         return a->s.vector_sigma > 0 && a->s.vector_sigma <= 1;

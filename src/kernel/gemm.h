@@ -28,6 +28,10 @@ struct packed {
     int n_panels;
     size_t panel_bytes;
     uint8_t *data; /* [n_panels][panel_bytes], 64-byte aligned */
+    /* Factors of the outputs of panels_per_scale panels each, which the caller of GEMM applies; or
+     * NULL. */
+    const float *scales;
+    int panels_per_scale;
 };
 
 /* Activation rows of a GEMM, in the kind that the weight type requires. */

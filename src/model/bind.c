@@ -115,7 +115,8 @@ struct tensor_slot { /* one tensor of one layer */
     enum tensor id;
     int layer;
     char name[64];
-    const struct gguf_tensor *t; /* NULL: an optional tensor that the file does not have */
+    const struct gguf_tensor *t;     /* NULL: an optional tensor that the file does not have */
+    const struct gguf_tensor *scale; /* factors of the outputs; NULL: none */
     int rows, cols;
     int n_matrices; /* of this size: one per expert or query head; else 1 */
 };
@@ -157,16 +158,49 @@ static int check_type(const struct tensor_slot *s, struct err *e)
     return 0;
 }
 
+/* Finds the factors of a matrix: one, or one for each expert. */
+static int find_scale(struct tensor_slot *s, const struct bind *b, struct err *e)
+{
+    const int n_name = (int)(strlen(s->name) - strlen(".weight"));
+    const struct gguf_tensor *t;
+    char name[64];
+
+    if (!tensor_rows[s->id].has_scale)
+        return 0;
+    if (s->id == TENSOR_DOWN_EXPERTS &&
+        hparams_need(b->h, TENSOR_DOWN_EXPERTS_SCALE, s->layer) != NEED_NO)
+        return 0; /* a tensor of the family, a factor of the weights of the experts */
+    snprintf(name, sizeof(name), "%.*s.scale", n_name, s->name);
+    t = s->scale = gguf_tensor(b->g, name);
+    if (!t)
+        return 0;
+    if (t->type != Q_F32 || !t->data || t->n_dims > 1 || t->dims[0] != (uint64_t)s->n_matrices)
+        return err_set(e, ERR_UNSUPPORTED, "tensor %s: expected F32 [%d], found %s [%llu%s]", name,
+            s->n_matrices, qtype_info(t->type) ? qtype_info(t->type)->name : "an unknown type",
+            (unsigned long long)t->dims[0], t->n_dims > 1 ? ", ..." : "");
+    for (int i = 0; i < s->n_matrices; i++) {
+        float f;
+        memcpy(&f, t->data + (size_t)i * sizeof(f), sizeof(f));
+        if (!isfinite(f))
+            return err_set(e, ERR_CORRUPT, "tensor %s: factor %d is not finite", name, i);
+    }
+    return 0;
+}
+
 /* Experts have either one tensor with the rows of gate and up, or two. */
 static enum need need_of(const struct bind *b, const struct tensor_slot *s)
 {
     const enum need need = hparams_need(b->h, s->id, s->layer);
-    char fused[64];
+    char other[64];
 
+    if (s->id == TENSOR_DOWN_EXPERTS_SCALE && need == NEED_NO) {
+        snprintf(other, sizeof(other), tensor_rows[TENSOR_DOWN_EXPERTS].name, s->layer);
+        return gguf_tensor(b->g, other) ? NEED_UNUSED : NEED_NO; /* see find_scale */
+    }
     if (s->id != TENSOR_GATE_EXPERTS && s->id != TENSOR_UP_EXPERTS)
         return need;
-    snprintf(fused, sizeof(fused), tensor_rows[TENSOR_GATE_UP_EXPERTS].name, s->layer);
-    return gguf_tensor(b->g, fused) ? NEED_NO : need;
+    snprintf(other, sizeof(other), tensor_rows[TENSOR_GATE_UP_EXPERTS].name, s->layer);
+    return gguf_tensor(b->g, other) ? NEED_NO : need;
 }
 
 /* Finds and checks the tensor; s->t remains NULL if it is optional and absent. */
@@ -190,7 +224,7 @@ static int find_slot(struct tensor_slot *s, const struct bind *b, struct err *e)
             s->id < TENSOR_GATE                   ? ""
             : hparams_has_experts(b->h, s->layer) ? ", in a layer with experts"
                                                   : ", in a layer without experts");
-    return check_shape(s, e) || check_type(s, e) ? -1 : 0;
+    return check_shape(s, e) || check_type(s, e) || find_scale(s, b, e) ? -1 : 0;
 }
 
 /* Number of matrix rows: matrices of experts and heads are stacked to one tall matrix, each of
@@ -321,7 +355,7 @@ static size_t slot_bytes(const struct bind *b, const struct tensor_slot *s)
 {
     struct tensor_part parts[MAX_PARTS];
     const int n_parts = parts_of(b, s, parts);
-    size_t bytes = 0;
+    size_t bytes = s->scale ? align_bytes((size_t)s->n_matrices * sizeof(float)) : 0;
 
     if (s->id == TENSOR_KV_B) {
         const struct kv_b w = kv_b_of(b, s);
@@ -332,7 +366,7 @@ static size_t slot_bytes(const struct bind *b, const struct tensor_slot *s)
     if (is_vector(s->id))
         return align_bytes((size_t)s->cols * (size_t)s->rows * sizeof(float));
     if (!n_parts)
-        return align_bytes(pack_bytes(s->t->type, all_rows(s), s->cols));
+        return bytes + align_bytes(pack_bytes(s->t->type, all_rows(s), s->cols));
     for (int i = 0, n_rows; i < n_parts;) {
         i += parts_of_matrix(parts, i, n_parts, &n_rows);
         bytes += align_bytes(pack_bytes(s->t->type, n_rows, s->cols));
@@ -370,6 +404,19 @@ static int measure_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
     return 0;
 }
 
+/* The name is that of a factor, and the file has the matrix. */
+static bool is_scale_of_tensor(const struct bind *b, struct str name, int *layer)
+{
+    enum tensor id;
+    bool is_of_input;
+    char weight[64];
+
+    if (!tensor_parse_scale(name, &id, layer, &is_of_input))
+        return false;
+    snprintf(weight, sizeof(weight), tensor_rows[id].name, *layer);
+    return gguf_tensor(b->g, weight) != NULL;
+}
+
 /* A tensor that is not loaded would be an operation that is not computed: the result would be
  * wrong. */
 static int reject_unknown_tensors(const struct bind *b, struct err *e)
@@ -381,7 +428,7 @@ static int reject_unknown_tensors(const struct bind *b, struct err *e)
         layer = tensor_layer(name);
         if (layer >= b->h->n_layers && layer < b->h->n_layers + b->h->n_mtp_layers)
             continue;
-        if (!tensor_parse(name, &id, &layer))
+        if (!tensor_parse(name, &id, &layer) && !is_scale_of_tensor(b, name, &layer))
             return err_set(e, ERR_UNSUPPORTED, "tensor %.*s is not expected in family %s",
                 (int)MIN(name.n, (size_t)80), name.p, b->h->family->arch);
         if (layer >= b->h->n_layers)
@@ -486,10 +533,24 @@ static void load_vector(struct bind *b, const struct tensor_slot *s)
     *(const float **)tensor_field(b, s) = (const float *)to;
 }
 
+/* The factors of a matrix, in the block; NULL: none. */
+static const float *load_scale(struct bind *b, const struct tensor_slot *s)
+{
+    const size_t n = (size_t)s->n_matrices * sizeof(float);
+
+    if (!s->scale)
+        return NULL;
+    uint8_t *to = take_bytes(b, n);
+    if (!b->is_packed)
+        memcpy(to, s->scale->data, n);
+    return (const float *)to;
+}
+
 struct matrix_rows { /* rows of a matrix in the form of the file */
     enum qtype type;
     int n, cols;
     const uint8_t *p;
+    const float *scales; /* [n_matrices], or NULL */
 };
 
 /* Packs the rows, unless the block already contains them. */
@@ -501,6 +562,8 @@ static int load_rows(struct bind *b, const struct tensor_slot *s, struct packed 
 
     if (pack_init(w, rows->type, rows->n, rows->cols, to, e))
         return err_wrap(e, "tensor %s", s->name);
+    w->scales = rows->scales;
+    w->panels_per_scale = w->n_panels / s->n_matrices;
     if (!b->is_packed)
         thread_pool_run(b->thread_pool, pack_tiles, &job);
     return 0;
@@ -515,8 +578,9 @@ static int load_kv_b(struct bind *b, const struct tensor_slot *s, struct err *e)
 
     if (!b->is_packed && kv_b_split(&w, &k, &v, e))
         return -1;
-    const struct matrix_rows k_rows = { Q_F32, w.n_heads * w.kv_rank, w.nope_dim, (uint8_t *)k };
-    const struct matrix_rows v_rows = { w.type, w.n_heads * w.value_dim, w.kv_rank, v };
+    const struct matrix_rows k_rows = { Q_F32, w.n_heads * w.kv_rank, w.nope_dim, (uint8_t *)k,
+        NULL };
+    const struct matrix_rows v_rows = { w.type, w.n_heads * w.value_dim, w.kv_rank, v, NULL };
     int rc = load_rows(b, s, &l->k_b, &k_rows, e) || load_rows(b, s, &l->v_b, &v_rows, e) ? -1 : 0;
     mem_free(k);
     mem_free(v);
@@ -552,6 +616,7 @@ static int load_parts(struct bind *b, const struct tensor_slot *s, const struct 
     int n_parts, struct err *e)
 {
     const size_t row_bytes = (size_t)s->t->bytes / (size_t)all_rows(s);
+    const float *scales = load_scale(b, s);
 
     for (int i = 0, n, n_rows; i < n_parts; i += n) {
         struct packed *w =
@@ -566,7 +631,8 @@ static int load_parts(struct bind *b, const struct tensor_slot *s, const struct 
             if (!b->is_packed)
                 gather_rows(s, parts + i, n, copy);
         }
-        int rc = load_rows(b, s, w, &(struct matrix_rows){ s->t->type, n_rows, s->cols, rows }, e);
+        const struct matrix_rows m = { s->t->type, n_rows, s->cols, rows, scales };
+        int rc = load_rows(b, s, w, &m, e);
         mem_free(copy);
         if (rc)
             return -1;
@@ -576,14 +642,16 @@ static int load_parts(struct bind *b, const struct tensor_slot *s, const struct 
 
 static int load_matrices(struct bind *b, const struct tensor_slot *s, struct err *e)
 {
-    const struct matrix_rows all = { s->t->type, all_rows(s), s->cols, s->t->data };
     struct tensor_part parts[MAX_PARTS];
     const int n_parts = parts_of(b, s, parts);
 
     if (s->id == TENSOR_KV_B)
         return load_kv_b(b, s, e);
-    return n_parts ? load_parts(b, s, parts, n_parts, e)
-                   : load_rows(b, s, tensor_field(b, s), &all, e);
+    if (n_parts)
+        return load_parts(b, s, parts, n_parts, e);
+    const float *scales = load_scale(b, s);
+    const struct matrix_rows all = { s->t->type, all_rows(s), s->cols, s->t->data, scales };
+    return load_rows(b, s, tensor_field(b, s), &all, e);
 }
 
 /* Sets the tensor's address in the block, and packs it unless the block already contains it. */

@@ -23,10 +23,21 @@ const uint8_t *forward_next_weights(
     return next < w->n_panels ? w->data + (size_t)next * w->panel_bytes : NULL;
 }
 
+/* y *= the factor of these panels, which have the same one */
+static void scale_outputs(const struct packed *w, const struct gemm_args *g, int panel)
+{
+    const float scale = w->scales[panel / w->panels_per_scale];
+
+    for (int m = 0; m < g->x->n_rows; m++)
+        for (int r = 0; r < g->w->n_rows; r++)
+            g->y[(size_t)m * g->y_stride + (size_t)r] *= scale;
+}
+
 void forward_gemm(
     const struct thread_ctx *s, const struct packed *w, const struct inputs *x, struct gemm_args g)
 {
     struct packed part = *w;
+    const int panel = g.panel_from;
 
     part.data += (size_t)g.panel_from * w->panel_bytes;
     part.n_panels = g.panel_to - g.panel_from;
@@ -36,6 +47,8 @@ void forward_gemm(
     g.panel_from = 0;
     g.panel_to = part.n_panels;
     s->m->kernels->gemm[gemm_slot(w->type)](&g);
+    if (w->scales)
+        scale_outputs(w, &g, panel);
 }
 
 void forward_gemms(

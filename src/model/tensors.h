@@ -154,8 +154,10 @@ struct tensor_row {
     bool is_per_expert;  /* this number of rows for each expert, one expert after the other */
     bool is_table;       /* stored as F32 rows, like a vector */
     bool is_transposed;  /* a table of which the columns become rows */
-    bool is_per_head;    /* this number of rows for each query head, one after the other */
-    unsigned mixers;     /* one bit per mixer whose layers have it; 0: all layers */
+    /* a tensor NAME.scale has a factor of the outputs of the matrix, or one for each expert */
+    bool has_scale;
+    bool is_per_head; /* this number of rows for each query head, one after the other */
+    unsigned mixers;  /* one bit per mixer whose layers have it; 0: all layers */
 };
 
 extern const struct tensor_row tensor_rows[N_TENSORS];
@@ -166,3 +168,7 @@ int tensor_layer(struct str name);
 /* Finds the tensor called `name` and its layer (0 for tensors without a layer). False for a name of
  * no family. */
 bool tensor_parse(struct str name, enum tensor *id, int *layer);
+
+/* The same for NAME.scale, the factor of a matrix, and NAME.input_scale, of which the value is the
+ * largest input in the calibration of NVFP4 files, and has no effect on the result. */
+bool tensor_parse_scale(struct str name, enum tensor *id, int *layer, bool *is_of_input);

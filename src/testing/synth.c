@@ -427,19 +427,25 @@ static float norm_scale(const struct hparams *h, enum tensor t, int layer)
     return is_qk && h->family->attn_scale > 0 ? powf((float)h->layers[layer].head_dim, -0.25f) : 1;
 }
 
+static bool is_needed(const struct synth_plan *p, enum tensor t, int layer)
+{
+    const enum need need = hparams_need(&p->h, t, layer);
+
+    if (need == NEED_NO || need == NEED_UNUSED ||
+        (need == NEED_MAYBE && !wants_optional(p->s, &p->h, t, layer)))
+        return false;
+    return !p->s->fuses_experts || (t != TENSOR_GATE_EXPERTS && t != TENSOR_UP_EXPERTS);
+}
+
 static void plan_if_needed(struct synth_plan *p, enum tensor t, int layer)
 {
     const struct tensor_row *row = &tensor_rows[t];
-    const enum need need = hparams_need(&p->h, t, layer);
     const uint32_t cols = (uint32_t)hparams_dim(&p->h, row->cols, layer);
     const float vector_sigma = p->s->vector_sigma > 0 ? p->s->vector_sigma : 0.02f;
     struct synth_tensor x = { .type = Q_F32, .cols = cols, .sigma = vector_sigma };
     char name[64];
 
-    if (need == NEED_NO || need == NEED_UNUSED ||
-        (need == NEED_MAYBE && !wants_optional(p->s, &p->h, t, layer)))
-        return;
-    if (p->s->fuses_experts && (t == TENSOR_GATE_EXPERTS || t == TENSOR_UP_EXPERTS))
+    if (!is_needed(p, t, layer))
         return;
     snprintf(name, sizeof(name), row->name, layer);
     if (row->rows == DIM_ONE || row->is_table) {
@@ -460,6 +466,34 @@ static void plan_if_needed(struct synth_plan *p, enum tensor t, int layer)
     plan_tensor(p, name, x);
 }
 
+/* The factors of a matrix. Only a head of type NVFP4 has one in other implementations. */
+static void plan_scale(struct synth_plan *p, enum tensor t, int layer)
+{
+    const struct tensor_row *row = &tensor_rows[t];
+    char weight[64], name[64];
+
+    snprintf(weight, sizeof(weight), row->name, layer);
+    if (!row->has_scale || !is_needed(p, t, layer) ||
+        (t == TENSOR_HEAD && p->s->head_type != Q_NVFP4))
+        return;
+    snprintf(name, sizeof(name), "%.*s.scale", (int)(strlen(weight) - strlen(".weight")), weight);
+    plan_tensor(p, name,
+        (struct synth_tensor){ .type = Q_F32,
+            .fill_kind = FILL_FACTORS,
+            .cols = row->is_per_expert ? (uint64_t)p->h.n_experts : 1,
+            .scale = 1,
+            .sigma = 0.1f });
+}
+
+static void plan_scales(struct synth_plan *p)
+{
+    for (int t = 0; t < TENSOR_FIRST_OF_LAYER; t++)
+        plan_scale(p, (enum tensor)t, 0);
+    for (int l = 0; l < p->h.n_layers; l++)
+        for (int t = TENSOR_FIRST_OF_LAYER; t < N_TENSORS; t++)
+            plan_scale(p, (enum tensor)t, l);
+}
+
 static void plan_all(struct synth_plan *p)
 {
     for (int t = 0; t < TENSOR_FIRST_OF_LAYER; t++)
@@ -467,6 +501,8 @@ static void plan_all(struct synth_plan *p)
     for (int l = 0; l < p->h.n_layers; l++)
         for (int t = TENSOR_FIRST_OF_LAYER; t < N_TENSORS; t++)
             plan_if_needed(p, (enum tensor)t, l);
+    if (p->s->has_scales) /* at the end: the other tensors do not depend on them */
+        plan_scales(p);
 }
 
 /* ---- weights */
@@ -595,7 +631,7 @@ int synth_write(const struct synth *s, const char *path, struct err *e)
     if (check_shape(s, e) || read_hparams(s, &p.h, e))
         return -1;
     p.w = gguf_writer_new(0);
-    p.t = try_malloc(((size_t)N_TENSORS * ((size_t)s->n_layers + 1)) * sizeof(*p.t));
+    p.t = try_malloc((2 * (size_t)N_TENSORS * ((size_t)s->n_layers + 1)) * sizeof(*p.t));
     if (!p.w || !p.t) {
         err_set(e, ERR_MEMORY, "no memory to write a model");
         goto out;

@@ -32,6 +32,7 @@ struct synth {
     const char *const *settings;
     size_t n_settings;
     bool fuses_experts;            /* one tensor with gate and up of all experts */
+    bool has_scales;               /* a factor NAME.scale of each matrix that may have one */
     bool has_optional;             /* with biases and norms that the family does not require */
     float vector_sigma;            /* deviation of biases and of norms from 1; 0: 0.02 */
     const struct gguf *vocab_from; /* NULL: a generated vocabulary; requires n_vocab >= 259 */

@@ -128,6 +128,19 @@ static void unknown_tensor_is_rejected(void)
     expect_load_error(&t, t.extra_tensor, "is not expected in family");
     t.extra_tensor = "blk.12345.attn_q.weight";
     expect_load_error(&t, t.extra_tensor, "is not expected in family");
+    /* factors without a meaning, without their matrix, and with a wrong shape */
+    t.extra_tensor = "blk.0.ffn_norm.scale";
+    expect_load_error(&t, t.extra_tensor, "is not expected in family");
+    t.extra_tensor = "blk.0.attn_qkv.scale";
+    expect_load_error(&t, t.extra_tensor, "is not expected in family");
+    t.extra_tensor = "blk.0.attn_qkv.input_scale";
+    expect_load_error(&t, t.extra_tensor, "is not expected in family");
+    t.extra_tensor = "blk.9.attn_q.scale";
+    expect_load_error(&t, t.extra_tensor, "is not expected in family");
+    t.extra_tensor = "blk.0.ffn_up.scale";
+    expect_load_error(&t, t.extra_tensor, "expected F32 [1], found F32 [");
+    t.extra_tensor = "blk.0.ffn_up.input_scale"; /* without effect on the result */
+    EXPECT(!*load_error(&t));
     t = tiny_of("qwen3moe");
     t.extra_tensor = "blk.0.ffn_up.weight";
     expect_load_error(&t, t.extra_tensor, "with experts");
