@@ -137,8 +137,8 @@ struct act_out forward_shared_hidden_out(const struct thread_ctx *s, const struc
  * tile. */
 void forward_quantise_tile(
     const struct thread_ctx *s, const struct act_out *to, int row, int col, int n);
-/* The same for the activation of gate and up, which are in the thread's two tiles at offset `at`, in
- * floats. Without a gate, up is in the first tile. */
+/* The same for the activation of gate and up, which are in the thread's two tiles at offset `at`,
+ * in floats. Without a gate, up is in the first tile. */
 void forward_activate_tile(
     const struct thread_ctx *s, const struct act_out *to, int row, int col, size_t at, int n);
 /* Makes `from` a GEMM input; call after a barrier. Rows that were not quantised by tile are

@@ -50,9 +50,9 @@ struct recurrent_params {
 struct layer_params {
     enum mixer mixer;
     int recurrent_index; /* of a recurrent layer among the recurrent ones */
-    /* Attention; 0 in layers with another mixer or none. n_heads is a multiple of n_kv_heads. All heads of latent
-     * attention have the same key: there n_kv_heads is a number of groups of query heads, into
-     * which the work is divided. */
+    /* Attention; 0 in layers with another mixer or none. n_heads is a multiple of n_kv_heads. All
+     * heads of latent attention have the same key: there n_kv_heads is a number of groups of query
+     * heads, into which the work is divided. */
     int n_heads, n_kv_heads;
     int head_dim;  /* of keys, even, at most KV_MAX_DIM */
     int value_dim; /* of values in KV pages */

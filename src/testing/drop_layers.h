@@ -1,8 +1,8 @@
 /* drop_layers.h: writes a copy of a model without some of its layers.
  *
  * The result is smaller and faster and has the same vocabulary. Its output resembles that of the
- * full model, so it can be the draft model of speculative decoding (engine/spec/draft_lm.h), and tests
- * and benchmarks have a pair of models that match. All other data is copied unchanged.
+ * full model, so it can be the draft model of speculative decoding (engine/spec/draft_lm.h), and
+ * tests and benchmarks have a pair of models that match. All other data is copied unchanged.
  *
  * Owner: the caller; one thread. */
 #pragma once

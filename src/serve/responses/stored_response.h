@@ -1,5 +1,5 @@
-/* stored_response.h: connects requests of the Responses API (api/responses/responses.h) with the response
- * store (response_store.h): resolves previous_response_id and stores finished responses. Any
+/* stored_response.h: connects requests of the Responses API (api/responses/responses.h) with the
+ * response store (response_store.h): resolves previous_response_id and stores finished responses. Any
  * thread. */
 #pragma once
 

@@ -1,5 +1,5 @@
-/* chat/convo_convert.h through the adapter: messages that a template does not support are rendered in
- * another form. */
+/* chat/convo_convert.h through the adapter: messages that a template does not support are rendered
+ * in another form. */
 #include "support/adapter_kit.h"
 #include "chat/convo_convert.h"
 
