@@ -110,7 +110,7 @@ void amx_definition_gemm_f16(const struct gemm_args *g)
     gemm(g);
 }
 
-/* ---- attention over bf16 pages; other pages are computed by ref_attn.c */
+/* ---- attention over bf16 pages; ref_attn.c computes what the AMX set leaves to AVX-512 */
 
 enum { TOKENS = ((int)PAGE_TOKENS + KV_GROUP - 1) / KV_GROUP * KV_GROUP };
 
@@ -253,9 +253,11 @@ static void attend_head(const struct attn_args *a, const float *q, float *out)
 
 void amx_definition_attend(const struct attn_args *a)
 {
-    const int dim = a->layout->head_dim;
+    const struct kv_layout *l = a->layout;
+    const int dim = l->head_dim;
 
-    if (a->layout->type != KV_BF16 || a->window || a->soft_cap > 0 || a->sinks) {
+    if (l->type != KV_BF16 || l->value_dim != dim || l->is_latent || a->window || a->soft_cap > 0 ||
+        a->sinks) {
         ref_set()->attend(a);
         return;
     }

@@ -6,4 +6,5 @@
 
 void amx_definition_gemm_bf16(const struct gemm_args *g);
 void amx_definition_gemm_f16(const struct gemm_args *g);
-void amx_definition_attend(const struct attn_args *a); /* bf16 pages; calls ref.c for other pages */
+void amx_definition_attend(
+    const struct attn_args *a); /* calls ref.c where AMX leaves the work to AVX-512 */

@@ -1,6 +1,6 @@
 /* stored_response.h: connects requests of the Responses API (api/responses/responses.h) with the
- * response store (response_store.h): resolves previous_response_id and stores finished responses. Any
- * thread. */
+ * response store (response_store.h): resolves previous_response_id and stores finished responses.
+ * Any thread. */
 #pragma once
 
 #include "api/common/response.h"
