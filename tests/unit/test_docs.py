@@ -38,7 +38,7 @@ def test_steps_of_a_layer_are_listed_in_the_order_of_layer_forward():
     rows = [row.split(" | ") for row in section.splitlines() if row.startswith("| ")]
     listed = [name for row in rows for name in re.findall(r"`([a-z_]+)`", row[1])]
     called = []
-    for name in ("attention_mixer", "layer_forward", "feed_forward", "experts"):
+    for name in ("attention_mixer", "add_mixer", "layer_forward", "feed_forward", "experts"):
         body = re.search(rf"\n(?:static )?(?:void|bool) {name}\(.*?\n}}", code, re.S).group(0)
         called += re.findall(r"\b((?:rms|qkv|qk|kv|o|ffn|moe)_\w+|rope|scale_queries|values|attention)\(", body)
     assert len(called) > 12 and listed == called, f"src/model/README.md lists {listed}, the code calls {called}"
