@@ -4,9 +4,10 @@
 #include "x86_amx_soft.h"
 
 #define TILES_IN_SOFTWARE
-#define AMX_FROM_ROWS 1
-#define AMX_SET       kernels_amx_soft
-#define AMX_NAME      "amx-soft"
+#define AMX_FROM_FEW_ROWS  1
+#define AMX_FROM_MANY_ROWS 1
+#define AMX_SET            kernels_amx_soft
+#define AMX_NAME           "amx-soft"
 #include "kernel/x86/x86_amx.c"
 
 _Thread_local struct tile_unit tile_unit;

@@ -28,10 +28,12 @@
 #include "kernel/x86/x86_amx_tile.h"
 #include "kernel/x86/x86_avx512_gemm.h"
 
-/* Minimum number of rows for tiles. Not yet measured on a processor with AMX: at nine rows AVX-512
- * begins to read a panel more than once. */
-#ifndef AMX_FROM_ROWS
-#define AMX_FROM_ROWS 9
+/* Minimum number of rows for which tiles are faster than AVX-512, as measured on a Xeon
+ * (docs/decisions.md). FEW: the scales of sub-blocks are in the weights, or AVX-512 spends much on
+ * unpacking. MANY: both sets spend most of the time on the scales of blocks of 32. */
+#ifndef AMX_FROM_FEW_ROWS
+#define AMX_FROM_FEW_ROWS  12
+#define AMX_FROM_MANY_ROWS 32
 #endif
 
 enum {
@@ -534,28 +536,28 @@ static void gemm_with_tiles(const struct gemm_args *a, const struct tile_format 
 
 /* ---- one format and one table entry per type */
 
-#define GEMM(type, block, row_group, act, unpack, multiply)                                        \
+#define GEMM(type, from_rows, block, row_group, act, unpack, multiply)                             \
     static void gemm_##type(const struct gemm_args *a)                                             \
     {                                                                                              \
         static const struct tile_format f = { block, row_group, sizeof(struct p16_##type),         \
             sizeof(act), offsetof(act, q), unpack, multiply };                                     \
-        if (a->x->n_rows < AMX_FROM_ROWS || max_chunk_rows(a->x) == 0)                             \
+        if (a->x->n_rows < AMX_FROM_##from_rows##_ROWS || max_chunk_rows(a->x) == 0)               \
             avx512_gemm_##type(a);                                                                 \
         else                                                                                       \
             gemm_with_tiles(a, &f);                                                                \
     }
 
-GEMM(q8_0, 32, 16, struct act_q8_0, unpack_q8_0, multiply_32)
-GEMM(q4_0, 32, 16, struct act_q8_0, unpack_q4_0, multiply_32)
-GEMM(q4_k, 256, 32, struct act_q8_k, unpack_q4_k, multiply_256_mins)
-GEMM(q5_k, 256, 32, struct act_q8_k, unpack_q5_k, multiply_256_mins)
-GEMM(q6_k, 256, 32, struct act_q8_k, unpack_q6_k, multiply_256)
-GEMM(q4_1, 32, 16, struct act_q8_0, unpack_q4_1, multiply_32_mins)
-GEMM(q5_0, 32, 16, struct act_q8_0, unpack_q5_0, multiply_32)
-GEMM(q5_1, 32, 16, struct act_q8_0, unpack_q5_1, multiply_32_mins)
-GEMM(iq4_nl, 32, 16, struct act_q8_0, unpack_iq4_nl, multiply_32)
-GEMM(mxfp4, 32, 16, struct act_q8_0, unpack_mxfp4, multiply_32)
-GEMM(iq4_xs, 256, 32, struct act_q8_k, unpack_iq4_xs, multiply_256)
+GEMM(q8_0, MANY, 32, 16, struct act_q8_0, unpack_q8_0, multiply_32)
+GEMM(q4_0, MANY, 32, 16, struct act_q8_0, unpack_q4_0, multiply_32)
+GEMM(q4_k, FEW, 256, 32, struct act_q8_k, unpack_q4_k, multiply_256_mins)
+GEMM(q5_k, FEW, 256, 32, struct act_q8_k, unpack_q5_k, multiply_256_mins)
+GEMM(q6_k, FEW, 256, 32, struct act_q8_k, unpack_q6_k, multiply_256)
+GEMM(q4_1, MANY, 32, 16, struct act_q8_0, unpack_q4_1, multiply_32_mins)
+GEMM(q5_0, FEW, 32, 16, struct act_q8_0, unpack_q5_0, multiply_32)
+GEMM(q5_1, MANY, 32, 16, struct act_q8_0, unpack_q5_1, multiply_32_mins)
+GEMM(iq4_nl, FEW, 32, 16, struct act_q8_0, unpack_iq4_nl, multiply_32)
+GEMM(mxfp4, FEW, 32, 16, struct act_q8_0, unpack_mxfp4, multiply_32)
+GEMM(iq4_xs, FEW, 256, 32, struct act_q8_k, unpack_iq4_xs, multiply_256)
 
 #ifndef AMX_SET
 #define AMX_SET  kernels_amx
