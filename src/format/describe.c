@@ -9,8 +9,8 @@ enum { ARRAY_ALL = 16, ARRAY_FIRST = 4, TEXT_MAX = 72 };
 
 static const char *const served_arches[] = { "llama", "qwen2", "qwen2moe", "qwen3", "qwen3moe",
     "qwen35", "qwen35moe", "qwen3next", "lfm2", "lfm2moe", "mistral3", "smollm3", "phi3", "granite",
-    "granitemoe", "granitehybrid", "nemotron_h", "olmo2", "gemma2", "gemma3", "gemma4", "gpt-oss",
-    "glm4", "glm4moe", "deepseek2", "mistral4" };
+    "granitemoe", "granitehybrid", "nemotron_h", "nemotron_h_moe", "olmo2", "gemma2", "gemma3",
+    "gemma4", "gpt-oss", "glm4", "glm4moe", "deepseek2", "mistral4" };
 static const char *const served_vocabularies[] = { "gpt2", "gemma4", "llama" };
 
 const char *gguf_supported_arch(size_t i)

@@ -68,6 +68,8 @@ struct layer {              /* shapes are [rows][cols], cols contiguous in the f
     const float *expert_scale; /* [n_experts]: factors of the expert outputs; or NULL */
     /* [n_experts], or NULL: added to the scores; added for the choice of the experts only */
     const float *router_score_bias, *router_bias;
+    struct packed latent_down; /* [d_latent][d_model]: input of the experts; empty: the row */
+    struct packed latent_up;   /* [d_model][d_latent]: of the sum of their outputs */
     /* [n_experts][d_ff], [n_experts][d_model], or NULL */
     const float *gate_bias, *up_bias, *down_bias;
     struct ffn shared;           /* the expert or dense network that all rows use; empty: none */

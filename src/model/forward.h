@@ -9,7 +9,8 @@
  *     after kv_append: only if there are prefill rows (runs of more than one row)
  *
  * A layer thus has four barriers for up to four decode rows, six for more decode rows, and eight
- * with prefill rows. A layer with experts has seven, nine and eleven.
+ * with prefill rows. A layer with experts has seven, nine and eleven; experts with projections of
+ * their input and output add one, or three with more than REDUNDANT_ROWS rows.
  *
  * A GEMM reads its input as int8 blocks or bf16 pairs (inputs.c). If a tile cannot be quantised by
  * the thread that computes it, o_proj, ffn_down and moe_down convert whole rows first, which adds a

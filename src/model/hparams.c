@@ -593,6 +593,14 @@ static int check_dense_with_experts(struct hparams *h, struct err *e)
     return 0;
 }
 
+/* Experts whose input is a projection of the row, and whose output is projected back. */
+static int read_latent_experts(struct hparams *h, struct hparams_reader *r, struct err *e)
+{
+    const int most = h->family->needs[TENSOR_LATENT_DOWN] == NEED_YES ? 1 << 17 : 0;
+
+    return get_int(r, "moe_latent_size", (struct int_range){ 0, most }, &h->d_latent, e);
+}
+
 static int read_experts(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     /* the rows of gate and up of all experts are counted in an int */
@@ -616,13 +624,13 @@ static int read_experts(struct hparams *h, struct hparams_reader *r, struct err 
     if (get_int(r, "expert_feed_forward_length", width, &h->d_ff_expert, e) ||
         get_int(r, "leading_dense_block_count", (struct int_range){ 0, h->n_layers },
             &h->n_dense_layers, e) ||
-        read_shared_expert(h, r, e) ||
+        read_shared_expert(h, r, e) || read_latent_experts(h, r, e) ||
         (h->family->has_dense_with_experts && check_dense_with_experts(h, e)))
         return -1;
-    if (h->d_ff_expert % 16 || h->d_model % 16)
+    const int d_expert = hparams_dim(h, DIM_EXPERT, 0);
+    if (h->d_ff_expert % 16 || d_expert % 16)
         return err_set(e, ERR_UNSUPPORTED,
-            "experts of %d x %d: the dimensions must be multiples of 16", h->d_model,
-            h->d_ff_expert);
+            "experts of %d x %d: the dimensions must be multiples of 16", d_expert, h->d_ff_expert);
     return read_router(h, r, e);
 }
 

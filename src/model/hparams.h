@@ -90,6 +90,7 @@ struct hparams {
      * 1: no groups */
     int n_expert_groups, n_groups_used;
     int d_ff_expert;    /* of one expert */
+    int d_latent;       /* input and output of an expert, if it is not d_model; else 0 */
     int d_ff_shared;    /* of the shared expert, which every row uses; 0: none */
     int n_dense_layers; /* the first layers, which have no experts */
     int d_input;        /* of the per-layer input; 0: none */

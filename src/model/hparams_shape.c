@@ -47,6 +47,8 @@ static bool network_has(const struct hparams *h, enum tensor t, int layer)
         return false;
     if (is_gate(t) && !family_has_gate(h->family))
         return false;
+    if (t == TENSOR_LATENT_DOWN || t == TENSOR_LATENT_UP)
+        return has_experts && h->d_latent > 0;
     if (t >= TENSOR_SHARED_GATE)
         return has_experts && h->d_ff_shared > 0 && !h->family->has_dense_with_experts;
     if (t >= TENSOR_ROUTER)
@@ -214,6 +216,8 @@ int hparams_dim(const struct hparams *h, enum dim d, int layer)
         return h->d_input;
     case DIM_INPUTS:
         return h->d_input * h->n_layers;
+    case DIM_EXPERT:
+        return h->d_latent ? h->d_latent : h->d_model;
     case DIM_FF_SHARED:
         return h->d_ff_shared;
     case DIM_VOCAB:

@@ -181,7 +181,8 @@ static void kv_append(const struct thread_ctx *s, int layer, const struct head_r
 static unsigned act_kinds_of_ffn(const struct llama *m, const struct layer *l)
 {
     return act_kinds(m, &l->ffn.gate, &l->ffn.up, &l->router) |
-           act_kinds(m, &l->shared.gate, &l->shared.up, &l->shared_router);
+           act_kinds(m, &l->shared.gate, &l->shared.up, &l->shared_router) |
+           act_kind_bit(m, &l->latent_down);
 }
 
 /* The factor of the layer's output, if the feed-forward network is the last step of the layer. */
@@ -206,25 +207,30 @@ static void feed_forward(const struct thread_ctx *s, const struct layer *l)
 /* x [n_rows][d_model] += experts, and the shared expert if there is one */
 static void experts(const struct thread_ctx *s, const struct layer *l)
 {
-    const bool has_shared = l->shared.up.n_rows > 0;
+    const bool has_shared = l->shared.up.n_rows > 0, is_latent = l->latent_down.n_rows > 0;
     struct act_out hidden = forward_hidden_out(s, &l->ffn.down, s->n_rows * s->m->h.n_experts_used);
     struct act_out shared_hidden = forward_shared_hidden_out(s, &l->shared.down);
     struct residual to = residual_of_shared(s, l);
     struct inputs in = { 0 };
 
     rms_norm(s, l->ffn_norm, act_kinds_of_ffn(s->m, l), &in);
-    moe_router(s, l, &in); /* in -> scores [n_rows][n_experts] */
+    moe_router(s, l, &in); /* in -> scores [n_rows][n_experts]; latent [n_rows][d_latent] */
     barrier(s);
     if (s->thread == 0)
         moe_select(s, l); /* scores -> topk, weights [n_rows][n_used]; sorted entries */
     if (has_shared)       /* in -> shared_hidden [n_rows][d_ff_shared] */
         ffn_gate_up(s, &l->shared, &in, &shared_hidden);
     barrier(s);
+    if (is_latent)
+        moe_latent_in(s, l, &in);    /* latent -> in */
     moe_gate_up(s, l, &in, &hidden); /* in -> hidden [n_entries][d_ff] */
     barrier(s);
-    moe_down(s, l, &hidden); /* hidden -> expert_out [n_entries][d_model] */
+    moe_down(s, l, &hidden); /* hidden -> expert_out [n_entries][d_model or d_latent] */
     barrier(s);
-    moe_combine(s, l); /* x [n_rows][d_model] += sum of weight * expert_out */
+    if (is_latent)
+        moe_combine_latent(s, l); /* x [n_rows][d_model] += W_up * sum of weight * expert_out */
+    else
+        moe_combine(s, l); /* x [n_rows][d_model] += sum of weight * expert_out */
     if (has_shared) {
         barrier(s);
         ffn_down(s, &l->shared.down, &shared_hidden, &to); /* x += factor * shared expert */

@@ -94,7 +94,7 @@ static size_t row_floats(int n)
     return ((size_t)n + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN;
 }
 
-enum { MAX_MATRICES = 22, N_DENSE_MATRICES = 19 };
+enum { MAX_MATRICES = 24, N_DENSE_MATRICES = 21 };
 
 /* The matrices of a layer: those that every row reads, then those of which a row reads some
  * experts if the layer has experts. Empty ones are those that the layer does not have. */
@@ -102,8 +102,9 @@ static void layer_matrices(const struct layer *l, const struct packed *out[MAX_M
 {
     const struct packed *all[MAX_MATRICES] = { &l->q, &l->k, &l->v, &l->o, &l->mix_gate, &l->q_a,
         &l->k_b, &l->v_b, &l->recurrent.in, &l->recurrent.factor, &l->recurrent.alpha,
-        &l->recurrent.beta, &l->router, &l->shared_router, &l->shared.gate, &l->shared.up,
-        &l->shared.down, &l->input_gate, &l->input_proj, &l->ffn.gate, &l->ffn.up, &l->ffn.down };
+        &l->recurrent.beta, &l->router, &l->shared_router, &l->latent_down, &l->latent_up,
+        &l->shared.gate, &l->shared.up, &l->shared.down, &l->input_gate, &l->input_proj,
+        &l->ffn.gate, &l->ffn.up, &l->ffn.down };
 
     memcpy(out, all, sizeof(all));
 }
@@ -180,7 +181,10 @@ static void lay_out_moe(struct llama *m, struct scratch_layout *c)
     x->entry = reserve(c, entries, sizeof(*x->entry));
     x->row = reserve(c, entries, sizeof(*x->row));
     x->first = reserve(c, (size_t)m->h.n_experts + 1, sizeof(*x->first));
-    x->expert_out = reserve(c, entries * m->d_stride, sizeof(float));
+    x->out_stride = row_floats(hparams_dim(&m->h, DIM_EXPERT, 0));
+    x->expert_out = reserve(c, entries * x->out_stride, sizeof(float));
+    if (m->h.d_latent)
+        x->latent = reserve(c, rows * x->out_stride, sizeof(float));
     if (!m->h.d_ff_shared)
         return;
     x->shared = reserve(c, rows * PANEL, sizeof(float));
@@ -346,6 +350,7 @@ static int alloc_scratch(struct llama *m, struct err *e)
     m->tile_floats = (size_t)MAX(m->lm.max_rows * TILE_PANELS, act_block(ACT_Q8_K) / PANEL) * PANEL;
     m->max_width =
         MAX(h->d_model, MAX(hparams_max_dim(h, DIM_MIX), MAX(max_ff_width(m), h->d_ff_shared)));
+    m->max_width = MAX(m->max_width, h->d_latent);
     if (h->family->has_latent_attn)
         set_latent_sizes(m);
 

@@ -127,10 +127,14 @@ void moe_sort(struct moe *x, const struct hparams *h, int n_rows)
 void moe_router(const struct thread_ctx *s, const struct layer *l, const struct inputs *in)
 {
     const struct moe *x = &s->m->moe;
-    const struct gemm_out scores[2] = { { &l->router, x->scores, x->stride },
-        { &l->shared_router, x->shared, PANEL } };
+    struct gemm_out to[3] = { { &l->router, x->scores, x->stride } };
+    int n = 1;
 
-    forward_gemms(s, in, scores, l->shared_router.n_rows ? 2 : 1);
+    if (l->shared_router.n_rows)
+        to[n++] = (struct gemm_out){ &l->shared_router, x->shared, PANEL };
+    if (l->latent_down.n_rows)
+        to[n++] = (struct gemm_out){ &l->latent_down, x->latent, x->out_stride };
+    forward_gemms(s, in, to, n);
 }
 
 /* The input of the router is also divided by sqrt(d_model), if it has a norm of its own. */
@@ -268,8 +272,9 @@ void moe_down(const struct thread_ctx *s, const struct layer *l, const struct ac
         forward_gemm(s, &l->ffn.down, &some,
             (struct gemm_args){ .panel_from = at + p.from,
                 .panel_to = at + p.to,
-                .y = m->moe.expert_out + (size_t)p.entry * m->d_stride + (size_t)p.from * PANEL,
-                .y_stride = m->d_stride });
+                .y = m->moe.expert_out + (size_t)p.entry * m->moe.out_stride +
+                     (size_t)p.from * PANEL,
+                .y_stride = m->moe.out_stride });
     }
 }
 
@@ -285,12 +290,56 @@ void moe_combine(const struct thread_ctx *s, const struct layer *l)
     forward_thread_range(s, s->n_rows, &from, &to);
     for (int r = from; r < to; r++)
         for (int i = r * n_used; i < (r + 1) * n_used; i++) {
-            float *out = x->expert_out + (size_t)x->entry[i] * m->d_stride;
+            float *out = x->expert_out + (size_t)x->entry[i] * x->out_stride;
             if (l->down_bias)
                 m->kernels->add(out, l->down_bias + (size_t)x->topk[i] * (size_t)d, d);
             m->kernels->add_scaled(m->x + (size_t)picked_row(s, r) * m->d_stride,
                 m->h.residual_scale * x->weights[i], out, d);
         }
+}
+
+/* latent[row] = sum over the row's experts of weight * expert_out, in the order of topk. */
+static void sum_latent(const struct thread_ctx *s)
+{
+    const struct llama *m = s->m;
+    const struct moe *x = &m->moe;
+    const int n_used = m->h.n_experts_used, d = m->h.d_latent;
+    int from, to;
+
+    forward_thread_range(s, s->n_rows, &from, &to);
+    for (int r = from; r < to; r++) {
+        float *sum = x->latent + (size_t)r * x->out_stride;
+        memset(sum, 0, (size_t)d * sizeof(*sum));
+        for (int i = r * n_used; i < (r + 1) * n_used; i++)
+            m->kernels->add_scaled(
+                sum, x->weights[i], x->expert_out + (size_t)x->entry[i] * x->out_stride, d);
+    }
+}
+
+static void load_latent(const struct thread_ctx *s, const struct packed *reader, struct inputs *in)
+{
+    const struct moe *x = &s->m->moe;
+    const struct norm_in latent = { .rows = x->latent,
+        .stride = x->out_stride,
+        .n_cols = s->m->h.d_latent,
+        .kinds = act_kind_bit(s->m, reader) };
+
+    forward_norm_quantise(s, &latent, in);
+}
+
+void moe_latent_in(const struct thread_ctx *s, const struct layer *l, struct inputs *in)
+{
+    load_latent(s, &l->ffn.up, in);
+}
+
+void moe_combine_latent(const struct thread_ctx *s, const struct layer *l)
+{
+    struct inputs in = { 0 };
+
+    sum_latent(s);
+    barrier(s);
+    load_latent(s, &l->latent_up, &in);
+    forward_gemm_residual(s, &l->latent_up, &in, &(struct residual){ 0 });
 }
 
 void moe_combine_with_dense(
@@ -308,7 +357,7 @@ void moe_combine_with_dense(
         memset(sum, 0, (size_t)d * sizeof(*sum));
         for (int i = r * n_used; i < (r + 1) * n_used; i++)
             m->kernels->add_scaled(
-                sum, x->weights[i], x->expert_out + (size_t)x->entry[i] * m->d_stride, d);
+                sum, x->weights[i], x->expert_out + (size_t)x->entry[i] * x->out_stride, d);
         m->kernels->rms_norm(sum, sum, l->post_expert_norm, d, m->h.eps);
         m->kernels->rms_norm(y, y, l->post_dense_norm, d, m->h.eps);
         m->kernels->add(y, sum, d);

@@ -22,7 +22,11 @@ struct moe {
     int *entry;     /* [n_rows][n_used]: index of the (row, expert) pair among the entries */
     int *row;       /* [n_entries]: input row of the entry */
     int *first;     /* [n_experts + 1]: first entry of each expert; the last element is n_entries */
-    float *expert_out; /* [n_entries][d_stride]: expert outputs */
+    float *expert_out; /* [n_entries][out_stride]: expert outputs */
+    size_t out_stride;
+    /* [n_rows][out_stride]: projected inputs of the experts, then the sums of their outputs; NULL:
+     * the experts have no such projections */
+    float *latent;
     /* [n_rows][PANEL]: element 0 of a row is the score of the shared expert, then its factor */
     float *shared;
 };

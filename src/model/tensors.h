@@ -81,6 +81,8 @@ enum tensor {
     TENSOR_EXPERT_NORM,
     TENSOR_POST_EXPERT_NORM,
     TENSOR_POST_DENSE_NORM,
+    TENSOR_LATENT_DOWN, /* experts of a narrower input: projection to it, and that of the output */
+    TENSOR_LATENT_UP,
     TENSOR_SHARED_GATE, /* shared expert, which every row uses */
     TENSOR_SHARED_UP,
     TENSOR_SHARED_DOWN,
@@ -105,6 +107,7 @@ enum dim {
     DIM_FF_EXPERT,
     DIM_FF_EXPERT_UP, /* the rows of gate and up of one expert */
     DIM_FF_SHARED,
+    DIM_EXPERT, /* input and output of an expert */
     DIM_VOCAB,
     DIM_PAIRS,
     DIM_EXPERTS,

@@ -21,9 +21,19 @@ class Source:
         self.reader = reader
         self.arch = reader.get_field("general.architecture").contents()
         self.tensors = {t.name: np.array(t.data, dtype=np.float32) for t in reader.tensors}
+        if self.arch != "gemma4":  # whose tensors of this name are parameters of its layers
+            self.apply_factors()
         self.n_layers = self.key("block_count")
         self.n_vocab, self.d_model = self.tensors["token_embd.weight"].shape
         self.is_tied = "output.weight" not in self.tensors
+
+    def apply_factors(self):
+        """Multiplies matrices by their factors NAME.scale, one or one for each expert."""
+        for name in [n for n in self.tensors if n.endswith(".scale")]:
+            factors = self.tensors.pop(name)
+            weight = name.removesuffix("scale") + "weight"
+            n_dims = self.tensors[weight].ndim
+            self.tensors[weight] *= factors.reshape(-1, *[1] * (n_dims - 1))
 
     def key(self, tail, default=None):
         field = self.reader.get_field(f"{self.arch}.{tail}")
@@ -301,10 +311,11 @@ def halves(s, layers):
     """Files have the pairs of a rotation next to each other, mlx-lm has them in two halves."""
     heads = s.base_config()
     for layer in layers:
-        for tail, n in (("attn_q.weight", heads["num_attention_heads"]),
-                ("attn_k.weight", heads["num_key_value_heads"])):
-            x = layer[tail]
-            layer[tail] = x.reshape(n, -1, 2, x.shape[1]).swapaxes(1, 2).reshape(x.shape)
+        for stem, n in (("attn_q", heads["num_attention_heads"]), ("attn_k", heads["num_key_value_heads"])):
+            for tail in (f"{stem}.weight", f"{stem}.bias"):
+                if tail in layer:
+                    x = layer[tail]
+                    layer[tail] = x.reshape(n, -1, 2, *x.shape[1:]).swapaxes(1, 2).reshape(x.shape)
     return layers
 
 
@@ -332,7 +343,8 @@ def mamba_config(s):
     heads = s.key("ssm.time_step_rank")
     head_dim = s.key("ssm.inner_size") // heads
     has_bias = s.first("ssm_conv1d.bias") is not None
-    return dict(s.base_config(), mamba_num_heads=heads, mamba_n_heads=heads, mamba_head_dim=head_dim,
+    base = s.base_config() | {"attention_bias": s.first("attn_q.bias") is not None}
+    return dict(base, mamba_num_heads=heads, mamba_n_heads=heads, mamba_head_dim=head_dim,
         mamba_d_head=head_dim, ssm_state_size=s.key("ssm.state_size"), mamba_d_state=s.key("ssm.state_size"),
         conv_kernel=s.key("ssm.conv_kernel"), mamba_d_conv=s.key("ssm.conv_kernel"),
         n_groups=s.key("ssm.group_count"), mamba_n_groups=s.key("ssm.group_count"), use_conv_bias=has_bias,
