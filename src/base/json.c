@@ -263,6 +263,22 @@ static int parse_literal(struct json_parser *p, struct json *j)
     return 0;
 }
 
+/* Reads Infinity, -Infinity or NaN as a string; false: another value. */
+static bool parse_infinity(struct json_parser *p, struct json *j)
+{
+    static const char *const names[] = { "Infinity", "-Infinity", "NaN" };
+    struct str rest = { p->at, (size_t)(p->end - p->at) };
+
+    for (size_t i = 0; p->limits->has_infinity && i < ARRAY_LEN(names); i++)
+        if (str_starts(rest, str_of(names[i]))) {
+            j->kind = JSON_STRING;
+            j->s = (struct str){ p->at, strlen(names[i]) };
+            p->at += j->s.n;
+            return true;
+        }
+    return false;
+}
+
 /* ---- structure */
 
 static void append(struct json_parser *p, struct json *j)
@@ -343,6 +359,8 @@ static int parse_value(struct json_parser *p)
         rc = parse_string(p, &j->s);
         break;
     default:
+        if (parse_infinity(p, j))
+            break;
         rc = *p->at == '-' || (*p->at >= '0' && *p->at <= '9') ? parse_number(p, j)
                                                                : parse_literal(p, j);
     }

@@ -30,6 +30,9 @@ struct json {
 
 struct json_limits {
     uint32_t max_depth, max_nodes;
+    /* not RFC 8259: Infinity, -Infinity and NaN, which Python's json module writes, are read as
+     * strings */
+    bool has_infinity;
 };
 extern const struct json_limits json_limits_default; /* depth 128, 4 million nodes */
 

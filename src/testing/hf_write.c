@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "format/hf/hf_family.h"
+#include "testing/hf_write_hybrid.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@ struct writer {
     const struct hf_write_options *o;
     const struct hf_family *family;
     char arch[32];
-    uint64_t n_heads, n_kv_heads;
+    uint64_t n_heads, n_kv_heads, n_experts;
     struct shard shards[SHARDS_MAX];
     int n_shards;
     struct buf index;
@@ -185,21 +186,93 @@ static bool is_row_of(const struct hf_tensor_row *row, struct str stem, int laye
     return str_is(stem, name);
 }
 
+/* Whether the row is of the layout that is written. MLX stacks the experts, in switch_mlp except of
+ * gpt-oss, and has the only network of a hybrid model as mlp. */
+static bool is_in_layout(const struct writer *w, const struct hf_tensor_row *row)
+{
+    if (row->rows == HF_ROWS_EVEN || row->rows == HF_ROWS_ODD)
+        return false;
+    if (!w->o->is_mlx)
+        return !strstr(row->from, "switch_mlp");
+    if (w->family->hybrid)
+        return !strstr(row->from, ".experts.") && !strstr(row->from, "moe.input_linear") &&
+               !strstr(row->from, "moe.output_linear") &&
+               (w->n_experts || !strstr(row->from, "shared_mlp"));
+    return !strstr(row->from, "%e");
+}
+
 /* A row of the family with this GGUF name, in the layout that is written. */
 static const struct hf_tensor_row *find_row(const struct writer *w, struct str stem, int layer)
 {
-    const struct hf_tensor_row *lists[] = { w->family->rows, hf_common_rows };
+    const struct hf_tensor_row *lists[] = { hf_family_rows(w->family, (int64_t)w->n_experts),
+        hf_common_rows };
 
     for (size_t i = 0; i < ARRAY_LEN(lists); i++)
-        for (const struct hf_tensor_row *row = lists[i]; row && row->from; row++) {
-            bool has_experts = strstr(row->from, "%e") || strstr(row->from, ".experts.");
-            bool is_other = w->o->is_mlx ? strstr(row->from, "%e") != NULL
-                                         : strstr(row->from, "switch_mlp") != NULL;
-            if (!(has_experts && is_other) && !strstr(row->from, w->o->is_mlx ? "%e" : "switch") &&
-                row->rows < HF_ROWS_EVEN && is_row_of(row, stem, layer))
+        for (const struct hf_tensor_row *row = lists[i]; row && row->from; row++)
+            if (is_in_layout(w, row) && is_row_of(row, stem, layer))
                 return row;
-        }
     return NULL;
+}
+
+/* The tensor of the second half of a tensor whose first half is that of `row`. */
+static const struct gguf_tensor *second_half(
+    const struct writer *w, const struct hf_tensor_row *row, int layer)
+{
+    const struct hf_tensor_row *other = hf_family_rows(w->family, (int64_t)w->n_experts);
+    char name[NAME_MAX_BYTES];
+
+    while (strcmp(other->from, row->from) != 0 || other->rows != HF_ROWS_SECOND_HALF)
+        other++;
+    snprintf(name, sizeof(name), "blk.%d%s.weight", layer, strchr(other->to, 'd') + 1);
+    return gguf_tensor(w->g, name);
+}
+
+/* For each matrix the rows of one tensor, then those of the other one. */
+static void put_halves(struct writer *w, const char *name, const struct gguf_tensor *first,
+    const struct gguf_tensor *second)
+{
+    const uint64_t n = first->dims[2], bytes = first->bytes / n;
+    uint64_t dims[3] = { n, 2 * first->dims[1], first->dims[0] };
+    struct buf *to = begin_tensor(
+        w, name, dtype_of(first->type), n > 1 ? 3 : 2, n > 1 ? dims : dims + 1, 2 * first->bytes);
+
+    for (uint64_t i = 0; i < n; i++) {
+        buf_put(to, first->data + i * bytes, bytes);
+        buf_put(to, second->data + i * bytes, bytes);
+    }
+}
+
+/* The number of which -exp is `x`: one of the three next to the logarithm. */
+static float log_of_decay(float x)
+{
+    const float log_x = (float)log((double)-x);
+    const float near[] = { log_x, nextafterf(log_x, -INFINITY), nextafterf(log_x, INFINITY) };
+
+    for (size_t i = 0; i < ARRAY_LEN(near); i++)
+        if ((float)-exp((double)near[i]) == x)
+            return near[i];
+    return log_x;
+}
+
+/* A vector or convolution that has another shape in GGUF terms. */
+static void put_form(struct writer *w, const char *name, const struct hf_tensor_row *row,
+    const struct gguf_tensor *t)
+{
+    const uint64_t n = t->dims[0] * t->dims[1], taps = t->dims[0], channels = t->dims[1];
+    const uint64_t hf_conv[3] = { channels, 1, taps }, mlx_conv[3] = { channels, taps, 1 };
+    const bool is_conv = row->form == HF_FORM_CONV;
+    struct buf *to = begin_tensor(w, name, "F32", is_conv ? 3 : 1,
+        !is_conv       ? &n
+        : w->o->is_mlx ? mlx_conv
+                       : hf_conv,
+        t->bytes);
+
+    for (uint64_t i = 0; i < n; i++) {
+        float f;
+        memcpy(&f, t->data + i * sizeof(f), sizeof(f));
+        f = row->form == HF_FORM_DECAY ? log_of_decay(f) : f;
+        buf_put(to, &f, sizeof(f));
+    }
 }
 
 static void stem_of(const struct hf_tensor_row *row, int layer, int expert, char out[96])
@@ -216,10 +289,25 @@ static void stem_of(const struct hf_tensor_row *row, int layer, int expert, char
     out[n] = '\0';
 }
 
+/* A parameter of a module is a module for some tensors. */
+static const char *tail_of(const struct hf_tensor_row *row, bool is_bias)
+{
+    if (strstr(row->from, "sinks") || row->form == HF_FORM_COLUMN || row->form == HF_FORM_DECAY)
+        return "";
+    if (is_bias)
+        return str_ends(str_of(row->from), STR(".dt")) || strstr(row->from, "score_correction")
+                   ? "_bias"
+                   : ".bias";
+    return ".weight";
+}
+
 static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err *e)
 {
     bool is_bias = str_ends(t->name, STR(".bias"));
-    struct str base = { t->name.p, t->name.n - (is_bias ? 5 : strlen(".weight")) };
+    const size_t n_tail = is_bias                             ? strlen(".bias")
+                          : str_ends(t->name, STR(".weight")) ? strlen(".weight")
+                                                              : 0;
+    struct str base = { t->name.p, t->name.n - n_tail };
     char text[NAME_MAX_BYTES], stem[96], name[NAME_MAX_BYTES];
     int layer = -1;
 
@@ -232,9 +320,17 @@ static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err 
     if (!row)
         return err_set(e, ERR_UNSUPPORTED, "tensor %s has no name in this layout", text);
     stem_of(row, layer, 0, stem);
-    /* a parameter of a module, not a module */
-    const char *tail = strstr(row->from, "sinks") ? "" : is_bias ? ".bias" : ".weight";
-    snprintf(name, sizeof(name), "%s%s", stem, tail);
+    snprintf(name, sizeof(name), "%s%s", stem, tail_of(row, is_bias));
+    if (row->rows == HF_ROWS_SECOND_HALF)
+        return 0; /* written with the first half */
+    if (row->rows == HF_ROWS_FIRST_HALF) {
+        put_halves(w, name, t, second_half(w, row, layer));
+        return 0;
+    }
+    if (row->form != HF_FORM_SAME && !is_bias) {
+        put_form(w, name, row, t);
+        return 0;
+    }
     if (is_bias || (t->n_dims == 1 && !strstr(row->from, "_gate"))) {
         put_vector(w, name, row, t);
         return 0;
@@ -409,7 +505,7 @@ static void put_family_values(const struct writer *w, struct jw *j)
         jw_key(j, "mlp_only_layers");
         jw_raw(j, STR("[]"));
     }
-    jw_member_bool(j, "attention_bias", gguf_tensor(w->g, "blk.0.attn_q.bias"));
+    jw_member_bool(j, "attention_bias", hf_write_has_tensor(w->g, "attn_q.bias"));
     jw_member_bool(j, "mlp_bias", false);
 }
 
@@ -430,14 +526,18 @@ static int put_config(const struct writer *w, struct err *e)
     copy_number(w, &j, is_gpt_oss ? "expert_feed_forward_length" : "feed_forward_length",
         "intermediate_size");
     copy_number(w, &j, "attention.head_count", "num_attention_heads");
-    copy_number(w, &j, "attention.head_count_kv", "num_key_value_heads");
+    if (hf_write_largest(w->g, "attention.head_count_kv"))
+        jw_member_u64(&j, "num_key_value_heads", w->n_kv_heads);
     copy_number(w, &j, "attention.key_length", "head_dim");
     copy_number(w, &j, "context_length", "max_position_embeddings");
     copy_number(w, &j, "vocab_size", "vocab_size");
     copy_number(w, &j, "attention.layer_norm_rms_epsilon", "rms_norm_eps");
     copy_number(w, &j, "rope.freq_base", "rope_theta");
     copy_number(w, &j, "attention.sliding_window", "sliding_window");
-    copy_number(w, &j, "expert_count", is_gpt_oss ? "num_local_experts" : "num_experts");
+    if (w->family->hybrid)
+        hf_write_hybrid(&j, w->g, w->family);
+    else
+        copy_number(w, &j, "expert_count", is_gpt_oss ? "num_local_experts" : "num_experts");
     copy_number(w, &j, "expert_used_count", "num_experts_per_tok");
     copy_number(w, &j, "expert_feed_forward_length", "moe_intermediate_size");
     if (get_number(w, "rope.dimension_count", &v) &&
@@ -595,7 +695,8 @@ static const struct hf_family *family_of(const struct gguf *g, struct str arch)
     const struct hf_family *f;
 
     for (size_t i = 0; (f = hf_family_at(i)); i++)
-        if (str_is(arch, f->arch) && (strcmp(f->model_type, "olmo2") != 0 || !has_window))
+        if ((str_is(arch, f->arch) || (f->moe_arch && str_is(arch, f->moe_arch))) &&
+            (strcmp(f->model_type, "olmo2") != 0 || !has_window))
             return f;
     return NULL;
 }
@@ -604,7 +705,7 @@ int hf_write(const struct gguf *g, const char *dir, const struct hf_write_option
 {
     struct writer w = { .g = g, .dir = dir, .o = o, .n_shards = MAX(o->n_shards, 1) };
     struct str arch = STR("");
-    double n_heads = 1, n_kv_heads = 1;
+    double n_heads = 1;
 
     CHECK(w.n_shards <= SHARDS_MAX);
     (void)gguf_get_str(g, "general.architecture", &arch);
@@ -613,10 +714,11 @@ int hf_write(const struct gguf *g, const char *dir, const struct hf_write_option
     if (!w.family)
         return err_set(e, ERR_UNSUPPORTED, "family %s", w.arch);
     (void)get_number(&w, "attention.head_count", &n_heads);
-    n_kv_heads = n_heads;
-    (void)get_number(&w, "attention.head_count_kv", &n_kv_heads);
     w.n_heads = (uint64_t)n_heads;
-    w.n_kv_heads = (uint64_t)n_kv_heads;
+    w.n_kv_heads = hf_write_largest(g, "attention.head_count_kv");
+    if (!w.n_kv_heads)
+        w.n_kv_heads = w.n_heads;
+    w.n_experts = hf_write_largest(g, "expert_count");
     for (int i = 0; i < w.n_shards; i++) {
         buf_init(&w.shards[i].header, FILE_MAX);
         buf_init(&w.shards[i].data, FILE_MAX);

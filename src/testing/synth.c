@@ -525,7 +525,8 @@ static void fill_rope(const struct synth *s, float *x, size_t n)
 }
 
 /* x has the deviation of biases and norms, z has the deviation 1. Like initialised models, a
- * recurrent layer decays by factors between about 0.2 and 1. */
+ * recurrent layer decays by factors between about 0.2 and 1. A decay is -exp of a float, which is
+ * the parameter in other formats. */
 static float vector_value(enum fill_kind kind, float x, float z)
 {
     switch (kind) {
@@ -536,7 +537,7 @@ static float vector_value(enum fill_kind kind, float x, float z)
     case FILL_CONV:
         return z / 2;
     case FILL_DECAY:
-        return -1 - 4 * fabsf(z);
+        return (float)-exp((double)(float)log((double)(1 + 4 * fabsf(z))));
     case FILL_TIME_STEP:
         return z - 4;
     default:

@@ -51,9 +51,11 @@ static void write_both(const char *preset, enum qtype type, const struct hf_writ
 /* Logits of N_TOKENS tokens; *v is the vocabulary. */
 static float *compute(const char *path, struct vocab **v, int *n_vocab)
 {
-    struct llama_options o = {
-        .n_threads = 2, .n_pages = N_TOKENS / PAGE_TOKENS + 1, .max_rows = 96, .max_logits = 96
-    };
+    struct llama_options o = { .n_threads = 2,
+        .n_pages = N_TOKENS / PAGE_TOKENS + 1,
+        .n_states = 2,
+        .max_rows = 96,
+        .max_logits = 96 };
     int32_t tokens[N_TOKENS];
     page_id pages[N_TOKENS];
     struct gguf *g = NULL;
@@ -67,7 +69,9 @@ static float *compute(const char *path, struct vocab **v, int *n_vocab)
         tokens[i] = (i * 7919 + i * i * 31 + 17) % m->n_vocab;
         pages[i].i = (uint32_t)MIN(i, (int)m->n_pages - 1);
     }
-    struct lm_run run = { .tokens = tokens, .n = N_TOKENS, .pages = pages, .n_logits = N_TOKENS };
+    struct lm_run run = {
+        .tokens = tokens, .n = N_TOKENS, .pages = pages, .n_logits = N_TOKENS, .state = STATE_NONE
+    };
     EXPECT(m->ops->forward(m, &run, 1, NULL));
     size_t bytes = sizeof(float) * N_TOKENS * (size_t)m->n_vocab;
     float *out = xmalloc(bytes);
@@ -118,6 +122,15 @@ static void check_preset(const char *preset, enum qtype type, struct hf_write_op
     tmpdir_remove(folder);
 }
 
+/* Families with layers of several kinds. */
+static const char *const hybrids[] = { "tiny-granitehybrid", "tiny-granitehybrid-moe",
+    "tiny-nemotron-h", "tiny-nemotron-h-moe", "tiny-nemotron-h-latent" };
+
+static enum qtype float_type(size_t i)
+{
+    return i % 3 == 0 ? Q_F32 : i % 3 == 1 ? Q_BF16 : Q_F16;
+}
+
 static void families_give_the_same_bits(void)
 {
     static const char *const presets[] = { "tiny-llama", "tiny-qwen2", "tiny-qwen3",
@@ -126,11 +139,10 @@ static void families_give_the_same_bits(void)
         "tiny-glm4" };
 
     for (size_t i = 0; i < ARRAY_LEN(presets); i++)
-        check_preset(presets[i],
-            i % 3 == 0   ? Q_F32
-            : i % 3 == 1 ? Q_BF16
-                         : Q_F16,
-            (struct hf_write_options){ .n_shards = i % 2 ? 3 : 1 });
+        check_preset(
+            presets[i], float_type(i), (struct hf_write_options){ .n_shards = i % 2 ? 3 : 1 });
+    for (size_t i = 0; i < 2 * ARRAY_LEN(hybrids); i++)
+        check_preset(hybrids[i / 2], float_type(i), (struct hf_write_options){ .n_shards = 1 });
 }
 
 static void mlx_directories_give_the_same_bits(void)
@@ -140,6 +152,9 @@ static void mlx_directories_give_the_same_bits(void)
     /* codes of 4 bits in groups of 32, as Q4_1 */
     check_preset("tiny-llama", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
     check_preset("tiny-qwen3moe", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
+    for (size_t i = 0; i < ARRAY_LEN(hybrids); i++)
+        check_preset(
+            hybrids[i], i % 2 ? Q_BF16 : Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
 }
 
 TESTS(TEST(families_give_the_same_bits), TEST(mlx_directories_give_the_same_bits))

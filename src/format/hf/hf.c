@@ -31,9 +31,10 @@ struct hf {
 static int parse_file(
     struct hf *h, const char *name, struct str text, const struct json **out, struct err *e)
 {
+    static const struct json_limits limits = { 128, 4 << 20, .has_infinity = true };
     struct json *j;
 
-    if (json_parse(&j, text, h->arena, &json_limits_default, e))
+    if (json_parse(&j, text, h->arena, &limits, e))
         return err_wrap(e, "%s", name);
     *out = j;
     return 0;

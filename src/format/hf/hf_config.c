@@ -1,5 +1,6 @@
 #include "format/hf/hf_config.h"
 #include "base/utf8.h"
+#include "format/hf/hf_hybrid.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -116,6 +117,15 @@ static void read_tied(struct hf_config *c)
     c->is_tied = c->states_tied && j->b;
 }
 
+/* The layers, and what depends on their kinds. */
+static int read_layers(struct hf_config *c, struct err *e)
+{
+    c->arch = c->family->arch;
+    c->n_groups = 1;
+    return c->family->hybrid ? hf_hybrid_read(c, e)
+                             : require_int(c->text, "num_hidden_layers", &c->n_layers, e);
+}
+
 /* Number of experts, under the name that the family uses. */
 static int read_experts(struct hf_config *c, struct err *e)
 {
@@ -131,7 +141,7 @@ int hf_config_read(struct hf_config *c, const struct json *all, struct err *e)
     *c = (struct hf_config){ .all = all };
     if (all->kind != JSON_OBJECT)
         return err_set(e, ERR_CORRUPT, "config.json is not an object");
-    if (find_family(c, e) || require_int(c->text, "num_hidden_layers", &c->n_layers, e) ||
+    if (find_family(c, e) || read_layers(c, e) ||
         require_int(c->text, "hidden_size", &c->d_model, e) ||
         require_int(c->text, "num_attention_heads", &c->n_heads, e))
         return -1;
@@ -139,7 +149,7 @@ int hf_config_read(struct hf_config *c, const struct json *all, struct err *e)
     if (!c->n_heads || !c->n_layers || c->n_layers > 4096)
         return err_set(e, ERR_RANGE, "config.json: %lld layers with %lld attention heads",
             (long long)c->n_layers, (long long)c->n_heads);
-    c->head_dim = c->d_model / c->n_heads;
+    c->head_dim = c->family->head_dim ? c->family->head_dim : c->d_model / c->n_heads;
     if (hf_get_int(c->text, "num_key_value_heads", &c->n_kv_heads, e) ||
         hf_get_int(c->text, "head_dim", &c->head_dim, e) || read_experts(c, e))
         return -1;
@@ -154,7 +164,7 @@ int hf_config_read(struct hf_config *c, const struct json *all, struct err *e)
 
 static int check_activation(const struct hf_config *c, struct err *e)
 {
-    static const char *const keys[] = { "hidden_activation", "hidden_act" };
+    static const char *const keys[] = { "hidden_activation", "hidden_act", "mlp_hidden_act" };
 
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
         const struct json *j = json_get(c->text, keys[i]);
@@ -222,12 +232,13 @@ static int check_values(const struct hf_config *c, struct err *e)
 /* Values that are copied; the GGUF key has the prefix of the architecture. */
 static const struct {
     const char *from, *to;
+    bool is_per_layer; /* hybrid families have a value for each layer (hf_hybrid.c) */
 } ints[] = {
-    { "num_hidden_layers", ".block_count" },
+    { "num_hidden_layers", ".block_count", true },
     { "hidden_size", ".embedding_length" },
-    { "intermediate_size", ".feed_forward_length" },
+    { "intermediate_size", ".feed_forward_length", true },
     { "num_attention_heads", ".attention.head_count" },
-    { "num_key_value_heads", ".attention.head_count_kv" },
+    { "num_key_value_heads", ".attention.head_count_kv", true },
     { "max_position_embeddings", ".context_length" },
     { "vocab_size", ".vocab_size" },
 };
@@ -248,6 +259,8 @@ static int put_copies(const struct hf_config *c, struct gguf_keys *k, struct err
 {
     for (size_t i = 0; i < ARRAY_LEN(ints); i++) {
         int64_t v = -1;
+        if (c->family->hybrid && ints[i].is_per_layer)
+            continue;
         if (hf_get_int(c->text, ints[i].from, &v, e))
             return -1;
         if (v >= 0)
@@ -255,6 +268,8 @@ static int put_copies(const struct hf_config *c, struct gguf_keys *k, struct err
     }
     for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
         double v = NAN;
+        if (c->family->hybrid == HF_NEMOTRON_H && !strcmp(numbers[i].from, "rms_norm_eps"))
+            continue;
         if (hf_get_number(c->text, numbers[i].from, &v, e))
             return -1;
         if (!isnan(v))
@@ -281,7 +296,7 @@ static int put_heads(const struct hf_config *c, struct gguf_keys *k, struct err 
 {
     double scale = 0;
 
-    if (json_get(c->text, "head_dim")) {
+    if (json_get(c->text, "head_dim") || c->family->head_dim) {
         gguf_keys_u32(k, ".attention.key_length", (uint32_t)c->head_dim);
         gguf_keys_u32(k, ".attention.value_length", (uint32_t)c->head_dim);
     }
@@ -366,11 +381,12 @@ static int put_window(const struct hf_config *c, struct gguf_keys *k, struct err
 
 int hf_config_put(struct hf_config *c, struct gguf_keys *k, struct arena *a, struct err *e)
 {
-    k->arch = c->family->arch;
-    gguf_keys_str(k, "general.architecture", str_of(c->family->arch));
-    if (check_values(c, e) || put_copies(c, k, e) || put_heads(c, k, e) || put_experts(c, k, e) ||
-        put_window(c, k, e))
+    k->arch = c->arch;
+    gguf_keys_str(k, "general.architecture", str_of(c->arch));
+    if (check_values(c, e) || put_copies(c, k, e) || put_heads(c, k, e))
+        return -1;
+    if (c->family->hybrid ? hf_hybrid_put(c, k, e) : put_experts(c, k, e) || put_window(c, k, e))
         return -1;
     put_soft_caps(c, k);
-    return hf_rope_put(c, k, a, e);
+    return c->family->rope_period == 1 ? 0 : hf_rope_put(c, k, a, e);
 }

@@ -14,6 +14,8 @@ struct hf_config {
     const struct json *all;  /* config.json */
     const struct json *text; /* the same, or its text_config */
     const struct hf_family *family;
+    const char *arch; /* general.architecture */
+    int64_t n_groups; /* of Mamba2 heads, at least 1 */
     int64_t n_layers, d_model, n_heads, n_kv_heads, head_dim, n_experts;
     bool is_tied, states_tied; /* tie_word_embeddings, and whether the file has it */
     /* Divisors of RoPE frequencies, [head_dim / 2] in the arena; NULL: none. */

@@ -80,6 +80,74 @@ static const struct hf_tensor_row gpt_oss_rows[] = {
     { 0 },
 };
 
+#define BLOCK_MOE LAYER "block_sparse_moe."
+#define MAMBA2(module)                                                                             \
+    { module "in_proj", "blk.%d.ssm_in", 0, false },                                               \
+        { module "conv1d", "blk.%d.ssm_conv1d", 0, false, HF_FORM_CONV },                          \
+        { module "dt", "blk.%d.ssm_dt", 0, false },                                                \
+        { module "A_log", "blk.%d.ssm_a", 0, false, HF_FORM_DECAY },                               \
+        { module "D", "blk.%d.ssm_d", 0, false, HF_FORM_COLUMN },                                  \
+        { module "norm", "blk.%d.ssm_norm", 0, false, HF_FORM_GROUPS },                            \
+    {                                                                                              \
+        module "out_proj", "blk.%d.ssm_out", 0, false                                              \
+    }
+
+static const struct hf_tensor_row granite_rows[] = {
+    MAMBA2(LAYER "mamba."),
+    { BLOCK_MOE "input_linear", "blk.%d.ffn_gate_exps", HF_ROWS_FIRST_HALF, false },
+    { BLOCK_MOE "input_linear", "blk.%d.ffn_up_exps", HF_ROWS_SECOND_HALF, false },
+    { BLOCK_MOE "output_linear", "blk.%d.ffn_down_exps", 0, false },
+    { BLOCK_MOE "experts.gate_up_proj", "blk.%d.ffn_gate_exps", HF_ROWS_FIRST_HALF, false },
+    { BLOCK_MOE "experts.gate_up_proj", "blk.%d.ffn_up_exps", HF_ROWS_SECOND_HALF, false },
+    { BLOCK_MOE "experts.down_proj", "blk.%d.ffn_down_exps", 0, false },
+    { BLOCK_MOE "switch_mlp.gate_proj", "blk.%d.ffn_gate_exps", 0, false },
+    { BLOCK_MOE "switch_mlp.up_proj", "blk.%d.ffn_up_exps", 0, false },
+    { BLOCK_MOE "switch_mlp.down_proj", "blk.%d.ffn_down_exps", 0, false },
+    { BLOCK_MOE "router.layer", "blk.%d.ffn_gate_inp", 0, false },
+    { BLOCK_MOE "router", "blk.%d.ffn_gate_inp", 0, false },
+    { LAYER "shared_mlp.input_linear", "blk.%d.ffn_gate_shexp", HF_ROWS_FIRST_HALF, false },
+    { LAYER "shared_mlp.input_linear", "blk.%d.ffn_up_shexp", HF_ROWS_SECOND_HALF, false },
+    { LAYER "shared_mlp.output_linear", "blk.%d.ffn_down_shexp", 0, false },
+    { 0 },
+};
+
+/* The shared expert is the only network. */
+static const struct hf_tensor_row granite_dense_rows[] = {
+    MAMBA2(LAYER "mamba."),
+    { LAYER "shared_mlp.input_linear", "blk.%d.ffn_gate", HF_ROWS_FIRST_HALF, false },
+    { LAYER "shared_mlp.input_linear", "blk.%d.ffn_up", HF_ROWS_SECOND_HALF, false },
+    { LAYER "shared_mlp.output_linear", "blk.%d.ffn_down", 0, false },
+    { 0 },
+};
+
+#define MIXER "backbone.layers.%d.mixer."
+
+static const struct hf_tensor_row nemotron_h_rows[] = {
+    { "backbone.embeddings", "token_embd", 0, false },
+    { "backbone.norm_f", "output_norm", 0, true },
+    { "backbone.layers.%d.norm", "blk.%d.attn_norm", 0, true },
+    MAMBA2(MIXER),
+    { MIXER "q_proj", "blk.%d.attn_q", HF_ROWS_Q, false },
+    { MIXER "k_proj", "blk.%d.attn_k", HF_ROWS_K, false },
+    { MIXER "v_proj", "blk.%d.attn_v", 0, false },
+    { MIXER "o_proj", "blk.%d.attn_output", 0, false },
+    { MIXER "up_proj", "blk.%d.ffn_up", 0, false },
+    { MIXER "down_proj", "blk.%d.ffn_down", 0, false },
+    { MIXER "gate", "blk.%d.ffn_gate_inp", 0, false },
+    { MIXER "gate.e_score_correction", "blk.%d.exp_probs_b", 0, false },
+    { MIXER "experts.%e.up_proj", "blk.%d.ffn_up_exps", 0, false },
+    { MIXER "experts.%e.down_proj", "blk.%d.ffn_down_exps", 0, false },
+    { MIXER "experts.up_proj", "blk.%d.ffn_up_exps", 0, false },
+    { MIXER "experts.down_proj", "blk.%d.ffn_down_exps", 0, false },
+    { MIXER "switch_mlp.fc1", "blk.%d.ffn_up_exps", 0, false },
+    { MIXER "switch_mlp.fc2", "blk.%d.ffn_down_exps", 0, false },
+    { MIXER "shared_experts.up_proj", "blk.%d.ffn_up_shexp", 0, false },
+    { MIXER "shared_experts.down_proj", "blk.%d.ffn_down_shexp", 0, false },
+    { MIXER "fc1_latent_proj", "blk.%d.ffn_latent_down", 0, false },
+    { MIXER "fc2_latent_proj", "blk.%d.ffn_latent_up", 0, false },
+    { 0 },
+};
+
 static const struct hf_family families[] = {
     { .model_type = "llama", .arch = "llama", .activation = "silu", .swaps_halves = true },
     { .model_type = "mistral", .arch = "llama", .activation = "silu", .swaps_halves = true },
@@ -111,6 +179,22 @@ static const struct hf_family families[] = {
         .rope_period = 4 },
     { .model_type = "phi3", .arch = "phi3", .activation = "silu", .rows = phi3_rows },
     { .model_type = "granite", .arch = "granite", .activation = "silu", .swaps_halves = true },
+    { .model_type = "granitemoehybrid",
+        .arch = "granitehybrid",
+        .activation = "silu",
+        .rows = granite_rows,
+        .dense_rows = granite_dense_rows,
+        .hybrid = HF_GRANITE_HYBRID,
+        .swaps_halves = true },
+    { .model_type = "nemotron_h",
+        .arch = "nemotron_h",
+        .moe_arch = "nemotron_h_moe",
+        .activation = "relu2",
+        .rows = nemotron_h_rows,
+        .hybrid = HF_NEMOTRON_H,
+        .swaps_halves = true,
+        .head_dim = 128,
+        .rope_period = 1 },
     { .model_type = "olmo2", .arch = "olmo2", .activation = "silu", .rows = olmo2_rows },
     { .model_type = "olmo3", .arch = "olmo2", .activation = "silu", .rows = olmo2_rows },
     { .model_type = "gemma2",
@@ -148,7 +232,7 @@ bool hf_tensor_is_ignored(struct str name)
 {
     static const char *const starts[] = { "vision_tower.", "vision_model.", "visual.",
         "model.visual.", "model.vision_tower.", "multi_modal_projector.",
-        "model.multi_modal_projector.", "audio_tower.", "model.audio_tower." };
+        "model.multi_modal_projector.", "audio_tower.", "model.audio_tower.", "mtp." };
 
     for (size_t i = 0; i < ARRAY_LEN(starts); i++)
         if (str_starts(name, str_of(starts[i])))

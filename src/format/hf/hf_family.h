@@ -13,7 +13,21 @@ enum hf_rows {
     HF_ROWS_K,
     HF_ROWS_EVEN,
     HF_ROWS_ODD,
+    HF_ROWS_FIRST_HALF,
+    HF_ROWS_SECOND_HALF,
 };
+
+/* Shape of the tensor in GGUF terms. All but the first one are F32. */
+enum hf_form {
+    HF_FORM_SAME,
+    HF_FORM_COLUMN, /* a vector as rows of one element, under a name without ".weight" */
+    HF_FORM_DECAY,  /* the same with -exp(x) of each element x */
+    HF_FORM_GROUPS, /* a vector as one row per group of the Mamba2 layers */
+    HF_FORM_CONV,   /* [channels, 1, taps] or [channels, taps, 1] as rows of taps */
+};
+
+/* Families whose layers are of several kinds (hf_hybrid.c). */
+enum hf_hybrid { HF_NOT_HYBRID, HF_GRANITE_HYBRID, HF_NEMOTRON_H };
 
 /* A tensor name: in the directory, and the GGUF name without ".weight" and ".bias". "%d" is the
  * layer, "%e" the expert, whose matrices are stacked. */
@@ -21,22 +35,34 @@ struct hf_tensor_row {
     const char *from, *to;
     enum hf_rows rows;
     bool is_norm;
+    enum hf_form form;
 };
 
 struct hf_family {
     const char *model_type; /* of config.json */
     const char *arch;       /* general.architecture */
-    const char *activation; /* hidden_act or hidden_activation */
+    const char *moe_arch;   /* the same of models with experts; NULL: arch */
+    const char *activation; /* hidden_act, hidden_activation or mlp_hidden_act */
     /* Names that replace those of hf_common_rows; the last one is empty. NULL: none. */
     const struct hf_tensor_row *rows;
+    const struct hf_tensor_row *dense_rows; /* the same without experts; NULL: rows */
+    enum hf_hybrid hybrid;
     /* RoPE rotates the dimensions i and i + half of a head; in GGUF terms 2i and 2i + 1 */
     bool swaps_halves;
     bool adds_one; /* norms multiply by 1 + weight */
     bool has_experts;
     bool needs_norm_topk; /* the weights of experts are normalised only if norm_topk_prob is true */
     bool needs_use_window; /* sliding_window has no effect unless use_sliding_window is true */
+    int head_dim;          /* unless config.json has it; 0: hidden_size / num_attention_heads */
     int rope_period; /* layer i has no RoPE if (i + 1) % rope_period == 0; 0: all layers have */
 };
+
+/* The rows of a model with this number of experts. */
+static inline const struct hf_tensor_row *hf_family_rows(
+    const struct hf_family *f, int64_t n_experts)
+{
+    return f->dense_rows && !n_experts ? f->dense_rows : f->rows;
+}
 
 const struct hf_family *hf_family_find(struct str model_type); /* NULL: not supported */
 const struct hf_family *hf_family_at(size_t i);                /* NULL after the last */

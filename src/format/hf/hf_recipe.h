@@ -8,6 +8,7 @@
 enum hf_convert {
     HF_COPY,   /* the same elements */
     HF_TO_F32, /* F16, BF16 or F32 to F32, plus `add` */
+    HF_DECAY,  /* the same, -exp(x) */
     HF_AFFINE, /* codes, scales and offsets to blocks of Q_AFFINE* */
     HF_MXFP4,  /* codes and scales to blocks of MXFP4 */
 };
@@ -24,6 +25,7 @@ struct hf_recipe {
     bool is_per_expert; /* one source for each expert */
     bool is_norm;
     enum hf_rows rows;
+    enum hf_form form;
     struct hf_quant quant;
     struct hf_source *sources; /* [n_sources] */
     size_t n_sources;

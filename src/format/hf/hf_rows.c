@@ -2,6 +2,8 @@
 #include "base/half.h"
 #include "format/hf/hf_recipe.h"
 
+#include <math.h>
+
 /* Row of the source that is row r of a matrix in GGUF terms. */
 static uint64_t source_row(const struct hf_recipe *p, uint64_t r)
 {
@@ -12,9 +14,12 @@ static uint64_t source_row(const struct hf_recipe *p, uint64_t r)
         return 2 * r;
     case HF_ROWS_ODD:
         return 2 * r + 1;
+    case HF_ROWS_SECOND_HALF:
+        return p->rows_in / 2 + r;
     case HF_ROWS_Q:
     case HF_ROWS_K:
         return r / p->head_rows * p->head_rows + r % 2 * half + r % p->head_rows / 2;
+    case HF_ROWS_FIRST_HALF:
     case HF_ROWS_ALL:
         break;
     }
@@ -40,6 +45,8 @@ static void put_floats(
 {
     for (uint64_t i = 0; i < p->cols; i++) {
         float f = float_at(t, row * p->cols + i) + p->add;
+        if (p->convert == HF_DECAY)
+            f = (float)-exp((double)f);
         memcpy(to + i * sizeof(f), &f, sizeof(f));
     }
 }
@@ -111,6 +118,7 @@ static void put_row(const struct hf_recipe *p, uint64_t matrix, uint64_t r, uint
         memcpy(to, s->codes->data + row * bytes, bytes);
         return;
     case HF_TO_F32:
+    case HF_DECAY:
         put_floats(p, s->codes, row, to);
         return;
     case HF_AFFINE:

@@ -87,17 +87,21 @@ static bool role_of(struct str suffix, enum role *role)
     return false;
 }
 
-/* Multimodal models have the language model below "language_model." or "model.language_model.". */
+/* Multimodal models have the language model below "language_model." or "model.language_model.".
+ * "model." may stand for "backbone.". */
 static bool match_row(const char *pattern, struct str name, struct matched *m)
 {
     static const struct str outer = { "language_model.", 15 },
                             inner = { "model.language_model.", 21 };
-    const size_t n_model = strlen("model.");
+    const size_t n_model = strlen("model."), n_backbone = strlen("backbone.");
 
     if (str_starts(name, inner))
         return !strncmp(pattern, "model.", n_model) &&
                match_name(pattern + n_model, str_skip(name, inner.n), m);
-    return match_name(pattern, str_starts(name, outer) ? str_skip(name, outer.n) : name, m);
+    name = str_starts(name, outer) ? str_skip(name, outer.n) : name;
+    if (str_starts(name, STR("model.")) && !strncmp(pattern, "backbone.", n_backbone))
+        return match_name(pattern + n_backbone, str_skip(name, n_model), m);
+    return match_name(pattern, name, m);
 }
 
 /* ---- quantisation */
@@ -249,7 +253,8 @@ static int add_source(struct hf_tensors *t, const struct hf_tensor_row *row,
             base, sizeof(base), "%.*s%d%s", (int)(number - row->to), row->to, m->layer, number + 2);
     else
         snprintf(base, sizeof(base), "%s", row->to);
-    snprintf(name, sizeof(name), "%s%s", base, is_bias ? ".bias" : ".weight");
+    bool is_column = row->form == HF_FORM_COLUMN || row->form == HF_FORM_DECAY;
+    snprintf(name, sizeof(name), "%s%s", base, is_bias ? ".bias" : is_column ? "" : ".weight");
     struct hf_recipe *r = find_recipe(t, str_of(name), e);
     if (!r)
         return -1;
@@ -258,6 +263,7 @@ static int add_source(struct hf_tensors *t, const struct hf_tensor_row *row,
         r->is_bias = is_bias;
         r->is_per_expert = m->expert >= 0;
         r->is_norm = row->is_norm;
+        r->form = is_bias ? HF_FORM_SAME : row->form;
         r->rows =
             t->config->family->swaps_halves || row->rows > HF_ROWS_K ? row->rows : HF_ROWS_ALL;
         struct str module = { from->name.p, from->name.n - m->suffix.n };
@@ -309,7 +315,8 @@ int hf_tensors_add(struct hf_tensors *t, const struct st_tensor *from, struct er
         return 0;
     if (t->config->is_tied && match_row("lm_head", from->name, &m))
         return 0; /* a tied head may be stored as well */
-    if (add_matches(t, t->config->family->rows, from, &found, e) ||
+    const struct hf_tensor_row *rows = hf_family_rows(t->config->family, t->config->n_experts);
+    if (add_matches(t, rows, from, &found, e) ||
         (!found && add_matches(t, hf_common_rows, from, &found, e)))
         return -1;
     if (!found)
@@ -382,11 +389,11 @@ static int reject_type(const struct hf_recipe *r, const struct st_tensor *t, str
 static int choose_conversion(struct hf_recipe *r, const struct hf_config *c, struct err *e)
 {
     const struct st_tensor *t = r->sources[0].codes;
-    bool is_vector = r->is_bias || t->n_dims == 1;
+    bool is_vector = r->is_bias || t->n_dims == 1 || r->form != HF_FORM_SAME;
 
     if (is_float(t->dtype)) { /* also modules that the quantisation leaves out */
         r->quant.mode = HF_MODE_NONE;
-        r->convert = is_vector ? HF_TO_F32 : HF_COPY;
+        r->convert = r->form == HF_FORM_DECAY ? HF_DECAY : is_vector ? HF_TO_F32 : HF_COPY;
         r->type = is_vector || t->dtype == ST_F32 ? Q_F32 : t->dtype == ST_F16 ? Q_F16 : Q_BF16;
         r->add = r->is_norm && c->family->adds_one ? 1 : 0;
         return 0;
@@ -462,7 +469,7 @@ static int set_rows(struct hf_recipe *r, const struct hf_config *c, struct err *
     uint64_t n_heads = (uint64_t)(r->rows == HF_ROWS_Q ? c->n_heads : c->n_kv_heads);
 
     r->rows_out = r->rows_in;
-    if (r->rows == HF_ROWS_EVEN || r->rows == HF_ROWS_ODD) {
+    if (r->rows >= HF_ROWS_EVEN) {
         r->rows_out = r->rows_in / 2;
         return r->rows_in % 2 ? reject_shape(t, "an odd number of rows", e) : 0;
     }
@@ -472,6 +479,38 @@ static int set_rows(struct hf_recipe *r, const struct hf_config *c, struct err *
     if (r->rows_in % (2 * n_heads))
         return err_set(e, ERR_CORRUPT, "tensor %.*s: %llu rows are not %llu heads of an even size",
             SHORT_ARG(t->name), (unsigned long long)r->rows_in, (unsigned long long)n_heads);
+    return 0;
+}
+
+/* Replaces the shape of a vector or convolution by that in GGUF terms; the elements have the same
+ * order. */
+static int apply_form(
+    struct hf_recipe *r, const struct hf_config *c, struct shape *s, struct err *e)
+{
+    const struct st_tensor *t = r->sources[0].codes;
+    const uint64_t n_groups = (uint64_t)c->n_groups;
+
+    switch (r->form) {
+    case HF_FORM_SAME:
+        return 0;
+    case HF_FORM_COLUMN:
+    case HF_FORM_DECAY:
+        if (s->n != 1 || s->rows != 1)
+            return reject_shape(t, "expected a vector", e);
+        *s = (struct shape){ 1, s->cols, 1 };
+        break;
+    case HF_FORM_GROUPS:
+        if (s->n != 1 || s->rows != 1 || s->cols % n_groups)
+            return reject_shape(t, "expected a vector of whole groups", e);
+        *s = (struct shape){ 1, n_groups, s->cols / n_groups };
+        break;
+    case HF_FORM_CONV:
+        if (t->n_dims != 3 || (s->rows != 1 && s->cols != 1))
+            return reject_shape(t, "expected [channels, 1, taps] or [channels, taps, 1]", e);
+        *s = (struct shape){ 1, s->n, s->rows * s->cols };
+        break;
+    }
+    r->cols = s->cols;
     return 0;
 }
 
@@ -490,6 +529,8 @@ static int complete(struct hf_recipe *r, const struct hf_config *c, struct err *
     for (size_t i = 0; i < r->n_sources; i++)
         if (check_source(r, &r->sources[i], s, e))
             return -1;
+    if (apply_form(r, c, &s, e))
+        return -1;
     if (r->is_per_expert && s.n != 1)
         return reject_shape(r->sources[0].codes, "an expert with several matrices", e);
     r->n_matrices = r->is_per_expert ? r->n_sources : s.n;
@@ -504,7 +545,7 @@ static int describe(const struct hf_recipe *r, struct gguf_tensor *t, struct err
     uint64_t n_rows, row_bytes;
 
     *t = (struct gguf_tensor){ .name = r->name, .type = r->type, .recipe = r };
-    bool is_vector = r->is_bias || first->n_dims == 1;
+    bool is_vector = r->is_bias || (first->n_dims == 1 && r->form == HF_FORM_SAME);
     uint64_t dims[4] = { r->cols, r->rows_out, r->n_matrices, 1 };
     if (r->is_bias) {
         dims[0] = r->rows_out;

@@ -112,6 +112,28 @@ static void errors_contain_the_position(void)
     is_rejected("\xEF\xBB\xBF{}", "line 1, column 1: a value was expected");
 }
 
+/* Python's json module writes these, which are not JSON. */
+static void infinity_is_read_as_a_string_if_it_is_allowed(void)
+{
+    const struct json_limits l = { .max_depth = 3, .max_nodes = 9, .has_infinity = true };
+    struct json *j = NULL;
+    struct err e = { 0 };
+    struct arena *a = arena_new(MB);
+    double v;
+
+    EXPECT_EQ(json_parse(&j, STR("[Infinity, -Infinity,NaN,-1]"), a, &l, &e), 0);
+    EXPECT_EQ(j->n, 4u);
+    EXPECT(j->child->kind == JSON_STRING && str_is(j->child->s, "Infinity"));
+    EXPECT(str_is(j->child->raw, "Infinity") && !json_f64(j->child, &v));
+    EXPECT(str_is(j->child->next->s, "-Infinity") && str_is(j->child->next->next->s, "NaN"));
+    EXPECT(json_f64(j->child->next->next->next, &v) && v == -1);
+    EXPECT_EQ(json_parse(&j, STR("[Infinit]"), a, &l, &e), -1);
+    EXPECT_EQ(json_parse(&j, STR("[Infinityx]"), a, &l, &e), -1);
+    EXPECT_EQ(json_parse(&j, STR("[Infinity]"), a, NULL, &e), -1);
+    EXPECT_EQ(json_parse(&j, STR("[-Infinity]"), a, NULL, &e), -1);
+    arena_free(a);
+}
+
 static void limits_hold(void)
 {
     struct json_limits l = { .max_depth = 3, .max_nodes = 5 };
@@ -587,7 +609,8 @@ static void a_copy_owns_its_memory(void)
 
 TESTS(TEST(a_copy_owns_its_memory), TEST(values_have_their_kind),
     TEST(members_keep_order_and_duplicates), TEST(escapes_are_decoded),
-    TEST(errors_contain_the_position), TEST(limits_hold), TEST(million_brackets_are_safe),
+    TEST(errors_contain_the_position), TEST(limits_hold),
+    TEST(infinity_is_read_as_a_string_if_it_is_allowed), TEST(million_brackets_are_safe),
     TEST(integers_are_exact), TEST(doubles_equal_strtod),
     TEST(numbers_are_written_in_common_notation), TEST(numbers_are_shortest_and_read_back),
     TEST(the_writer_puts_commas), TEST(invalid_utf8_is_replaced), TEST(written_text_is_parsed_back),

@@ -7,6 +7,7 @@
 #include "base/fault.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "format/hf/hf_family.h"
 #include "format/model_file.h"
 #include "testing/hf_write.h"
 #include "testing/synth.h"
@@ -46,10 +47,10 @@ static void write_file(const char *name, const char *p, size_t n)
     EXPECT(f && fwrite(p, 1, n, f) == n && !fclose(f));
 }
 
-/* A model of one layer in two files, in dir. */
-static void make_model_in(const char *name)
+/* The model of a preset in dir, of n_layers layers unless it is 0. */
+static void make_preset_in(
+    const char *name, const char *preset, uint32_t n_layers, const struct hf_write_options *o)
 {
-    static const struct hf_write_options o = { .n_shards = 2 };
     char gguf[TMPDIR_NAME + 16];
     struct synth s;
     struct gguf *g = NULL;
@@ -57,12 +58,20 @@ static void make_model_in(const char *name)
 
     snprintf(dir, sizeof(dir), "%s/%s", folder, name);
     snprintf(gguf, sizeof(gguf), "%s/m.gguf", folder);
-    EXPECT(synth_preset(&s, "tiny-qwen3"));
-    s.n_layers = 1;
+    EXPECT(synth_preset(&s, preset));
+    s.n_layers = n_layers ? n_layers : s.n_layers;
     s.type = s.head_type = Q_BF16;
     EXPECT(!synth_write(&s, gguf, &e) && !gguf_open(&g, gguf, &e));
-    EXPECT(!mkdir(dir, 0700) && !hf_write(g, dir, &o, &e));
+    EXPECT(!mkdir(dir, 0700) && !hf_write(g, dir, o, &e));
     gguf_close(g);
+}
+
+/* A model of one layer in two files. */
+static void make_model_in(const char *name)
+{
+    static const struct hf_write_options o = { .n_shards = 2 };
+
+    make_preset_in(name, "tiny-qwen3", 1, &o);
 }
 
 static void make_model(void)
@@ -203,6 +212,56 @@ static void tensors_are_refused_by_name(void)
     write_file("model-00002-of-00002.safetensors", b.p, b.n);
     expect_error(ERR_CORRUPT, "are the same matrix");
     buf_clear(&b);
+    tmpdir_remove(folder);
+}
+
+/* Mamba2 layers have vectors and a convolution that have another shape in GGUF terms. */
+static void tensors_of_hybrid_models_are_checked(void)
+{
+    static const char file[] = "model.safetensors", mixer[] = "backbone.layers.0.mixer.";
+    static const struct hf_write_options o = { .n_shards = 1 };
+    char from[96], to[96];
+    struct err e = { 0 };
+
+    tmpdir_make(folder);
+    make_preset_in("model", "tiny-nemotron-h-moe", 0, &o);
+    EXPECT_EQ(open_model(&e), 0);
+    expect_error_with(file, "[264,1,4]", "[264,2,2]", ERR_CORRUPT,
+        "layers.0.mixer.conv1d.weight: expected [channels, 1, taps]");
+    snprintf(from, sizeof(from), "\"%sA_log\":{\"dtype\":\"F32\"", mixer);
+    snprintf(to, sizeof(to), "\"%sA_log\":{\"dtype\":\"I32\"", mixer);
+    expect_error_with(file, from, to, ERR_UNSUPPORTED, "A_log: type I32 is not supported");
+    snprintf(from, sizeof(from), "\"%sA_log\"", mixer);
+    snprintf(to, sizeof(to), "\"%sA_lag\"", mixer);
+    expect_error_with(
+        file, from, to, ERR_UNSUPPORTED, "A_lag is not expected in family nemotron_h");
+    expect_error_with("config.json", "\"n_groups\":3", "\"n_groups\":7", ERR_CORRUPT,
+        "mixer.norm.weight: expected a vector of whole groups");
+    tmpdir_remove(folder);
+}
+
+/* Newer files have "model." for "backbone.". Draft layers are not part of the language model. */
+static void names_of_hybrid_models_have_two_forms(void)
+{
+    static const struct {
+        const char *from, *to;
+    } rows[] = { { "\"backbone.norm_f.weight\":", "\"model.norm_f.weight\":   " },
+        { "\"backbone.layers.0.mixer.D\":", "\"model.layers.0.mixer.D\":   " } };
+    static const struct hf_write_options o = { .n_shards = 1 };
+    struct err e = { 0 };
+
+    tmpdir_make(folder);
+    make_preset_in("model", "tiny-nemotron-h", 0, &o);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct buf b = read_file("model.safetensors");
+        ptrdiff_t at = str_find(buf_str(&b), str_of(rows[i].from));
+        EXPECT(at > 0);
+        memcpy(b.p + at, rows[i].to, strlen(rows[i].to));
+        write_file("model.safetensors", b.p, b.n);
+        buf_clear(&b);
+        EXPECT_EQ(open_model(&e), 0);
+    }
+    EXPECT(hf_tensor_is_ignored(STR("mtp.layers.0.enorm.weight")));
     tmpdir_remove(folder);
 }
 
@@ -439,7 +498,8 @@ static void every_allocation_and_system_call_may_fail(void)
 }
 
 TESTS(TEST(a_directory_is_opened), TEST(configurations_are_refused_by_name_and_value),
-    TEST(tensors_are_refused_by_name), TEST(tokenizers_are_refused_by_name),
+    TEST(tensors_are_refused_by_name), TEST(tensors_of_hybrid_models_are_checked),
+    TEST(names_of_hybrid_models_have_two_forms), TEST(tokenizers_are_refused_by_name),
     TEST(roles_and_template_are_read), TEST(other_formats_are_refused_with_what_is_read),
     TEST(links_are_followed_in_a_hub_cache_only), TEST(damaged_files_are_refused),
     TEST(every_allocation_and_system_call_may_fail))

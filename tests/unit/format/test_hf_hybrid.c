@@ -1,0 +1,220 @@
+/* format/hf: config.json of families with layers of several kinds: the keys of each layer, and
+ * values that are refused by name. */
+#include "base/mem.h"
+#include "format/gguf.h"
+#include "format/hf/hf_config.h"
+#include "support/check.h"
+
+#define NEMOTRON                                                                                   \
+    "{\"model_type\":\"nemotron_h\",\"hidden_size\":96,\"num_attention_heads\":6,"                 \
+    "\"num_key_value_heads\":2,\"head_dim\":16,\"max_position_embeddings\":512,"                   \
+    "\"hybrid_override_pattern\":\"ME*E\",\"mamba_num_heads\":6,\"mamba_head_dim\":20,"            \
+    "\"n_groups\":3,\"ssm_state_size\":24,\"conv_kernel\":4,\"layer_norm_epsilon\":1e-5,"          \
+    "\"mlp_hidden_act\":\"relu2\",\"n_routed_experts\":8,\"num_experts_per_tok\":3,"               \
+    "\"moe_intermediate_size\":48,\"moe_shared_expert_intermediate_size\":80,"                     \
+    "\"n_shared_experts\":1,\"n_group\":4,\"topk_group\":2,\"routed_scaling_factor\":2.5,"         \
+    "\"time_step_limit\":[0.0,Infinity],\"sliding_window\":null,\"use_bias\":false}"
+
+#define GRANITE                                                                                    \
+    "{\"model_type\":\"granitemoehybrid\",\"hidden_size\":96,\"num_attention_heads\":6,"           \
+    "\"num_key_value_heads\":2,\"max_position_embeddings\":512,\"num_hidden_layers\":3,"           \
+    "\"layer_types\":[\"mamba\",\"attention\",\"mamba\"],\"mamba_n_heads\":8,"                     \
+    "\"mamba_d_head\":\"auto\",\"mamba_expand\":2,\"mamba_n_groups\":1,\"mamba_d_state\":20,"      \
+    "\"mamba_d_conv\":4,\"rms_norm_eps\":1e-5,\"intermediate_size\":48,"                           \
+    "\"shared_intermediate_size\":64,\"num_local_experts\":5,\"num_experts_per_tok\":2,"           \
+    "\"position_embedding_type\":\"nope\",\"hidden_act\":\"silu\"}"
+
+/* Parses a configuration in which the first occurrence of `from` is replaced. */
+static struct json *parse(struct arena *a, const char *config, const char *from, const char *to)
+{
+    const struct json_limits limits = { 32, 1000, .has_infinity = true };
+    const char *at = strstr(config, from);
+    struct json *j;
+    struct buf b;
+    struct err e;
+
+    if (!at)
+        fprintf(stderr, "no %s\n", from);
+    EXPECT(at);
+    buf_init(&b, MB);
+    buf_put(&b, config, (size_t)(at - config));
+    buf_putz(&b, to);
+    buf_putz(&b, at + strlen(from));
+    struct str text = arena_str(a, buf_str(&b));
+    buf_clear(&b);
+    EXPECT(text.p && !json_parse(&j, text, a, &limits, &e));
+    return j;
+}
+
+/* The GGUF keys of a configuration, in static memory; NULL: it is refused. */
+static struct gguf *translate(
+    const char *config, const char *from, const char *to, struct hf_config *c, struct err *e)
+{
+    static uint8_t keys[4096];
+    struct arena *a = arena_new(MB);
+    const struct json *j = parse(a, config, from, to);
+    struct gguf *g = NULL;
+    struct gguf_keys k;
+    uint8_t *bytes = NULL;
+    size_t n;
+
+    gguf_keys_init(&k);
+    if (!hf_config_read(c, j, e) && !hf_config_put(c, &k, a, e)) {
+        EXPECT(!gguf_keys_end(&k, &bytes, &n, e) && n <= sizeof(keys));
+        memcpy(keys, bytes, n);
+        mem_free(bytes);
+        EXPECT(!gguf_open_bytes(&g, keys, n, e));
+    }
+    gguf_keys_clear(&k);
+    arena_free(a);
+    return g;
+}
+
+static void expect_u64(const struct gguf *g, const char *key, uint64_t want)
+{
+    uint64_t got = 0;
+
+    if (!gguf_get_u64(g, key, &got) || got != want)
+        fprintf(stderr, "%s\n", key);
+    EXPECT_EQ(got, want);
+}
+
+static void expect_array(const struct gguf *g, const char *key, const int *want, uint64_t n)
+{
+    const struct gguf_value *v = gguf_find(g, key);
+
+    EXPECT(v && v->kind == GGUF_ARR && v->arr.n == n);
+    for (uint64_t i = 0; i < n; i++) {
+        int64_t x;
+        EXPECT(gguf_arr_i64(v, i, &x) && x == want[i]);
+    }
+}
+
+static void nemotron_has_a_value_for_each_layer(void)
+{
+    static const int widths[] = { 0, 48, 0, 48 }, n_kv[] = { 0, 0, 2, 0 };
+    struct hf_config c;
+    struct err e;
+    struct gguf *g = translate(NEMOTRON, "{", "{", &c, &e);
+    struct str s;
+    bool norms = false;
+
+    EXPECT(g && gguf_get_str(g, "general.architecture", &s) && str_is(s, "nemotron_h_moe"));
+    expect_u64(g, "nemotron_h_moe.block_count", 4);
+    expect_array(g, "nemotron_h_moe.feed_forward_length", widths, 4);
+    expect_array(g, "nemotron_h_moe.attention.head_count_kv", n_kv, 4);
+    expect_u64(g, "nemotron_h_moe.ssm.inner_size", 120);
+    expect_u64(g, "nemotron_h_moe.expert_shared_feed_forward_length", 80);
+    expect_u64(g, "nemotron_h_moe.expert_group_used_count", 2);
+    EXPECT(gguf_get_bool(g, "nemotron_h_moe.expert_weights_norm", &norms) && norms);
+    EXPECT(!gguf_find(g, "nemotron_h_moe.moe_latent_size"));
+    gguf_close(g);
+}
+
+static void layers_may_be_named_in_a_list(void)
+{
+    static const int widths[] = { 0, 0, 21504 };
+    struct hf_config c;
+    struct err e;
+    struct gguf *g = translate(NEMOTRON, "\"hybrid_override_pattern\":\"ME*E\"",
+        "\"layers_block_type\":[\"linear_attention\",\"full_attention\",\"mlp\"],"
+        "\"num_hidden_layers\":3",
+        &c, &e);
+    struct str s;
+
+    EXPECT(g && gguf_get_str(g, "general.architecture", &s) && str_is(s, "nemotron_h"));
+    expect_array(g, "nemotron_h.feed_forward_length", widths, 3);
+    EXPECT(!gguf_find(g, "nemotron_h.expert_count"));
+    gguf_close(g);
+}
+
+static void granite_without_experts_has_the_shared_width(void)
+{
+    static const int n_kv[] = { 0, 2, 0 };
+    struct hf_config c;
+    struct err e;
+    struct gguf *g = translate(GRANITE, "{", "{", &c, &e);
+    bool has_positions = true;
+
+    EXPECT(g);
+    expect_array(g, "granitehybrid.attention.head_count_kv", n_kv, 3);
+    expect_u64(g, "granitehybrid.ssm.inner_size", 192);
+    expect_u64(g, "granitehybrid.feed_forward_length", 48);
+    expect_u64(g, "granitehybrid.expert_shared_feed_forward_length", 64);
+    EXPECT(gguf_get_bool(g, "granitehybrid.rope.scaling.finetuned", &has_positions));
+    EXPECT(!has_positions);
+    gguf_close(g);
+    g = translate(GRANITE, "\"num_local_experts\":5", "\"num_local_experts\":null", &c, &e);
+    EXPECT(g && c.n_experts == 0);
+    expect_u64(g, "granitehybrid.feed_forward_length", 64);
+    EXPECT(!gguf_find(g, "granitehybrid.expert_count"));
+    gguf_close(g);
+}
+
+static void values_are_refused_by_name(void)
+{
+    static const struct {
+        const char *config, *from, *to, *message;
+    } rows[] = {
+        { NEMOTRON, "\"ME*E\"", "\"MEX\"", "hybrid_override_pattern = \"MEX\"" },
+        { NEMOTRON, "\"ME*E\"", "\"ME-\"", "hybrid_override_pattern = \"ME-\"" },
+        { NEMOTRON, "\"ME*E\"", "7", "hybrid_override_pattern = 7" },
+        { NEMOTRON, "\"ME*E\"", "\"\"", "0 layers" },
+        { NEMOTRON, "\"ME*E\"", "\"ME*E\",\"num_hidden_layers\":5", "num_hidden_layers = 5" },
+        { NEMOTRON, "\"hybrid_override_pattern\":\"ME*E\",", "", "layer_types is missing" },
+        { NEMOTRON, "\"use_bias\":false", "\"use_bias\":true", "use_bias = true" },
+        { NEMOTRON, "\"use_bias\":false", "\"mlp_bias\":true", "mlp_bias = true" },
+        { NEMOTRON, "\"use_bias\":false", "\"mamba_proj_bias\":true", "mamba_proj_bias = true" },
+        { NEMOTRON, "\"use_bias\":false", "\"mamba_hidden_act\":\"gelu\"", "mamba_hidden_act" },
+        { NEMOTRON, "\"use_bias\":false", "\"mamba_rms_norm\":false", "mamba_rms_norm = false" },
+        { NEMOTRON, "\"use_bias\":false", "\"moe_layer_freq\":2", "moe_layer_freq = 2" },
+        { NEMOTRON, "\"use_bias\":false", "\"ssm_multipliers\":[1]", "ssm_multipliers = [1]" },
+        { NEMOTRON, "\"use_bias\":false", "\"block_configs\":[]", "block_configs = []" },
+        { NEMOTRON, "\"relu2\"", "\"silu\"", "mlp_hidden_act = \"silu\"" },
+        { NEMOTRON, "[0.0,Infinity]", "[0.0,0.1]", "time_step_limit = [0.0,0.1]" },
+        { NEMOTRON, "[0.0,Infinity]", "[0.001,Infinity]", "time_step_limit = [0.001" },
+        { NEMOTRON, "[0.0,Infinity]", "[0.0]", "time_step_limit = [0.0]" },
+        { NEMOTRON, "[0.0,Infinity]", "[0.0,NaN]", "time_step_limit = [0.0,NaN]" },
+        { NEMOTRON, "\"sliding_window\":null", "\"sliding_window\":64", "sliding_window = 64" },
+        { NEMOTRON, "\"n_groups\":3", "\"n_groups\":0", "0 groups" },
+        { NEMOTRON, "\"n_routed_experts\":8", "\"n_routed_experts\":0", "n_routed_experts = 0" },
+        { NEMOTRON, "\"routed_scaling_factor\":2.5", "\"routed_scaling_factor\":0",
+            "routed_scaling_factor = 0" },
+        { NEMOTRON, "\"mamba_num_heads\":6", "\"mamba_num_heads\":2147483647",
+            "2147483647 Mamba2" },
+        { NEMOTRON, "\"mamba_head_dim\":20", "\"mamba_head_dim\":-1", "mamba_head_dim = -1" },
+        { GRANITE, "[\"mamba\",\"attention\",\"mamba\"]", "[\"mamba\",\"moe\",\"mamba\"]",
+            "layer_types = [\"mamba\",\"moe\"" },
+        { GRANITE, "[\"mamba\",\"attention\",\"mamba\"]", "[1,2,3]", "layer_types = [1,2,3]" },
+        { GRANITE, "\"nope\"", "\"alibi\"", "position_embedding_type = \"alibi\"" },
+        { GRANITE, "\"num_hidden_layers\":3", "\"num_hidden_layers\":4", "num_hidden_layers = 4" },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct err e = { 0 };
+        struct hf_config c;
+        struct gguf *g = translate(rows[i].config, rows[i].from, rows[i].to, &c, &e);
+        if (!g && strstr(e.msg, rows[i].message))
+            continue;
+        fprintf(stderr, "%s: expected '%s' in: %s\n", rows[i].to, rows[i].message, e.msg);
+        fail();
+    }
+}
+
+static void unlimited_time_steps_have_several_spellings(void)
+{
+    static const char *const spellings[] = { "[0.0,Infinity]", "[0,1e30]", "[0.0,\"Infinity\"]",
+        "[0.0,{\"__float__\":\"Infinity\"}]", "null" };
+
+    for (size_t i = 0; i < ARRAY_LEN(spellings); i++) {
+        struct hf_config c;
+        struct err e;
+        struct gguf *g = translate(NEMOTRON, "[0.0,Infinity]", spellings[i], &c, &e);
+        EXPECT(g);
+        gguf_close(g);
+    }
+}
+
+TESTS(TEST(nemotron_has_a_value_for_each_layer), TEST(layers_may_be_named_in_a_list),
+    TEST(granite_without_experts_has_the_shared_width), TEST(values_are_refused_by_name),
+    TEST(unlimited_time_steps_have_several_spellings))
