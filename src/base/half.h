@@ -55,6 +55,25 @@ static inline float ue4m3_half(uint8_t e)
                     : (float)mantissa * 0x1p-10f;
 }
 
+/* An E4M3 number (OCP 8-bit floating point 1.0): a sign, four bits of exponent, three of mantissa;
+ * no infinities; 0x7f and 0xff are NaN. */
+static inline float e4m3_to_f32(uint8_t e)
+{
+    uint32_t sign = (uint32_t)(e & 0x80) << 24, rest = e & 0x7f;
+
+    if (rest == 0x7f)
+        return f32_from_bits(sign | 0x7fc00000);
+    if (rest < 8)
+        return f32_from_bits(sign | f32_to_bits((float)rest * 0x1p-9f));
+    return f32_from_bits(sign | (rest + (120 << 3)) << 20);
+}
+
+/* The scale 2^(e - 127) of an E8M0 byte. The result for e = 0 is subnormal, 255 is infinite. */
+static inline float e8m0_to_f32(uint8_t e)
+{
+    return f32_from_bits(e ? (uint32_t)e << 23 : 0x00400000u);
+}
+
 static inline float bf16_to_f32(uint16_t h)
 {
     return f32_from_bits((uint32_t)h << 16);

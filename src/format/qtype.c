@@ -41,6 +41,17 @@ static const struct qtype_info types[] = {
     [Q_AFFINE4_64] = { "AFFINE4_64", 64, 40, true, false },
     [Q_AFFINE8_32] = { "AFFINE8_32", 32, 40, true, false },
     [Q_AFFINE8_64] = { "AFFINE8_64", 64, 72, true, false },
+    [Q_FP8_32] = { "FP8_32", 32, 36, true, false },
+    [Q_FP8_128] = { "FP8_128", 128, 132, true, false },
+    [Q_MXFP8] = { "MXFP8", 32, 33, true, false },
+    [Q_AFFINE2_32] = { "AFFINE2_32", 32, 16, true, false },
+    [Q_AFFINE2_64] = { "AFFINE2_64", 64, 24, true, false },
+    [Q_AFFINE3_32] = { "AFFINE3_32", 32, 20, true, false },
+    [Q_AFFINE3_64] = { "AFFINE3_64", 64, 32, true, false },
+    [Q_AFFINE5_32] = { "AFFINE5_32", 32, 28, true, false },
+    [Q_AFFINE5_64] = { "AFFINE5_64", 64, 48, true, false },
+    [Q_AFFINE6_32] = { "AFFINE6_32", 32, 32, true, false },
+    [Q_AFFINE6_64] = { "AFFINE6_64", 64, 56, true, false },
 };
 
 const struct qtype_info *qtype_info(uint32_t type)

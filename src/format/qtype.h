@@ -44,9 +44,24 @@ enum qtype {
     Q_AFFINE4_64 = 61,
     Q_AFFINE8_32 = 62,
     Q_AFFINE8_64 = 63,
+    /* Not in GGUF files: E4M3 numbers times a scale. A block: f32 scale and 32 or 128 numbers;
+     * MXFP8: E8M0 scale and 32 numbers. */
+    Q_FP8_32 = 64,
+    Q_FP8_128 = 65,
+    Q_MXFP8 = 66,
+    /* As Q_AFFINE4_32 ..., with codes of 2, 3, 5 or 6 bits in the order of a little-endian bit
+     * stream. */
+    Q_AFFINE2_32 = 67,
+    Q_AFFINE2_64 = 68,
+    Q_AFFINE3_32 = 69,
+    Q_AFFINE3_64 = 70,
+    Q_AFFINE5_32 = 71,
+    Q_AFFINE5_64 = 72,
+    Q_AFFINE6_32 = 73,
+    Q_AFFINE6_64 = 74,
 };
 
-enum { N_QTYPES = 64 };
+enum { N_QTYPES = 75 };
 
 struct qtype_info {
     const char *name;

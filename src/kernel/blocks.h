@@ -14,6 +14,7 @@
 
 #include "base/base.h"
 #include "kernel/blocks_affine.h"
+#include "kernel/blocks_fp8.h"
 #include "kernel/blocks_low_bits.h"
 #include "kernel/blocks_ternary.h"
 

@@ -7,7 +7,7 @@
  * sums, and the order of additions is the same for every number of activation rows. The last panel
  * is padded with zero rows. blocks.h documents the bytes of each type.
  *
- * F32, F16 and BF16 weights are multiplied with float activations, one fma per k in order. The
+ * F32, F16, BF16 and FP8 weights are multiplied with float activations, one fma per k in order. The
  * exception is AMX bf16 tiles, which read BF16X2 activations and have their own order
  * (x86_amx_float.c). The other types are multiplied with activations quantised per block (Q8_0: 32,
  * Q8_K: 256) by exact int8 dot products, and the block results are added in block order with fma.

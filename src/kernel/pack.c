@@ -1,6 +1,7 @@
 /* pack.c: weight packing, from the row order of the file to panels. blocks.h documents both
  * formats. Packing only moves bits and rounds nothing; unpack.c is the inverse. Any thread; see
  * pack_panels(). */
+#include "kernel/affine_codes.h"
 #include "kernel/blocks.h"
 #include "kernel/gemm.h"
 
@@ -573,6 +574,79 @@ PUT_AFFINE(affine4_32, put_nibbles_32)
 PUT_AFFINE(affine4_64, put_nibbles_32)
 PUT_AFFINE(affine8_32, put_bytes_32)
 PUT_AFFINE(affine8_64, put_bytes_32)
+
+/* Code i of a little-endian bit stream. */
+static int stream_code(const uint8_t *stream, int bits, int i)
+{
+    int at = i * bits, v = stream[at / 8];
+
+    if (at % 8 + bits > 8)
+        v |= stream[at / 8 + 1] << 8;
+    return v >> (at % 8) & ((1 << bits) - 1);
+}
+
+static void put_bits(uint8_t (*q)[16][4], int r, struct affine_bits b, int v)
+{
+    q[b.array][r][b.column] |= (uint8_t)(v << b.shift);
+}
+
+static void put_codes2(uint8_t q[2][16][4], int r, const uint8_t *file)
+{
+    for (int k = 0; k < 32; k++)
+        put_bits(q, r, affine_two_bits(k), stream_code(file, 2, k));
+}
+
+static void put_codes3(uint8_t q[3][16][4], int r, const uint8_t *file)
+{
+    for (int k = 0; k < 32; k++) {
+        int code = stream_code(file, 3, k);
+        put_bits(q, r, affine_two_bits(k), code & 3);
+        put_bits(q + 2, r, affine_one_bit(k), code >> 2);
+    }
+}
+
+static void put_codes5(uint8_t q[5][16][4], int r, const uint8_t *file)
+{
+    for (int k = 0; k < 32; k++) {
+        int code = stream_code(file, 5, k);
+        put_bits(q, r, affine_nibble(k), code & 15);
+        put_bits(q + 4, r, affine_one_bit(k), code >> 4);
+    }
+}
+
+static void put_codes6(uint8_t q[6][16][4], int r, const uint8_t *file)
+{
+    for (int k = 0; k < 32; k++) {
+        int code = stream_code(file, 6, k);
+        put_bits(q, r, affine_nibble(k), code & 15);
+        put_bits(q + 4, r, affine_two_bits(k), code >> 4);
+    }
+}
+
+#define PUT_AFFINE_CODES(bits)                                                                     \
+    PUT_AFFINE(affine##bits##_32, put_codes##bits)                                                 \
+    PUT_AFFINE(affine##bits##_64, put_codes##bits)
+PUT_AFFINE_CODES(2)
+PUT_AFFINE_CODES(3)
+PUT_AFFINE_CODES(5)
+PUT_AFFINE_CODES(6)
+
+/* ---- E4M3 numbers */
+
+#define PUT_FP8(name, scale)                                                                       \
+    static void put_##name(uint8_t *panel, size_t b, int r, const uint8_t *file)                   \
+    {                                                                                              \
+        struct p16_##name *p = (struct p16_##name *)(void *)panel + b;                             \
+        struct file_##name f;                                                                      \
+                                                                                                   \
+        memcpy(&f, file, sizeof(f));                                                               \
+        for (size_t k = 0; k < ARRAY_LEN(f.q); k++)                                                \
+            p->q[k][r] = f.q[k];                                                                   \
+        p->scale[r] = f.scale;                                                                     \
+    }
+PUT_FP8(fp8_32, d)
+PUT_FP8(fp8_128, d)
+PUT_FP8(mxfp8, e)
 
 typedef void (*put_block_fn)(uint8_t *panel, size_t b, int r, const uint8_t *file);
 

@@ -1,6 +1,7 @@
 /* unpack.c: single matrix rows from panels, as the floats that the file's blocks define, in the
  * order of operations of GGUF's reference dequantisation. Used for embedding rows. blocks.h
  * documents the layouts. Any thread. */
+#include "kernel/affine_codes.h"
 #include "kernel/blocks.h"
 #include "kernel/gemm.h"
 #include "kernel/row_codes.h"
@@ -197,11 +198,6 @@ static void get_q2_0(float *out, const uint8_t *panel, size_t b, int r)
         out[k] = (float)((p->q[k / 16][r][k % 4] >> (k % 16 / 4 * 2) & 3) - 1) * d;
 }
 
-static int byte_code(const uint8_t q[8][16][4], int r, int k)
-{
-    return q[k / 4][r][k % 4];
-}
-
 #define GET_AFFINE(name, code)                                                                     \
     static void get_##name(float *out, const uint8_t *panel, size_t b, int r)                      \
     {                                                                                              \
@@ -210,10 +206,28 @@ static int byte_code(const uint8_t q[8][16][4], int r, int k)
         for (int k = 0; k < 32 * (int)ARRAY_LEN(p->q); k++)                                        \
             out[k] = (float)code(p->q[k / 32], r, k % 32) * p->d[r] + p->m[r];                     \
     }
-GET_AFFINE(affine4_32, nibble)
-GET_AFFINE(affine4_64, nibble)
-GET_AFFINE(affine8_32, byte_code)
-GET_AFFINE(affine8_64, byte_code)
+
+#define GET_AFFINE_CODES(bits)                                                                     \
+    GET_AFFINE(affine##bits##_32, affine##bits##_code)                                             \
+    GET_AFFINE(affine##bits##_64, affine##bits##_code)
+GET_AFFINE_CODES(2)
+GET_AFFINE_CODES(3)
+GET_AFFINE_CODES(4)
+GET_AFFINE_CODES(5)
+GET_AFFINE_CODES(6)
+GET_AFFINE_CODES(8)
+
+#define GET_FP8(name, scale)                                                                       \
+    static void get_##name(float *out, const uint8_t *panel, size_t b, int r)                      \
+    {                                                                                              \
+        const struct p16_##name *p = (const struct p16_##name *)(const void *)panel + b;           \
+                                                                                                   \
+        for (size_t k = 0; k < ARRAY_LEN(p->q); k++)                                               \
+            out[k] = e4m3_to_f32(p->q[k][r]) * (scale);                                            \
+    }
+GET_FP8(fp8_32, p->d[r])
+GET_FP8(fp8_128, p->d[r])
+GET_FP8(mxfp8, e8m0_to_f32(p->e[r]))
 
 /* Types of row_codes.h */
 static void get_row_codes(float *out, const struct row_codes *c)

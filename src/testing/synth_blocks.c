@@ -7,6 +7,8 @@
 #include "base/half.h"
 #include "base/hash.h"
 
+#include <math.h>
+
 struct random_source {
     uint64_t key, at;
 };
@@ -70,19 +72,24 @@ static void block_iq4_nl(struct random_source *s, float sigma, uint8_t *out)
     fill_random(s, put16(out, f32_to_f16(scale(s, sigma / 67.2f))), 16);
 }
 
-/* The format has only powers of two as scales: chooses one of the two next to d at random, such
- * that the mean square is d squared. */
-static void block_mxfp4(struct random_source *s, float sigma, uint8_t *out)
+/* The MX formats have only powers of two as scales: chooses one of the two next to d at random,
+ * such that the mean square is d squared. Returns its E8M0 byte. */
+static int random_exponent(struct random_source *s, float d)
 {
-    float d = sigma / 5.85f, low = 1;
-    int e = 128;
+    float low = 1;
+    int e = 127;
 
     for (; low > d && e > 2; e--)
         low /= 2;
     for (; low * 2 <= d && e < 254; e++)
         low *= 2;
     float part = (d * d / (low * low) - 1) / 3; /* 0 .. 1 */
-    out[0] = (uint8_t)(e + ((float)(next_bits(s) >> 40) < part * (float)(1 << 24)));
+    return e + ((float)(next_bits(s) >> 40) < part * (float)(1 << 24));
+}
+
+static void block_mxfp4(struct random_source *s, float sigma, uint8_t *out)
+{
+    out[0] = (uint8_t)(random_exponent(s, sigma / 5.85f) + 1); /* the codebook is doubled */
     fill_random(s, out + 1, 16);
 }
 
@@ -299,7 +306,8 @@ static void block_q5_k(struct random_source *s, float sigma, uint8_t *out)
 static void block_affine(struct random_source *s, float sigma, int bits, uint8_t *out, size_t n)
 {
     const float levels = (float)((1 << bits) - 1);
-    float d = scale(s, sigma * 3.4641016f / levels), m = d * levels * -0.5f;
+    float deviation = sqrtf(levels * (levels + 2) / 12);
+    float d = scale(s, sigma / deviation), m = d * levels * -0.5f;
 
     memcpy(out, &d, 4);
     memcpy(out + 4, &m, 4);
@@ -324,6 +332,80 @@ static void block_affine8_32(struct random_source *s, float sigma, uint8_t *out)
 static void block_affine8_64(struct random_source *s, float sigma, uint8_t *out)
 {
     block_affine(s, sigma, 8, out, 64);
+}
+
+static void block_affine2_32(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_affine(s, sigma, 2, out, 32);
+}
+
+static void block_affine2_64(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_affine(s, sigma, 2, out, 64);
+}
+
+static void block_affine3_32(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_affine(s, sigma, 3, out, 32);
+}
+
+static void block_affine3_64(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_affine(s, sigma, 3, out, 64);
+}
+
+static void block_affine5_32(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_affine(s, sigma, 5, out, 32);
+}
+
+static void block_affine5_64(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_affine(s, sigma, 5, out, 64);
+}
+
+static void block_affine6_32(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_affine(s, sigma, 6, out, 32);
+}
+
+static void block_affine6_64(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_affine(s, sigma, 6, out, 64);
+}
+
+/* Numbers of 1 to 1.875 of either sign: root mean square 1.466. */
+#define E4M3_DEVIATION 1.466f
+
+static void fill_e4m3(struct random_source *s, uint8_t *out, size_t n)
+{
+    fill_random(s, out, n);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (uint8_t)((out[i] & 0x87) | 0x38);
+}
+
+static void block_fp8(struct random_source *s, float sigma, uint8_t *out, size_t n)
+{
+    float d = scale(s, sigma / E4M3_DEVIATION);
+
+    memcpy(out, &d, 4);
+    fill_e4m3(s, out + 4, n);
+}
+
+static void block_fp8_32(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_fp8(s, sigma, out, 32);
+}
+
+static void block_fp8_128(struct random_source *s, float sigma, uint8_t *out)
+{
+    block_fp8(s, sigma, out, 128);
+}
+
+static void block_mxfp8(struct random_source *s, float sigma, uint8_t *out)
+{
+    out[0] = (uint8_t)random_exponent(s, sigma / E4M3_DEVIATION);
+    fill_e4m3(s, out + 1, 32);
 }
 
 typedef void (*block_fn)(struct random_source *s, float sigma, uint8_t *out);
@@ -366,6 +448,17 @@ static block_fn block_of_type(enum qtype type)
         { Q_AFFINE4_64, block_affine4_64 },
         { Q_AFFINE8_32, block_affine8_32 },
         { Q_AFFINE8_64, block_affine8_64 },
+        { Q_FP8_32, block_fp8_32 },
+        { Q_FP8_128, block_fp8_128 },
+        { Q_MXFP8, block_mxfp8 },
+        { Q_AFFINE2_32, block_affine2_32 },
+        { Q_AFFINE2_64, block_affine2_64 },
+        { Q_AFFINE3_32, block_affine3_32 },
+        { Q_AFFINE3_64, block_affine3_64 },
+        { Q_AFFINE5_32, block_affine5_32 },
+        { Q_AFFINE5_64, block_affine5_64 },
+        { Q_AFFINE6_32, block_affine6_32 },
+        { Q_AFFINE6_64, block_affine6_64 },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(by_type); i++)

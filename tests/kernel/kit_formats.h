@@ -7,6 +7,7 @@
 #include "format/qtype.h"
 #include "base/half.h"
 #include "kit_low_bits.h"
+#include "kit_mlx.h"
 #include "kit_types.h"
 
 #include <math.h>
@@ -35,6 +36,8 @@ static inline void kit_random_block(struct rng *r, const struct kit_type *t, uin
 {
     for (size_t i = 0; i < t->bytes; i++)
         out[i] = (uint8_t)rng_next(r);
+    for (size_t i = 0; i < t->bytes && (kit_is_fp8(t->type) || t->type == Q_MXFP8); i++)
+        out[i] ^= (out[i] & 0x7f) == 0x7f; /* not NaN */
     float f = kit_normal(r) * 0.1f;
     switch ((int)t->type) {
     case Q_F32:
@@ -50,13 +53,19 @@ static inline void kit_random_block(struct rng *r, const struct kit_type *t, uin
         break;
     case Q_NVFP4: /* every byte is a scale */
         break;
-    case Q_AFFINE4_32:
-    case Q_AFFINE4_64:
-    case Q_AFFINE8_32:
-    case Q_AFFINE8_64:
-        kit_put_affine(out, f * 0.1f, kit_normal(r) * 0.1f);
+    case Q_FP8_32:
+    case Q_FP8_128:
+        f *= 0.1f;
+        memcpy(out, &f, 4);
+        break;
+    case Q_MXFP8:
+        out[0] = (uint8_t)(116 + rng_below(r, 8));
         break;
     default:
+        if (kit_is_affine(t->type)) {
+            kit_put_affine(out, f * 0.1f, kit_normal(r) * 0.1f);
+            break;
+        }
         if (t->min_at)
             kit_put_half(out + t->min_at, kit_normal(r) * 0.01f);
         kit_put_scale(t, out, f32_to_f16(t->type == Q_Q6_K ? f * 0.01f : f));
@@ -112,6 +121,8 @@ static inline double kit_e2m1(int i)
 static inline double kit_element(const struct kit_type *t, const uint8_t *b, int i)
 {
     float f;
+    if (kit_is_affine(t->type))
+        return kit_affine(t, b, i);
     switch ((int)t->type) {
     case Q_F32:
         memcpy(&f, b, 4);
@@ -126,16 +137,12 @@ static inline double kit_element(const struct kit_type *t, const uint8_t *b, int
         return kit_half(b) * (kit_nibble(b + 2, i) - 8);
     case Q_Q4_1:
         return kit_half(b) * kit_nibble(b + 4, i) + kit_half(b + 2);
-    case Q_AFFINE4_32:
-    case Q_AFFINE4_64:
-    case Q_AFFINE8_32:
-    case Q_AFFINE8_64: {
-        bool is_byte = t->type >= Q_AFFINE8_32;
-        float scale_offset[2];
-        memcpy(scale_offset, b, 8);
-        int q = is_byte ? b[8 + i] : kit_nibble(b + 8 + i / 32 * 16, i % 32);
-        return (double)scale_offset[0] * q + (double)scale_offset[1];
-    }
+    case Q_FP8_32:
+    case Q_FP8_128:
+        memcpy(&f, b, 4);
+        return (double)f * kit_e4m3(b[4 + i]);
+    case Q_MXFP8:
+        return ldexp(kit_e4m3(b[1 + i]), b[0] - 127);
     case Q_Q5_0:
         return kit_half(b) * (kit_five_bits(b + 2, b + 6, i) - 16);
     case Q_Q5_1:

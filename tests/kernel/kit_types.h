@@ -46,6 +46,17 @@ static const struct kit_type kit_types[] = {
     { Q_AFFINE4_64, "AFFINE4_64", 64, 40 },
     { Q_AFFINE8_32, "AFFINE8_32", 32, 40 },
     { Q_AFFINE8_64, "AFFINE8_64", 64, 72 },
+    { Q_FP8_32, "FP8_32", 32, 36 },
+    { Q_FP8_128, "FP8_128", 128, 132 },
+    { Q_MXFP8, "MXFP8", 32, 33 },
+    { Q_AFFINE2_32, "AFFINE2_32", 32, 16 },
+    { Q_AFFINE2_64, "AFFINE2_64", 64, 24 },
+    { Q_AFFINE3_32, "AFFINE3_32", 32, 20 },
+    { Q_AFFINE3_64, "AFFINE3_64", 64, 32 },
+    { Q_AFFINE5_32, "AFFINE5_32", 32, 28 },
+    { Q_AFFINE5_64, "AFFINE5_64", 64, 48 },
+    { Q_AFFINE6_32, "AFFINE6_32", 32, 32 },
+    { Q_AFFINE6_64, "AFFINE6_64", 64, 56 },
 };
 enum { KIT_N_TYPES = ARRAY_LEN(kit_types) };
 
@@ -61,7 +72,13 @@ static inline void kit_put_scale(const struct kit_type *t, uint8_t *block, uint1
 
 static inline bool kit_is_affine(enum qtype type)
 {
-    return type >= Q_AFFINE4_32 && type <= Q_AFFINE8_64;
+    return (type >= Q_AFFINE4_32 && type <= Q_AFFINE8_64) ||
+           (type >= Q_AFFINE2_32 && type <= Q_AFFINE6_64);
+}
+
+static inline bool kit_is_fp8(enum qtype type)
+{
+    return type == Q_FP8_32 || type == Q_FP8_128;
 }
 
 /* Scale and offset are f32 at the start of the block; here of the precision of bf16, so that a

@@ -42,6 +42,10 @@ static uint8_t *random_rows(struct rng *r, const struct kit_type *t, int n_rows,
             block[0] = (uint8_t)(120 + block[0] % 8);
         else if (kit_is_affine(t->type))
             kit_put_affine(block, f * 0.125f, f * -0.5f);
+        else if (kit_is_fp8(t->type))
+            memcpy(block, &f, 4);
+        else if (t->type == Q_MXFP8)
+            block[0] = (uint8_t)(116 + block[0] % 8);
         else if (t->type != Q_NVFP4)
             kit_put_scale(t, block, f32_to_f16(f));
         if (t->min_at)
@@ -55,12 +59,15 @@ static void gemm_results_are_frozen(void)
     static const uint64_t want[KIT_N_TYPES] = { 0xc486be892a0b1599, 0x5ec25adb4bbfab94,
         0xbc096afd820cb3ea, 0xf0741f70994678f7, 0xdfe0c9c60f01a1ed, 0x302dff622e3c3796,
         0x802b1bfe112f7b89, 0x62d4a320a0ed239c, 0xc4f51e7120beb39d, 0xd4238987caec6896,
-        0xbc939d52068b0e2e, 0xa5b7ea60eba41499, 0xcaf717340e136d77, 0xeb81dab20ad671f,
+        0xbc939d52068b0e2e, 0xa5b7ea60eba41499, 0xcaf717340e136d77, 0x0eb81dab20ad671f,
         0x0fe0f62f5537fe7a, 0x96f80d57a9eaae29, 0x9c689e3e5b4cea2c, 0xd3b3a02ae9f19fe2,
         0x4ed2ad9c0ea267a8, 0xe78ccf35bec7f766, 0xc14a5388724de4ba, 0x19a4db0a3ba86db8,
         0xc9bb9a0da5448a31, 0xcf506e24a1a16e62, 0x67842058297c6ca3, 0x786085b43136330e,
         0x75388402084760bc, 0xbb06273453be47b9, 0xd69a818031fb5546, 0xc2657a9332f8377c,
-        0xcb5ce7450d048944, 0xb791a9300937afbf };
+        0xcb5ce7450d048944, 0xb791a9300937afbf, 0xd8ed8fbcb9e09fb0, 0x10f55b2c55de4235,
+        0xade0bb26fb713004, 0xf88580c4c883aa85, 0xf62340cb7f9560d5, 0x219b4fd861e14392,
+        0x4f73b220d6cbf38d, 0x6a58fb9b7b657218, 0xaaea6c98d176f57a, 0x358c1bd42460804d,
+        0x3159fd5ce4159514 };
     static const uint64_t tiles[] = { 0xbc14128d4007e364, 0x1e83f91a5076ffd4 }; /* F16, BF16 */
     enum { M = 2, ROWS = 19, COLS = 512 };
     struct rng r = { .key = 1 };

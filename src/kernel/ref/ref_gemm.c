@@ -7,6 +7,7 @@
  * dot product is exact; one fma adds it, and types with minimums add another fma for them. An
  * integer beyond 2^24 is rounded to nearest when it is converted to float. */
 #include "kernel/acts.h"
+#include "kernel/affine_codes.h"
 #include "kernel/blocks.h"
 #include "kernel/row_codes.h"
 #include "base/half.h"
@@ -341,11 +342,6 @@ static float dot_q2_0(const void *panel, int r, const void *x, int n_cols)
     return acc;
 }
 
-static int byte_code(const uint8_t q[8][16][4], int r, int k)
-{
-    return q[k / 4][r][k % 4];
-}
-
 /* Types of blocks_affine.h: per 32 elements as Q4_1, also if 64 have the same scale. */
 #define DOT_AFFINE(name, code)                                                                     \
     static float dot_##name(const void *panel, int r, const void *x, int n_cols)                   \
@@ -362,6 +358,32 @@ static int byte_code(const uint8_t q[8][16][4], int r, int k)
                 sum += code(block->q[b % parts], r, k) * a->q[k];                                  \
             acc = fmaf(block->d[r] * a->d, (float)sum, acc);                                       \
             acc = fmaf(block->m[r] * a->d, (float)(a->minus8 / -8), acc);                          \
+        }                                                                                          \
+        return acc;                                                                                \
+    }
+
+#define DOT_AFFINE_CODES(bits)                                                                     \
+    DOT_AFFINE(affine##bits##_32, affine##bits##_code)                                             \
+    DOT_AFFINE(affine##bits##_64, affine##bits##_code)
+DOT_AFFINE_CODES(2)
+DOT_AFFINE_CODES(3)
+DOT_AFFINE_CODES(4)
+DOT_AFFINE_CODES(5)
+DOT_AFFINE_CODES(6)
+DOT_AFFINE_CODES(8)
+
+/* E4M3 numbers: one fma per k with the weight, which is rounded to f32, as with F32 weights. */
+#define DOT_FP8(name, scale)                                                                       \
+    static float dot_##name(const void *panel, int r, const void *x, int n_cols)                   \
+    {                                                                                              \
+        const struct p16_##name *w = panel;                                                        \
+        const float *v = x;                                                                        \
+        float acc = 0;                                                                             \
+                                                                                                   \
+        for (int k = 0; k < n_cols; k++) {                                                         \
+            const struct p16_##name *block = w + k / (int)ARRAY_LEN(w->q);                         \
+            float d = (scale);                                                                     \
+            acc = fmaf(e4m3_to_f32(block->q[k % (int)ARRAY_LEN(w->q)][r]) * d, v[k], acc);         \
         }                                                                                          \
         return acc;                                                                                \
     }
@@ -408,10 +430,9 @@ DOT_ROW_CODES(iq1_s)
 DOT_ROW_CODES(iq1_m)
 DOT_ROW_CODES(tq1_0)
 DOT_ROW_CODES(tq2_0)
-DOT_AFFINE(affine4_32, nibble)
-DOT_AFFINE(affine4_64, nibble)
-DOT_AFFINE(affine8_32, byte_code)
-DOT_AFFINE(affine8_64, byte_code)
+DOT_FP8(fp8_32, block->d[r])
+DOT_FP8(fp8_128, block->d[r])
+DOT_FP8(mxfp8, e8m0_to_f32(block->e[r]))
 
 #define WEIGHT(TYPE, name, act, block)                                                             \
     void ref_gemm_##name(const struct gemm_args *g)                                                \

@@ -601,6 +601,52 @@ INLINE void microkernel_bf16(
     UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
 }
 
+/* Eight E4M3 numbers: an f16 with the same exponent bits is 2^-8 times the number, also a subnormal
+ * one. */
+INLINE __m256 e4m3_to_f32_x8(const uint8_t q[8])
+{
+    __m128i v = _mm_cvtepu8_epi16(_mm_loadl_epi64((const __m128i *)(const void *)q));
+    __m128i rest = _mm_and_si128(v, _mm_set1_epi16(0x7f));
+    __m128i nan = _mm_cmpeq_epi16(rest, _mm_set1_epi16(0x7f));
+    __m128i sign = _mm_slli_epi16(_mm_xor_si128(v, rest), 8);
+    __m128i half = _mm_or_si128(_mm_or_si128(sign, _mm_slli_epi16(rest, 7)), nan);
+
+    return _mm256_mul_ps(_mm256_cvtph_ps(half), _mm256_set1_ps(256));
+}
+
+/* e8m0_to_f32 of eight bytes */
+INLINE __m256 e8m0_to_f32_x8(const uint8_t e[8])
+{
+    __m256i v = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)e));
+    __m256i zero = _mm256_cmpeq_epi32(v, _mm256_setzero_si256());
+
+    return _mm256_castsi256_ps(_mm256_or_si256(
+        _mm256_slli_epi32(v, 23), _mm256_and_si256(zero, _mm256_set1_epi32(0x00400000))));
+}
+
+/* Blocks of E4M3 numbers with one scale; n counts blocks. */
+#define MICROKERNEL_FP8(type, load_scales, at)                                                     \
+    INLINE void microkernel_##type(                                                                \
+        int rows, const uint8_t *wp, const uint8_t *const *xp, int n, struct panel_acc *out)       \
+    {                                                                                              \
+        const struct p16_##type *p = (const void *)wp;                                             \
+        const int block = (int)ARRAY_LEN(p->q);                                                    \
+        struct panel_acc acc[GROUP_ROWS];                                                          \
+                                                                                                   \
+        UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];                                     \
+        for (int b = 0; b < n; b++, p++) {                                                         \
+            prefetch_ahead((const uint8_t *)p, sizeof(*p));                                        \
+            __m256 low = load_scales(p->at), high = load_scales(p->at + 8);                        \
+            for (int i = 0; i < block; i++)                                                        \
+                fma_rows(rows, acc, _mm256_mul_ps(e4m3_to_f32_x8(p->q[i]), low),                   \
+                    _mm256_mul_ps(e4m3_to_f32_x8(p->q[i] + 8), high), xp, block *b + i);           \
+        }                                                                                          \
+        UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];                                     \
+    }
+MICROKERNEL_FP8(fp8_32, _mm256_loadu_ps, d)
+MICROKERNEL_FP8(fp8_128, _mm256_loadu_ps, d)
+MICROKERNEL_FP8(mxfp8, e8m0_to_f32_x8, e)
+
 /* ---- one function per type and number of rows, one table per type, one entry per type */
 
 #define MICROKERNEL(type, rows)                                                                    \
@@ -625,6 +671,9 @@ INLINE void microkernel_bf16(
 GEMM(f32, 1, 64, 4, NULL, 0)
 GEMM(f16, 1, 32, 4, NULL, 0)
 GEMM(bf16, 1, 32, 4, NULL, 0)
+GEMM(fp8_32, 32, sizeof(struct p16_fp8_32), 32 * sizeof(float), NULL, 0)
+GEMM(fp8_128, 128, sizeof(struct p16_fp8_128), 128 * sizeof(float), NULL, 0)
+GEMM(mxfp8, 32, sizeof(struct p16_mxfp8), 32 * sizeof(float), NULL, 0)
 #if BYTE_DOTS
 GEMM(q8_0, 32, sizeof(struct p16_q8_0), sizeof(struct act_q8_0), GEMM_SET(gemm_unpacked_q8_0), 32)
 #endif

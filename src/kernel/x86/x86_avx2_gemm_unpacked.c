@@ -386,6 +386,52 @@ UNPACK_AFFINE(affine4_64, put_nibbles)
 UNPACK_AFFINE(affine8_32, put_bytes)
 UNPACK_AFFINE(affine8_64, put_bytes)
 
+INLINE void put_codes2(uint8_t (*to)[64], const uint8_t q[2][16][4])
+{
+    UNROLL for (int i = 0; i < 8; i++) UNROLL for (int half = 0; half < 2; half++)
+        put_half(to[i], half, q2_quad(q[i / 4], i % 4, half));
+}
+
+INLINE void put_codes3(uint8_t (*to)[64], const uint8_t q[3][16][4])
+{
+    const __m256i bit2 = _mm256_set1_epi8(4);
+
+    UNROLL for (int half = 0; half < 2; half++)
+    {
+        __m256i high = load_256(q[2][8 * half]);
+        UNROLL for (int i = 0; i < 8; i++)
+        {
+            __m256i at2 = i < 2 ? _mm256_slli_epi16(high, 2 - i) : _mm256_srli_epi16(high, i - 2);
+            put_half(to[i], half,
+                _mm256_or_si256(q2_quad(q[i / 4], i % 4, half), _mm256_and_si256(at2, bit2)));
+        }
+    }
+}
+
+INLINE void put_codes5(uint8_t (*to)[64], const uint8_t q[5][16][4])
+{
+    put_five_bits(to, q, q[4]);
+}
+
+INLINE void put_codes6(uint8_t (*to)[64], const uint8_t q[6][16][4])
+{
+    UNROLL for (int i = 0; i < 8; i++) UNROLL for (int half = 0; half < 2; half++)
+    {
+        __m256i v = load_256(q[i % 4][8 * half]);
+        __m256i high = _mm256_slli_epi16(q2_quad(q[4 + i / 4], i % 4, half), 4);
+        put_half(to[i], half, _mm256_or_si256(i < 4 ? low4(v) : high4(v), high));
+    }
+}
+
+UNPACK_AFFINE(affine2_32, put_codes2)
+UNPACK_AFFINE(affine2_64, put_codes2)
+UNPACK_AFFINE(affine3_32, put_codes3)
+UNPACK_AFFINE(affine3_64, put_codes3)
+UNPACK_AFFINE(affine5_32, put_codes5)
+UNPACK_AFFINE(affine5_64, put_codes5)
+UNPACK_AFFINE(affine6_32, put_codes6)
+UNPACK_AFFINE(affine6_64, put_codes6)
+
 #if BYTE_DOTS
 static const int8_t iq4_codebook[16] = { IQ4_CODEBOOK };
 
@@ -650,6 +696,14 @@ UNPACKED_GEMM(gemm, q1_0, multiply_32, 128, struct act_q8_0, 2, 8, 8, 1, false)
 UNPACKED_GEMM(gemm, q2_0, multiply_32, 64, struct act_q8_0, 2, 8, 8, 1, false)
 UNPACKED_GEMM(gemm, affine4_32, multiply_32, 32, struct act_q8_0, 2, 8, 8, 0, true)
 UNPACKED_GEMM(gemm, affine4_64, multiply_32, 64, struct act_q8_0, 2, 8, 8, 0, true)
+UNPACKED_GEMM(gemm, affine2_32, multiply_32, 32, struct act_q8_0, 2, 8, 8, 0, true)
+UNPACKED_GEMM(gemm, affine2_64, multiply_32, 64, struct act_q8_0, 2, 8, 8, 0, true)
+UNPACKED_GEMM(gemm, affine3_32, multiply_32, 32, struct act_q8_0, 2, 8, 8, 0, true)
+UNPACKED_GEMM(gemm, affine3_64, multiply_32, 64, struct act_q8_0, 2, 8, 8, 0, true)
+UNPACKED_GEMM(gemm, affine5_32, multiply_32, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, 0, true)
+UNPACKED_GEMM(gemm, affine5_64, multiply_32, 64, struct act_q8_0, 2, BYTE_DOTS ? 8 : 4, 8, 0, true)
+UNPACKED_GEMM(gemm, affine6_32, multiply_32, 32, struct act_q8_0, 2, BYTE_DOTS ? 8 : 2, 8, 0, true)
+UNPACKED_GEMM(gemm, affine6_64, multiply_32, 64, struct act_q8_0, 2, BYTE_DOTS ? 8 : 2, 8, 0, true)
 #if BYTE_DOTS
 UNPACKED_GEMM(gemm, affine8_32, multiply_32, 32, struct act_q8_0, 2, 8, 8, 0, true)
 UNPACKED_GEMM(gemm, affine8_64, multiply_32, 64, struct act_q8_0, 2, 8, 8, 0, true)

@@ -486,6 +486,56 @@ INLINE void microkernel_bf16(
     UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];
 }
 
+/* 16 E4M3 numbers: an f16 with the same exponent bits is 2^-8 times the number, also a subnormal
+ * one. */
+INLINE __m512 e4m3_to_f32_x16(const uint8_t q[16])
+{
+    __m256i v = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)q));
+    __m256i rest = _mm256_and_si256(v, _mm256_set1_epi16(0x7f));
+    __m256i nan = _mm256_cmpeq_epi16(rest, _mm256_set1_epi16(0x7f));
+    __m256i sign = _mm256_slli_epi16(_mm256_xor_si256(v, rest), 8);
+    __m256i half = _mm256_or_si256(_mm256_or_si256(sign, _mm256_slli_epi16(rest, 7)), nan);
+
+    return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(256));
+}
+
+/* e8m0_to_f32 of 16 bytes */
+INLINE __m512 e8m0_to_f32_x16(const uint8_t e[16])
+{
+    __m512i v = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)e));
+
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(
+        _mm512_slli_epi32(v, 23), _mm512_testn_epi32_mask(v, v), _mm512_set1_epi32(0x00400000)));
+}
+
+/* Blocks of E4M3 numbers with one scale. */
+#define MICROKERNEL_FP8(type, scale)                                                               \
+    INLINE void microkernel_##type(                                                                \
+        int rows, const uint8_t *wp, const uint8_t *const *xp, int n, __m512 *out)                 \
+    {                                                                                              \
+        const struct p16_##type *p = (const void *)wp;                                             \
+        const int block = (int)ARRAY_LEN(p->q);                                                    \
+        __m512 acc[GROUP_ROWS];                                                                    \
+                                                                                                   \
+        UNROLL for (int m = 0; m < rows; m++) acc[m] = out[m];                                     \
+        for (int b = 0; b < n; b++, p++) {                                                         \
+            prefetch_ahead((const uint8_t *)p, sizeof(*p));                                        \
+            __m512 d = (scale);                                                                    \
+            for (int i = 0; i < block; i++) {                                                      \
+                __m512 w = _mm512_mul_ps(e4m3_to_f32_x16(p->q[i]), d);                             \
+                UNROLL for (int m = 0; m < rows; m++)                                              \
+                {                                                                                  \
+                    const float *x = (const float *)(const void *)xp[m] + block * b;               \
+                    acc[m] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[i]), acc[m]);                     \
+                }                                                                                  \
+            }                                                                                      \
+        }                                                                                          \
+        UNROLL for (int m = 0; m < rows; m++) out[m] = acc[m];                                     \
+    }
+MICROKERNEL_FP8(fp8_32, _mm512_loadu_ps(p->d))
+MICROKERNEL_FP8(fp8_128, _mm512_loadu_ps(p->d))
+MICROKERNEL_FP8(mxfp8, e8m0_to_f32_x16(p->e))
+
 /* ---- one function per type and number of rows, one table per type, one entry per type */
 
 #define MICROKERNEL(type, rows)                                                                    \
@@ -523,11 +573,30 @@ MICROKERNEL_AFFINE(affine4_32, load_affine4)
 MICROKERNEL_AFFINE(affine4_64, load_affine4)
 MICROKERNEL_AFFINE(affine8_32, load_affine8)
 MICROKERNEL_AFFINE(affine8_64, load_affine8)
+MICROKERNEL_AFFINE(affine2_32, load_affine2)
+MICROKERNEL_AFFINE(affine2_64, load_affine2)
+MICROKERNEL_AFFINE(affine3_32, load_affine3)
+MICROKERNEL_AFFINE(affine3_64, load_affine3)
+MICROKERNEL_AFFINE(affine5_32, load_affine5)
+MICROKERNEL_AFFINE(affine5_64, load_affine5)
+MICROKERNEL_AFFINE(affine6_32, load_affine6)
+MICROKERNEL_AFFINE(affine6_64, load_affine6)
 
 GEMM(affine4_32, NULL, NULL, 32, sizeof(struct p16_affine4_32), sizeof(struct act_q8_0))
 GEMM(affine4_64, NULL, NULL, 64, sizeof(struct p16_affine4_64), 2 * sizeof(struct act_q8_0))
 GEMM(affine8_32, NULL, NULL, 32, sizeof(struct p16_affine8_32), sizeof(struct act_q8_0))
 GEMM(affine8_64, NULL, NULL, 64, sizeof(struct p16_affine8_64), 2 * sizeof(struct act_q8_0))
+GEMM(affine2_32, NULL, NULL, 32, sizeof(struct p16_affine2_32), sizeof(struct act_q8_0))
+GEMM(affine2_64, NULL, NULL, 64, sizeof(struct p16_affine2_64), 2 * sizeof(struct act_q8_0))
+GEMM(affine3_32, NULL, NULL, 32, sizeof(struct p16_affine3_32), sizeof(struct act_q8_0))
+GEMM(affine3_64, NULL, NULL, 64, sizeof(struct p16_affine3_64), 2 * sizeof(struct act_q8_0))
+GEMM(affine5_32, NULL, NULL, 32, sizeof(struct p16_affine5_32), sizeof(struct act_q8_0))
+GEMM(affine5_64, NULL, NULL, 64, sizeof(struct p16_affine5_64), 2 * sizeof(struct act_q8_0))
+GEMM(affine6_32, NULL, NULL, 32, sizeof(struct p16_affine6_32), sizeof(struct act_q8_0))
+GEMM(affine6_64, NULL, NULL, 64, sizeof(struct p16_affine6_64), 2 * sizeof(struct act_q8_0))
+GEMM(fp8_32, NULL, NULL, 32, sizeof(struct p16_fp8_32), 32 * sizeof(float))
+GEMM(fp8_128, NULL, NULL, 128, sizeof(struct p16_fp8_128), 128 * sizeof(float))
+GEMM(mxfp8, NULL, NULL, 32, sizeof(struct p16_mxfp8), 32 * sizeof(float))
 GEMM(f32, NULL, NULL, 1, 64, 4)
 GEMM(f16, NULL, NULL, 1, 32, 4)
 GEMM(bf16, NULL, NULL, 1, 32, 4)

@@ -82,6 +82,65 @@ INLINE void load_affine8(
     s->m = _mm512_loadu_ps(m);
 }
 
+/* Adds two bits per element, shifted by `shift`: quads 4 * i .. 4 * i + 3 have them in array i. */
+INLINE void add_two_bits(__m512i w[8], const uint8_t q[2][16][4], int shift)
+{
+    const __m512i mask = _mm512_set1_epi8((char)(3 << shift));
+
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        __m512i v = _mm512_loadu_si512(q[i / 4]);
+        int right = i % 4 * 2 - shift;
+        v = right < 0 ? _mm512_slli_epi16(v, (unsigned)-right)
+                      : _mm512_srli_epi16(v, (unsigned)right);
+        w[i] = _mm512_or_si512(w[i], _mm512_and_si512(v, mask));
+    }
+}
+
+INLINE void load_affine_scales(struct block_32 *s, const float d[16], const float m[16])
+{
+    s->d = _mm512_loadu_ps(d);
+    s->m = _mm512_loadu_ps(m);
+}
+
+INLINE void load_affine2(
+    struct block_32 *s, const uint8_t q[2][16][4], const float d[16], const float m[16])
+{
+    UNROLL for (int i = 0; i < 8; i++) s->w[i] = _mm512_setzero_si512();
+    add_two_bits(s->w, q, 0);
+    load_affine_scales(s, d, m);
+}
+
+INLINE void load_affine3(
+    struct block_32 *s, const uint8_t q[3][16][4], const float d[16], const float m[16])
+{
+    const __m512i bit2 = _mm512_set1_epi8(4);
+    __m512i v = _mm512_loadu_si512(q[2]);
+
+    load_affine2(s, q, d, m);
+    UNROLL for (int i = 0; i < 8; i++)
+    {
+        __m512i at2 = i < 2 ? _mm512_slli_epi16(v, 2 - i) : _mm512_srli_epi16(v, i - 2);
+        s->w[i] = _mm512_or_si512(s->w[i], _mm512_and_si512(at2, bit2));
+    }
+}
+
+INLINE void load_affine5(
+    struct block_32 *s, const uint8_t q[5][16][4], const float d[16], const float m[16])
+{
+    load_nibbles(s->w, q);
+    add_fifth_bits(s->w, q[4]);
+    load_affine_scales(s, d, m);
+}
+
+INLINE void load_affine6(
+    struct block_32 *s, const uint8_t q[6][16][4], const float d[16], const float m[16])
+{
+    load_nibbles(s->w, q);
+    add_two_bits(s->w, q + 4, 4);
+    load_affine_scales(s, d, m);
+}
+
 INLINE void load_q5_0(struct block_32 *s, const struct p16_q5_0 *p)
 {
     load_nibbles(s->w, p->q);

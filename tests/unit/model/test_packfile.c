@@ -717,7 +717,10 @@ static void layout_is_unchanged(void)
         0xd3891ba400e766f4, 0xbacde5b7851e8287, 0xfc0bc36adf110e0c, 0xd97d0a8a1998b387,
         0xf5ef6bd52def5299, 0x71239a09daef059b, 0x441f712e35aa7c5f, 0xddfc097edc30c15e,
         0xd2f5e9afb9853dc8, 0xa4a091096d5c01a1, 0x20a82236dac9d04b, 0x3ba5f9c6a5dbc400,
-        0x7c258cab2f759e75, 0xa110492639b4d01f, 0xf005e0056e7dfe63, 0x8230838540b852d1 };
+        0x7c258cab2f759e75, 0xa110492639b4d01f, 0xea2af3c3cb258b59, 0xe43994dbb8df78a2,
+        0xa54b01b69c5d0c74, 0x4919738e84bce6b9, 0x6f6aaed2ab5e923b, 0x82b3b19b7c5942b6,
+        0x1fa68b9dbe8e7766, 0x54d767cf31c0983c, 0x8d54d77f659ed40f, 0x6739be11cb6aa9af,
+        0x86264f57a7214408, 0xf005e0056e7dfe63, 0x8230838540b852d1 };
     struct tiny_model rich = tiny_default;
 
     EXPECT_EQ(PACKFILE_LAYOUT, 1);

@@ -38,7 +38,8 @@ static struct gguf *write_and_open(const struct synth *s)
 static const enum qtype all_types[] = { Q_F32, Q_F16, Q_BF16, Q_Q8_0, Q_Q4_0, Q_Q4_K, Q_Q5_K,
     Q_Q6_K, Q_Q4_1, Q_Q5_0, Q_Q5_1, Q_IQ4_NL, Q_MXFP4, Q_IQ4_XS, Q_Q2_K, Q_Q3_K, Q_IQ2_XXS,
     Q_IQ2_XS, Q_IQ2_S, Q_IQ3_XXS, Q_IQ3_S, Q_IQ1_S, Q_IQ1_M, Q_TQ1_0, Q_TQ2_0, Q_Q1_0, Q_Q2_0,
-    Q_NVFP4 };
+    Q_NVFP4, Q_FP8_32, Q_FP8_128, Q_MXFP8, Q_AFFINE2_32, Q_AFFINE2_64, Q_AFFINE3_32, Q_AFFINE3_64,
+    Q_AFFINE5_32, Q_AFFINE5_64, Q_AFFINE6_32, Q_AFFINE6_64 };
 
 /* The file is read back by the code that serves models. */
 static void weights_have_the_deviation_asked_for(void)
