@@ -777,6 +777,11 @@ const struct mapfile *gguf_map_of(const struct gguf *g, const uint8_t *data)
     return NULL;
 }
 
+int gguf_check_rows(const struct gguf *g, const struct gguf_tensor *t, struct err *e)
+{
+    return g->from.check(t, e);
+}
+
 void gguf_read_rows(
     const struct gguf *g, const struct gguf_tensor *t, uint64_t first, uint64_t n, uint8_t *to)
 {

@@ -93,6 +93,8 @@ struct gguf_translation {
     size_t n_tensors;
     void *recipes;
     void (*free_recipes)(void *recipes);
+    /* Checks the values of the sources of a tensor. Any thread. ERR_CORRUPT. */
+    int (*check)(const struct gguf_tensor *t, struct err *e);
     /* Writes n rows of a tensor, from row `first` on, in the format of its type. Any thread. */
     void (*read_rows)(const struct gguf_tensor *t, uint64_t first, uint64_t n, uint8_t *to);
     /* Returns the pages of the sources of a tensor to the system, by gguf_release. */
@@ -136,6 +138,9 @@ bool gguf_arr_next_str(const struct gguf_value *arr, uint64_t *at, struct str *o
 bool gguf_arr_i64(const struct gguf_value *arr, uint64_t i, int64_t *out);
 bool gguf_arr_f64(const struct gguf_value *arr, uint64_t i, double *out);
 
+/* Checks the values of a tensor without data, such as NaN among its scales, which would spread to
+ * all outputs. Reads all scales. Any thread. ERR_CORRUPT. */
+int gguf_check_rows(const struct gguf *g, const struct gguf_tensor *t, struct err *e);
 /* Writes n rows of a tensor without data, from row `first` on; rows are counted over all dimensions
  * above the first. Any thread. */
 void gguf_read_rows(

@@ -31,6 +31,8 @@ int tensor_bytes_get(
     *out = t->data;
     if (t->data)
         return 0;
+    if (gguf_check_rows(b->g, t, e))
+        return -1;
     if (b->cap < t->bytes) {
         mem_free(b->buf);
         b->buf = try_malloc((size_t)t->bytes);

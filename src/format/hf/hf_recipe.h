@@ -11,11 +11,20 @@ enum hf_convert {
     HF_DECAY,  /* the same, -exp(x) */
     HF_AFFINE, /* codes, scales and offsets to blocks of Q_AFFINE* */
     HF_MXFP4,  /* codes and scales to blocks of MXFP4 */
+    HF_MXFP8,
+    HF_NVFP4, /* a negative scale changes the signs of its codes, since UE4M3 has no sign */
+    HF_FP8,   /* E4M3 numbers and scales to blocks of Q_FP8_* */
 };
 
 /* The sources of one matrix, or of all matrices if they are stacked in the directory as well. */
 struct hf_source {
-    const struct st_tensor *codes, *scales, *offsets; /* NULL: none */
+    const struct st_tensor *codes, *scales, *offsets, *factor; /* NULL: none */
+};
+
+/* Scales of a source with E4M3 numbers: [matrices][n_rows][n_cols]; each is the scale of `rows` x
+ * `cols` elements. */
+struct hf_scale_grid {
+    uint64_t n_rows, n_cols, rows, cols;
 };
 
 struct hf_recipe {
@@ -27,12 +36,14 @@ struct hf_recipe {
     enum hf_rows rows;
     enum hf_form form;
     struct hf_quant quant;
-    struct hf_source *sources; /* [n_sources] */
+    const struct hf_suffix *factor; /* how the factor is stored; NULL: none */
+    struct hf_source *sources;      /* [n_sources] */
     size_t n_sources;
     /* set by hf_tensors_end */
     enum hf_convert convert;
     enum qtype type;
     uint64_t n_matrices, rows_in, rows_out, cols; /* rows_in of the sources */
     uint64_t head_rows;                           /* HF_ROWS_Q and HF_ROWS_K: rows of a head */
+    struct hf_scale_grid grid;                    /* HF_FP8 */
     float add;
 };

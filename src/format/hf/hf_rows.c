@@ -32,6 +32,8 @@ static float float_at(const struct st_tensor *t, uint64_t i)
     uint16_t half;
     float f;
 
+    if (t->dtype == ST_F8_E8M0)
+        return e8m0_to_f32(*p);
     if (t->dtype == ST_F32) {
         memcpy(&f, p, sizeof(f));
         return f;
@@ -71,6 +73,7 @@ static void put_nibbles(uint8_t *to, const uint8_t codes[32])
         to[i] = (uint8_t)(codes[i] | codes[i + 16] << 4);
 }
 
+/* Codes of the affine types: 4 bits as in Q4_0 per 32 elements, the others as they are. */
 static void put_affine(
     const struct hf_recipe *p, const struct hf_source *s, uint64_t row, uint8_t *to)
 {
@@ -84,12 +87,13 @@ static void put_affine(
         uint64_t group = row * n_groups + at / (uint64_t)p->quant.group;
         float scale_offset[2] = { float_at(s->scales, group), float_at(s->offsets, group) };
         memcpy(to, scale_offset, 8);
+        if (bits != 4) {
+            memcpy(to + 8, codes + at * bits / 8, q->block * bits / 8);
+            continue;
+        }
         get_codes(codes, bits, at, q->block, block);
-        if (p->type == Q_AFFINE8_32 || p->type == Q_AFFINE8_64)
-            memcpy(to + 8, block, q->block);
-        else
-            for (uint32_t i = 0; i < q->block; i += 32)
-                put_nibbles(to + 8 + i / 2, block + i);
+        for (uint32_t i = 0; i < q->block; i += 32)
+            put_nibbles(to + 8 + i / 2, block + i);
     }
 }
 
@@ -104,6 +108,50 @@ static void put_mxfp4(
         to[0] = scales[b];
         get_codes(codes, 4, 32 * b, 32, block);
         put_nibbles(to + 1, block);
+    }
+}
+
+static void put_mxfp8(
+    const struct hf_recipe *p, const struct hf_source *s, uint64_t row, uint8_t *to)
+{
+    const uint8_t *codes = s->codes->data + row * p->cols;
+    const uint8_t *scales = s->scales->data + row * (p->cols / 32);
+
+    for (uint64_t b = 0; b < p->cols / 32; b++, to += 33) {
+        to[0] = scales[b];
+        memcpy(to + 1, codes + 32 * b, 32);
+    }
+}
+
+/* Per 64 elements four scales and, per 16 elements, eight bytes: the first eight in the low, the
+ * second in the high nibbles. */
+static void put_nvfp4(
+    const struct hf_recipe *p, const struct hf_source *s, uint64_t row, uint8_t *to)
+{
+    const uint8_t *codes = s->codes->data + row * (p->cols / 2);
+    const uint8_t *scales = s->scales->data + row * (p->cols / 16);
+    uint8_t sub[16];
+
+    for (uint64_t b = 0; b < p->cols / 16; b++) {
+        uint8_t *block = to + b / 4 * 36, *at = block + 4 + b % 4 * 8;
+        block[b % 4] = scales[b] & 0x7f;
+        get_codes(codes, 4, 16 * b, 16, sub);
+        for (int i = 0; i < 8; i++)
+            at[i] = (uint8_t)((sub[i] | sub[i + 8] << 4) ^ (scales[b] & 0x80 ? 0x88 : 0));
+    }
+}
+
+static void put_fp8(const struct hf_recipe *p, const struct hf_source *s, uint64_t row, uint8_t *to)
+{
+    const struct qtype_info *q = qtype_info((uint32_t)p->type);
+    const struct hf_scale_grid *g = &p->grid;
+    const uint8_t *codes = s->codes->data + row * p->cols;
+    uint64_t grid_row = row / p->rows_in * g->n_rows + row % p->rows_in / g->rows;
+
+    for (uint64_t at = 0; at < p->cols; at += q->block, to += q->block_bytes) {
+        float d = float_at(s->scales, grid_row * g->n_cols + at / g->cols);
+        memcpy(to, &d, sizeof(d));
+        memcpy(to + sizeof(d), codes + at, q->block);
     }
 }
 
@@ -127,7 +175,48 @@ static void put_row(const struct hf_recipe *p, uint64_t matrix, uint64_t r, uint
     case HF_MXFP4:
         put_mxfp4(p, s, row, to);
         return;
+    case HF_MXFP8:
+        put_mxfp8(p, s, row, to);
+        return;
+    case HF_NVFP4:
+        put_nvfp4(p, s, row, to);
+        return;
+    case HF_FP8:
+        put_fp8(p, s, row, to);
+        return;
     }
+}
+
+/* Whether scale or offset i is a finite number. */
+static bool is_finite_at(const struct st_tensor *t, enum hf_convert convert, uint64_t i)
+{
+    if (t->dtype == ST_F8_E4M3 || convert == HF_NVFP4)
+        return (t->data[i] & 0x7f) != 0x7f;
+    if (t->dtype == ST_F8_E8M0 || t->dtype == ST_U8)
+        return t->data[i] != 0xff;
+    return isfinite(float_at(t, i));
+}
+
+static int check_finite(const struct st_tensor *t, enum hf_convert convert, struct err *e)
+{
+    const uint64_t n = t ? t->bytes / st_dtype_bytes(t->dtype) : 0;
+
+    for (uint64_t i = 0; i < n; i++)
+        if (!is_finite_at(t, convert, i))
+            return err_set(e, ERR_CORRUPT, "tensor %.*s: number %llu is not finite",
+                (int)MIN(t->name.n, (size_t)100), t->name.p, (unsigned long long)i);
+    return 0;
+}
+
+int hf_check_rows(const struct gguf_tensor *t, struct err *e)
+{
+    const struct hf_recipe *p = t->recipe;
+
+    for (size_t i = 0; i < p->n_sources; i++)
+        if (check_finite(p->sources[i].scales, p->convert, e) ||
+            check_finite(p->sources[i].offsets, p->convert, e))
+            return -1;
+    return 0;
 }
 
 void hf_read_rows(const struct gguf_tensor *t, uint64_t first, uint64_t n, uint8_t *to)

@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "format/hf/hf_recipe.h"
 
+#include <math.h>
 #include <stdio.h>
 
 enum { TENSORS_MAX = 1 << 18, EXPERTS_MAX = 4096, GGUF_NAME_MAX = 128 };
@@ -16,7 +17,7 @@ void hf_tensors_clear(struct hf_tensors *t)
         mem_free(t->all[i].sources);
     mem_free(t->all);
     str_map_free(t->names);
-    str_map_free(t->modules);
+    hf_quants_clear(&t->quants);
     *t = (struct hf_tensors){ 0 };
 }
 
@@ -60,33 +61,6 @@ static bool match_name(const char *pattern, struct str name, struct matched *m)
     return true;
 }
 
-/* A source contains one of these parts of its tensor. */
-enum role { ROLE_CODES, ROLE_SCALES, ROLE_OFFSETS, ROLE_BIAS, N_ROLES };
-
-static bool role_of(struct str suffix, enum role *role)
-{
-    static const struct {
-        const char *suffix;
-        enum role role;
-    } rows[] = {
-        { "", ROLE_CODES },
-        { ".weight", ROLE_CODES },
-        { "_blocks", ROLE_CODES },
-        { ".scales", ROLE_SCALES },
-        { "_scales", ROLE_SCALES },
-        { ".biases", ROLE_OFFSETS },
-        { ".bias", ROLE_BIAS },
-        { "_bias", ROLE_BIAS },
-    };
-
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
-        if (str_is(suffix, rows[i].suffix)) {
-            *role = rows[i].role;
-            return true;
-        }
-    return false;
-}
-
 /* Multimodal models have the language model below "language_model." or "model.language_model.".
  * "model." may stand for "backbone.". */
 static bool match_row(const char *pattern, struct str name, struct matched *m)
@@ -104,85 +78,12 @@ static bool match_row(const char *pattern, struct str name, struct matched *m)
     return match_name(pattern, name, m);
 }
 
-/* ---- quantisation */
-
-static int read_mode(const struct json *q, struct hf_quant *out, struct err *e)
-{
-    struct str mode = STR("affine"), method;
-
-    if (hf_get_str(q, "quant_method", &method)) { /* of other producers than MLX */
-        if (!str_is(method, "mxfp4"))
-            return hf_reject(json_get(q, "quant_method"), e);
-        *out = (struct hf_quant){ HF_MODE_MXFP4, 4, 32 };
-        return 0;
-    }
-    hf_get_str(q, "mode", &mode);
-    if (str_is(mode, "affine"))
-        out->mode = HF_MODE_AFFINE;
-    else if (str_is(mode, "mxfp4"))
-        *out = (struct hf_quant){ HF_MODE_MXFP4, 4, 32 };
-    else
-        return hf_reject(json_get(q, "mode"), e);
-    if (hf_get_int(q, "bits", &out->bits, e) || hf_get_int(q, "group_size", &out->group, e))
-        return -1;
-    bool is_group = out->group == 32 || out->group == 64 || out->group == 128;
-    bool is_bits = out->bits == 8 || (out->bits >= 2 && out->bits <= 6);
-    if (out->mode == HF_MODE_AFFINE ? !is_group || !is_bits : out->bits != 4 || out->group != 32)
-        return err_set(e, ERR_UNSUPPORTED,
-            "config.json: quantization of %lld bits in groups of %lld is not supported",
-            (long long)out->bits, (long long)out->group);
-    return 0;
-}
-
-/* Reads the quantisation of the model, and finds the entries of modules. */
-static int read_quantization(struct hf_tensors *t, struct err *e)
-{
-    const struct json *q = json_get(t->config->all, "quantization");
-    uint32_t n = 0;
-
-    if (json_is_null(q))
-        q = json_get(t->config->all, "quantization_config");
-    if (json_is_null(q))
-        q = json_get(t->config->text, "quantization_config");
-    if (json_is_null(q))
-        return 0;
-    if (q->kind != JSON_OBJECT || q->n > TENSORS_MAX)
-        return err_set(e, ERR_CORRUPT,
-            "config.json: the quantization is not an object of up to %d "
-            "members",
-            TENSORS_MAX);
-    t->modules = str_map_new(q->n);
-    t->module_quants = arena_zalloc(t->arena, MAX(q->n, 1u), sizeof(*t->module_quants));
-    if (!t->modules || !t->module_quants)
-        return err_set(e, ERR_MEMORY, "no memory for the quantization of %u modules", q->n);
-    for (const struct json *j = q->child; j; j = j->next) {
-        if (j->kind != JSON_OBJECT)
-            continue;
-        if (str_map_put(t->modules, j->key, n) < 0)
-            return err_set(e, ERR_MEMORY, "no memory for the quantization of %u modules", q->n);
-        t->module_quants[n++] = j;
-    }
-    return read_mode(q, &t->quant, e);
-}
-
-/* The quantisation of a module: its own entry, or that of the model. */
-static int quant_of(
-    const struct hf_tensors *t, struct str module, struct hf_quant *out, struct err *e)
-{
-    uint32_t i;
-
-    *out = t->quant;
-    return t->modules && str_map_get(t->modules, module, &i)
-               ? read_mode(t->module_quants[i], out, e)
-               : 0;
-}
-
 int hf_tensors_init(struct hf_tensors *t, const struct hf_config *c, struct arena *a, struct err *e)
 {
     *t = (struct hf_tensors){ .config = c, .arena = a, .names = str_map_new(1024) };
     if (!t->names)
         return err_set(e, ERR_MEMORY, "no memory for the tensor names");
-    return read_quantization(t, e);
+    return hf_quants_read(&t->quants, c->all, c->text, a, e);
 }
 
 /* ---- adding */
@@ -238,15 +139,33 @@ static struct hf_source *find_source(
     return &r->sources[at];
 }
 
-/* Adds `from` as the codes, scales or offsets of the tensor that `row` names. */
+/* The place of a part in its source. */
+static const struct st_tensor **place_of(struct hf_source *s, enum hf_role role)
+{
+    switch (role) {
+    case HF_SCALES:
+        return &s->scales;
+    case HF_OFFSETS:
+        return &s->offsets;
+    case HF_FACTOR:
+        return &s->factor;
+    case HF_CODES:
+    case HF_BIAS:
+    case HF_UNUSED:
+    case N_HF_ROLES:
+        break;
+    }
+    return &s->codes;
+}
+
+/* Adds `from` as the codes, scales, offsets or factor of the tensor that `row` names. */
 static int add_source(struct hf_tensors *t, const struct hf_tensor_row *row,
     const struct matched *m, const struct st_tensor *from, struct err *e)
 {
     char name[GGUF_NAME_MAX], base[GGUF_NAME_MAX];
-    enum role role = ROLE_CODES;
+    const struct hf_suffix *suffix = hf_suffix_find(m->suffix);
+    const bool is_bias = suffix->role == HF_BIAS;
 
-    (void)role_of(m->suffix, &role);
-    bool is_bias = role == ROLE_BIAS;
     const char *number = strstr(row->to, "%d");
     if (number)
         snprintf(
@@ -267,7 +186,7 @@ static int add_source(struct hf_tensors *t, const struct hf_tensor_row *row,
         r->rows =
             t->config->family->swaps_halves || row->rows > HF_ROWS_K ? row->rows : HF_ROWS_ALL;
         struct str module = { from->name.p, from->name.n - m->suffix.n };
-        if (quant_of(t, module, &r->quant, e))
+        if (hf_quants_of(&t->quants, module, &r->quant, e))
             return -1;
     }
     if (r->is_per_expert != (m->expert >= 0))
@@ -276,13 +195,13 @@ static int add_source(struct hf_tensors *t, const struct hf_tensor_row *row,
     struct hf_source *source = find_source(r, m->expert, t->config->n_experts, e);
     if (!source)
         return -1;
-    const struct st_tensor **place = role == ROLE_SCALES    ? &source->scales
-                                     : role == ROLE_OFFSETS ? &source->offsets
-                                                            : &source->codes;
+    const struct st_tensor **place = place_of(source, suffix->role);
     if (*place)
         return err_set(e, ERR_CORRUPT, "tensors %.*s and %.*s are the same matrix",
             SHORT_ARG((*place)->name), SHORT_ARG(from->name));
     *place = from;
+    if (suffix->role == HF_FACTOR)
+        r->factor = suffix;
     return 0;
 }
 
@@ -291,12 +210,15 @@ static int add_matches(struct hf_tensors *t, const struct hf_tensor_row *rows,
     const struct st_tensor *from, bool *found, struct err *e)
 {
     struct matched m;
-    enum role role;
+    const struct hf_suffix *suffix;
 
     for (; rows && rows->from; rows++) {
-        if (!match_row(rows->from, from->name, &m) || !role_of(m.suffix, &role))
+        suffix = match_row(rows->from, from->name, &m) ? hf_suffix_find(m.suffix) : NULL;
+        if (!suffix)
             continue;
         *found = true;
+        if (suffix->role == HF_UNUSED)
+            continue;
         if (m.layer >= t->config->n_layers)
             return err_set(e, ERR_CORRUPT, "tensor %.*s: the network has %lld layers",
                 SHORT_ARG(from->name), (long long)t->config->n_layers);
@@ -385,6 +307,31 @@ static int reject_type(const struct hf_recipe *r, const struct st_tensor *t, str
         r->quant.mode == HF_MODE_NONE ? "" : " with this quantization");
 }
 
+/* Types of codes that a quantisation has: U32 in MLX, bytes in files of other producers. */
+static const struct hf_mode_row {
+    enum hf_mode mode;
+    enum st_dtype codes;
+    enum hf_convert convert;
+    enum qtype type;
+} mode_rows[] = {
+    { HF_MODE_AFFINE, ST_U32, HF_AFFINE, Q_AFFINE4_32 },
+    { HF_MODE_MXFP4, ST_U32, HF_MXFP4, Q_MXFP4 },
+    { HF_MODE_MXFP4, ST_U8, HF_MXFP4, Q_MXFP4 },
+    { HF_MODE_MXFP8, ST_U32, HF_MXFP8, Q_MXFP8 },
+    { HF_MODE_MXFP8, ST_F8_E4M3, HF_MXFP8, Q_MXFP8 },
+    { HF_MODE_NVFP4, ST_U32, HF_NVFP4, Q_NVFP4 },
+    { HF_MODE_NVFP4, ST_U8, HF_NVFP4, Q_NVFP4 },
+    { HF_MODE_FP8, ST_F8_E4M3, HF_FP8, Q_FP8_128 },
+};
+
+static const struct hf_mode_row *find_conversion(enum hf_mode mode, enum st_dtype codes)
+{
+    for (size_t i = 0; i < ARRAY_LEN(mode_rows); i++)
+        if (mode_rows[i].mode == mode && mode_rows[i].codes == codes)
+            return &mode_rows[i];
+    return NULL;
+}
+
 /* Sets the conversion and the type from the first source. */
 static int choose_conversion(struct hf_recipe *r, const struct hf_config *c, struct err *e)
 {
@@ -398,20 +345,11 @@ static int choose_conversion(struct hf_recipe *r, const struct hf_config *c, str
         r->add = r->is_norm && c->family->adds_one ? 1 : 0;
         return 0;
     }
-    if (is_vector)
+    const struct hf_mode_row *m = is_vector ? NULL : find_conversion(r->quant.mode, t->dtype);
+    if (!m)
         return reject_type(r, t, e);
-    if (r->quant.mode == HF_MODE_MXFP4 && (t->dtype == ST_U32 || t->dtype == ST_U8)) {
-        r->convert = HF_MXFP4;
-        r->type = Q_MXFP4;
-        return 0;
-    }
-    if (r->quant.mode != HF_MODE_AFFINE || t->dtype != ST_U32)
-        return reject_type(r, t, e);
-    r->convert = HF_AFFINE;
-    if (r->quant.bits <= 4)
-        r->type = r->quant.group == 32 ? Q_AFFINE4_32 : Q_AFFINE4_64;
-    else
-        r->type = r->quant.group == 32 ? Q_AFFINE8_32 : Q_AFFINE8_64;
+    r->convert = m->convert;
+    r->type = m->type; /* of HF_AFFINE and HF_FP8: see choose_block */
     return 0;
 }
 
@@ -430,7 +368,127 @@ static int set_cols(struct hf_recipe *r, const struct st_tensor *t, struct shape
     return 0;
 }
 
-/* All sources have the type and shape of the first one, and the scales and offsets that it
+static enum qtype affine_type(int64_t bits, int64_t group)
+{
+    static const enum qtype types[9][2] = {
+        [2] = { Q_AFFINE2_32, Q_AFFINE2_64 },
+        [3] = { Q_AFFINE3_32, Q_AFFINE3_64 },
+        [4] = { Q_AFFINE4_32, Q_AFFINE4_64 },
+        [5] = { Q_AFFINE5_32, Q_AFFINE5_64 },
+        [6] = { Q_AFFINE6_32, Q_AFFINE6_64 },
+        [8] = { Q_AFFINE8_32, Q_AFFINE8_64 },
+    };
+
+    return types[bits][group > 32];
+}
+
+static uint64_t n_elements(const struct st_tensor *t)
+{
+    return t->bytes / st_dtype_bytes(t->dtype);
+}
+
+/* E4M3 numbers have a scale per block of config.json, or else per row or per matrix. */
+static struct hf_scale_grid grid_of(
+    const struct hf_recipe *r, const struct st_tensor *scales, struct shape s)
+{
+    const uint64_t rows = (uint64_t)r->quant.block_rows, cols = (uint64_t)r->quant.block_cols;
+
+    if (rows)
+        return (struct hf_scale_grid){ (s.rows + rows - 1) / rows, (s.cols + cols - 1) / cols, rows,
+            cols };
+    if (s.rows > 1 && n_elements(scales) / s.n == s.rows)
+        return (struct hf_scale_grid){ s.rows, 1, 1, s.cols };
+    return (struct hf_scale_grid){ 1, 1, s.rows, s.cols };
+}
+
+/* Sets the type, whose blocks must be whole in a row and have one scale. */
+static int choose_block(struct hf_recipe *r, struct shape s, struct err *e)
+{
+    const struct hf_source *first = &r->sources[0];
+
+    if (r->convert == HF_AFFINE)
+        r->type = affine_type(r->quant.bits, r->quant.group);
+    if (r->convert == HF_FP8 && first->scales) {
+        static const enum qtype types[] = { Q_FP8_128, Q_FP8_32 };
+        r->grid = grid_of(r, first->scales, s);
+        for (size_t i = 0; i < ARRAY_LEN(types); i++) {
+            const uint64_t block = qtype_info((uint32_t)types[i])->block;
+            r->type = types[i];
+            if (r->cols % block == 0 && (r->grid.n_cols == 1 || r->grid.cols % block == 0))
+                break;
+        }
+        if (r->grid.n_cols > 1 && r->grid.cols % qtype_info((uint32_t)r->type)->block)
+            return err_set(e, ERR_UNSUPPORTED,
+                "tensor %.*s: scales of %llu columns, supported are multiples of 32",
+                SHORT_ARG(first->codes->name), (unsigned long long)r->grid.cols);
+    }
+    const uint32_t block = qtype_info((uint32_t)r->type)->block;
+    if (r->cols % block)
+        return err_set(e, ERR_UNSUPPORTED,
+            "tensor %.*s: rows of %llu elements, supported are multiples of %u for %s",
+            SHORT_ARG(first->codes->name), (unsigned long long)r->cols, block,
+            qtype_info((uint32_t)r->type)->name);
+    return 0;
+}
+
+/* Whether scales of this type belong to the conversion. */
+static bool is_scale_type(enum hf_convert convert, enum st_dtype d)
+{
+    switch (convert) {
+    case HF_AFFINE:
+        return is_float(d);
+    case HF_MXFP4:
+    case HF_MXFP8:
+        return d == ST_U8 || d == ST_F8_E8M0;
+    case HF_NVFP4:
+        return d == ST_U8 || d == ST_F8_E4M3;
+    case HF_FP8:
+        return is_float(d) || d == ST_F8_E8M0;
+    case HF_COPY:
+    case HF_TO_F32:
+    case HF_DECAY:
+        break;
+    }
+    return false;
+}
+
+static int check_scales(
+    const struct hf_recipe *r, const struct st_tensor *scales, struct shape codes, struct err *e)
+{
+    struct shape want = codes;
+
+    if (!is_scale_type(r->convert, scales->dtype))
+        return reject_type(r, scales, e);
+    if (r->convert != HF_FP8) {
+        want.cols = r->cols / (uint64_t)r->quant.group;
+        return expect_shape(r, scales, want, e);
+    }
+    want.rows = r->grid.n_rows;
+    want.cols = r->grid.n_cols;
+    if (!r->quant.block_rows && want.n * want.rows == n_elements(scales) && scales->n_dims < 2)
+        return 0; /* one number, [1] or [rows] */
+    return expect_shape(r, scales, want, e);
+}
+
+/* One factor for each matrix. */
+static int check_factor(
+    const struct hf_recipe *r, const struct hf_source *s, struct shape codes, struct err *e)
+{
+    if (!s->factor != !r->sources[0].factor)
+        return err_set(
+            e, ERR_CORRUPT, "tensor %.*s: only some experts have a factor", SHORT_ARG(r->from));
+    if (!s->factor)
+        return 0;
+    if (r->convert != HF_NVFP4 || s->factor->dtype != ST_F32)
+        return reject_type(r, s->factor, e);
+    if (s->factor->n_dims > 1 || n_elements(s->factor) != codes.n)
+        return err_set(e, ERR_CORRUPT, "tensor %.*s: expected %llu factors, found %llu",
+            SHORT_ARG(s->factor->name), (unsigned long long)codes.n,
+            (unsigned long long)n_elements(s->factor));
+    return 0;
+}
+
+/* All sources have the type and shape of the first one, and the scales, offsets and factors that it
  * needs. */
 static int check_source(
     const struct hf_recipe *r, const struct hf_source *s, struct shape codes, struct err *e)
@@ -449,17 +507,13 @@ static int check_source(
     if (!s->scales != !has_scales || !s->offsets != !has_offsets)
         return err_set(e, ERR_CORRUPT, "tensor %.*s: scales or offsets are missing or unexpected",
             SHORT_ARG(s->codes->name));
-    if (!has_scales)
-        return 0;
-    groups.cols = r->cols / (uint64_t)r->quant.group;
-    if (expect_shape(r, s->scales, groups, e))
+    if (check_factor(r, s, codes, e) || (has_scales && check_scales(r, s->scales, codes, e)))
         return -1;
     if (!has_offsets)
-        return s->scales->dtype == ST_U8 ? 0 : reject_type(r, s->scales, e);
-    if (!is_float(s->scales->dtype))
-        return reject_type(r, s->scales, e);
+        return 0;
     if (s->offsets->dtype != s->scales->dtype)
         return reject_type(r, s->offsets, e);
+    groups.cols = r->cols / (uint64_t)r->quant.group;
     return expect_shape(r, s->offsets, groups, e);
 }
 
@@ -524,7 +578,7 @@ static int complete(struct hf_recipe *r, const struct hf_config *c, struct err *
         return err_set(e, ERR_CORRUPT, "tensor %.*s: %zu experts, expected %lld",
             SHORT_ARG(r->from), r->n_sources, (long long)c->n_experts);
     if (choose_conversion(r, c, e) || shape_of(r, r->sources[0].codes, &s, e) ||
-        set_cols(r, r->sources[0].codes, s, e))
+        set_cols(r, r->sources[0].codes, s, e) || choose_block(r, s, e))
         return -1;
     for (size_t i = 0; i < r->n_sources; i++)
         if (check_source(r, &r->sources[i], s, e))
@@ -588,6 +642,32 @@ static void add_factors(struct gguf_tensor *t, const char *name, const float *fa
         .bytes = n * sizeof(float) };
 }
 
+/* The tensor NAME.scale of a matrix with factors; *n grows by it. */
+static int put_matrix_factors(
+    const struct hf_recipe *r, struct arena *a, struct gguf_translation *out, struct err *e)
+{
+    const size_t n_name = r->name.n - strlen(".weight"), n = (size_t)r->n_matrices;
+    char name[GGUF_NAME_MAX + 8];
+
+    if (!r->factor)
+        return 0;
+    snprintf(name, sizeof(name), "%.*s.scale", (int)n_name, r->name.p);
+    const char *copy = arena_str(a, str_of(name)).p;
+    float *to = arena_zalloc(a, n, sizeof(*to));
+    if (!copy || !to)
+        return err_set(e, ERR_MEMORY, "no memory for %zu factors", n);
+    for (size_t i = 0; i < n; i++) {
+        const struct hf_source *s = &r->sources[r->is_per_expert ? i : 0];
+        memcpy(&to[i], s->factor->data + (r->is_per_expert ? 0 : i * sizeof(float)), sizeof(float));
+        if (!isfinite(to[i]) || (r->factor->divisor > 0 && !isfinite(r->factor->divisor / to[i])))
+            return err_set(e, ERR_CORRUPT, "tensor %.*s: the factor %g is not supported",
+                SHORT_ARG(s->factor->name), (double)to[i]);
+        to[i] = r->factor->divisor > 0 ? r->factor->divisor / to[i] : to[i] * r->factor->multiplier;
+    }
+    add_factors(&out->tensors[out->n_tensors++], copy, to, n);
+    return 0;
+}
+
 int hf_tensors_end(struct hf_tensors *t, struct gguf_translation *out, struct err *e)
 {
     const struct hf_config *c = t->config;
@@ -598,11 +678,13 @@ int hf_tensors_end(struct hf_tensors *t, struct gguf_translation *out, struct er
         { "rope_factors_long.weight", c->rope_long },
         { "rope_factors_short.weight", c->rope_short } };
 
-    out->tensors = try_calloc(t->n + ARRAY_LEN(computed), sizeof(*out->tensors));
+    out->tensors = try_calloc(2 * t->n + ARRAY_LEN(computed), sizeof(*out->tensors));
     if (!out->tensors)
         return err_set(e, ERR_MEMORY, "no memory for %zu tensors", t->n);
     for (size_t i = 0; i < t->n; i++)
-        if (complete(&t->all[i], c, e) || describe(&t->all[i], &out->tensors[out->n_tensors++], e))
+        if (complete(&t->all[i], c, e) ||
+            describe(&t->all[i], &out->tensors[out->n_tensors++], e) ||
+            put_matrix_factors(&t->all[i], t->arena, out, e))
             return -1;
     for (size_t i = 0; i < ARRAY_LEN(computed); i++)
         if (computed[i].factors)
@@ -615,6 +697,7 @@ int hf_tensors_end(struct hf_tensors *t, struct gguf_translation *out, struct er
     *t = (struct hf_tensors){ 0 };
     out->recipes = kept;
     out->free_recipes = free_recipes;
+    out->check = hf_check_rows;
     out->read_rows = hf_read_rows;
     out->release = hf_release;
     return 0;

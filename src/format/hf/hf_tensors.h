@@ -3,22 +3,15 @@
  * A tensor whose bytes are the same in both formats is a view of the mapped file. The others have a
  * recipe: vectors become F32 (some norms plus 1), the rows of rotated matrices are reordered, the
  * matrices of experts are stacked, and the codes, scales and offsets of quantised tensors are put
- * together to blocks.
+ * together to blocks. Factors of whole matrices become a tensor NAME.scale.
  *
  * Owner: one thread; after hf_tensors_end any thread may read rows. */
 #pragma once
 
 #include "format/gguf.h"
 #include "format/hf/hf_config.h"
+#include "format/hf/hf_quant.h"
 #include "format/safetensors.h"
-
-/* Quantisation of one tensor: of the object quantization of config.json, or its entry for a
- * module. */
-enum hf_mode { HF_MODE_NONE, HF_MODE_AFFINE, HF_MODE_MXFP4 };
-struct hf_quant {
-    enum hf_mode mode;
-    int64_t bits, group;
-};
 
 struct hf_tensors {
     const struct hf_config *config;
@@ -26,9 +19,7 @@ struct hf_tensors {
     size_t n, cap;
     struct str_map *names;
     struct arena *arena;
-    struct hf_quant quant;   /* of the model */
-    struct str_map *modules; /* modules with a quantisation of their own; NULL: none */
-    const struct json **module_quants;
+    struct hf_quants quants;
 };
 
 /* `a` and the files must outlive the tensors. ERR_MEMORY; ERR_UNSUPPORTED and ERR_CORRUPT:
@@ -42,5 +33,6 @@ int hf_tensors_add(struct hf_tensors *t, const struct st_tensor *from, struct er
 int hf_tensors_end(struct hf_tensors *t, struct gguf_translation *out, struct err *e);
 
 /* hf_rows.c: see struct gguf_translation */
+int hf_check_rows(const struct gguf_tensor *t, struct err *e);
 void hf_read_rows(const struct gguf_tensor *t, uint64_t first, uint64_t n, uint8_t *to);
 void hf_release(const struct gguf *g, const struct gguf_tensor *t);
