@@ -1,33 +1,11 @@
-#include "testing/hf_write.h"
+#include "testing/hf_write_in.h"
 #include "base/half.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "format/hf/hf_family.h"
 #include "testing/hf_write_hybrid.h"
 
 #include <math.h>
 #include <stdio.h>
-
-enum { FILE_MAX = 1 << 30, SHARDS_MAX = 8, NAME_MAX_BYTES = 160 };
-
-struct shard {
-    struct buf header, data;
-    struct jw w;
-};
-
-struct writer {
-    const struct gguf *g;
-    const char *dir;
-    const struct hf_write_options *o;
-    const struct hf_family *family;
-    char arch[32];
-    uint64_t n_heads, n_kv_heads, n_experts;
-    struct shard shards[SHARDS_MAX];
-    int n_shards;
-    struct buf index;
-    struct jw index_json;
-    size_t n_written;
-};
 
 /* ---- files */
 
@@ -51,9 +29,7 @@ static void shard_name(const struct writer *w, int i, char out[64])
         snprintf(out, 64, "model-%05d-of-%05d.safetensors", i + 1, w->n_shards);
 }
 
-/* Begins a tensor of n_dims dimensions, outermost first; the caller appends `bytes` bytes to the
- * returned buffer. */
-static struct buf *begin_tensor(struct writer *w, const char *name, const char *dtype, int n_dims,
+struct buf *hf_write_begin(struct writer *w, const char *name, const char *dtype, int n_dims,
     const uint64_t *dims, uint64_t bytes)
 {
     int i = (int)(w->n_written++ % (size_t)w->n_shards);
@@ -86,8 +62,7 @@ static const char *dtype_of(enum qtype type)
     return type == Q_F32 ? "F32" : type == Q_F16 ? "F16" : type == Q_BF16 ? "BF16" : NULL;
 }
 
-/* Row in GGUF terms of source row r. */
-static uint64_t gguf_row(const struct hf_tensor_row *row, uint64_t r, uint64_t head_rows)
+uint64_t hf_write_gguf_row(const struct hf_tensor_row *row, uint64_t r, uint64_t head_rows)
 {
     uint64_t half = head_rows / 2;
 
@@ -96,7 +71,7 @@ static uint64_t gguf_row(const struct hf_tensor_row *row, uint64_t r, uint64_t h
     return r / head_rows * head_rows + r % half * 2 + r % head_rows / half;
 }
 
-static uint64_t head_rows_of(const struct writer *w, const struct hf_tensor_row *row, uint64_t n)
+uint64_t hf_write_head_rows(const struct writer *w, const struct hf_tensor_row *row, uint64_t n)
 {
     if (!w->family->swaps_halves || (row->rows != HF_ROWS_Q && row->rows != HF_ROWS_K))
         return 0;
@@ -111,64 +86,34 @@ static float subtract_one(const struct writer *w, const struct hf_tensor_row *ro
 static void put_vector(struct writer *w, const char *name, const struct hf_tensor_row *row,
     const struct gguf_tensor *t)
 {
-    uint64_t n = t->dims[0], head_rows = t->n_dims == 1 ? head_rows_of(w, row, n) : 0;
+    uint64_t n = t->dims[0], head_rows = t->n_dims == 1 ? hf_write_head_rows(w, row, n) : 0;
     uint64_t dims[2] = { t->dims[1], n };
     struct buf *to =
-        begin_tensor(w, name, "F32", t->n_dims, t->n_dims == 1 ? dims + 1 : dims, t->bytes);
+        hf_write_begin(w, name, "F32", t->n_dims, t->n_dims == 1 ? dims + 1 : dims, t->bytes);
 
     for (uint64_t i = 0; i < n * t->dims[1]; i++) {
         float f;
         uint64_t from =
-            head_rows && str_ends(t->name, STR(".bias")) ? gguf_row(row, i, head_rows) : i;
+            head_rows && str_ends(t->name, STR(".bias")) ? hf_write_gguf_row(row, i, head_rows) : i;
         memcpy(&f, t->data + from * sizeof(f), sizeof(f));
         f = subtract_one(w, row, f);
         buf_put(to, &f, sizeof(f));
     }
 }
 
-/* Matrices first .. first + n - 1 of a tensor, as they are. */
-static int put_matrices(struct writer *w, const char *name, const struct hf_tensor_row *row,
-    const struct gguf_tensor *t, uint64_t first, uint64_t n)
+/* Matrices as they are. */
+static void put_floats(struct writer *w, const char *name, const struct hf_write_matrices *m)
 {
-    uint64_t dims[3] = { n, t->dims[1], t->dims[0] };
+    const struct gguf_tensor *t = m->t;
+    uint64_t dims[3] = { m->n, t->dims[1], t->dims[0] };
     uint64_t row_bytes = t->bytes / (t->dims[1] * t->dims[2]);
-    uint64_t head_rows = head_rows_of(w, row, t->dims[1]);
-    struct buf *to = begin_tensor(w, name, dtype_of(t->type), n > 1 ? 3 : 2,
-        n > 1 ? dims : dims + 1, row_bytes * t->dims[1] * n);
+    uint64_t head_rows = hf_write_head_rows(w, m->row, t->dims[1]);
+    struct buf *to = hf_write_begin(w, name, dtype_of(t->type), m->n > 1 ? 3 : 2,
+        m->n > 1 ? dims : dims + 1, row_bytes * t->dims[1] * m->n);
 
-    for (uint64_t i = first * t->dims[1]; i < (first + n) * t->dims[1]; i++)
-        buf_put(to, t->data + (head_rows ? gguf_row(row, i, head_rows) : i) * row_bytes, row_bytes);
-    return 0;
-}
-
-/* Q4_1 as codes of 4 bits, with f16 scales and offsets. */
-static void put_affine(struct writer *w, const char *stem, const struct hf_tensor_row *row,
-    const struct gguf_tensor *t)
-{
-    enum { BLOCK_BYTES = 20 };
-    uint64_t n_rows = t->dims[1] * t->dims[2], n_blocks = t->dims[0] / 32;
-    uint64_t head_rows = head_rows_of(w, row, t->dims[1]);
-    static const char *const tails[] = { ".weight", ".scales", ".biases" };
-    char name[NAME_MAX_BYTES];
-
-    for (int part = 0; part < 3; part++) {
-        uint64_t dims[3] = { t->dims[2], t->dims[1], part ? n_blocks : t->dims[0] / 8 };
-        int skip = t->dims[2] == 1;
-        snprintf(name, sizeof(name), "%s%s", stem, tails[part]);
-        struct buf *to = begin_tensor(w, name, part ? "F16" : "U32", 3 - skip, dims + skip,
-            n_rows * dims[2] * (part ? 2 : 4));
-        for (uint64_t i = 0; i < n_rows * n_blocks; i++) {
-            uint64_t r = i / n_blocks, from = head_rows ? gguf_row(row, r, head_rows) : r;
-            const uint8_t *block = t->data + (from * n_blocks + i % n_blocks) * BLOCK_BYTES;
-            for (int k = 0; part == 0 && k < 16; k++) {
-                int a = 2 * k, b = a + 1;
-                int low = block[4 + a % 16] >> (a / 16 * 4) & 15;
-                int high = block[4 + b % 16] >> (b / 16 * 4) & 15;
-                buf_putc(to, (char)(low | high << 4));
-            }
-            if (part)
-                buf_put(to, block + 2 * (part - 1), 2);
-        }
+    for (uint64_t i = m->first * t->dims[1]; i < (m->first + m->n) * t->dims[1]; i++) {
+        uint64_t from = head_rows ? hf_write_gguf_row(m->row, i, head_rows) : i;
+        buf_put(to, t->data + from * row_bytes, row_bytes);
     }
 }
 
@@ -233,7 +178,7 @@ static void put_halves(struct writer *w, const char *name, const struct gguf_ten
 {
     const uint64_t n = first->dims[2], bytes = first->bytes / n;
     uint64_t dims[3] = { n, 2 * first->dims[1], first->dims[0] };
-    struct buf *to = begin_tensor(
+    struct buf *to = hf_write_begin(
         w, name, dtype_of(first->type), n > 1 ? 3 : 2, n > 1 ? dims : dims + 1, 2 * first->bytes);
 
     for (uint64_t i = 0; i < n; i++) {
@@ -261,7 +206,7 @@ static void put_form(struct writer *w, const char *name, const struct hf_tensor_
     const uint64_t n = t->dims[0] * t->dims[1], taps = t->dims[0], channels = t->dims[1];
     const uint64_t hf_conv[3] = { channels, 1, taps }, mlx_conv[3] = { channels, taps, 1 };
     const bool is_conv = row->form == HF_FORM_CONV;
-    struct buf *to = begin_tensor(w, name, "F32", is_conv ? 3 : 1,
+    struct buf *to = hf_write_begin(w, name, "F32", is_conv ? 3 : 1,
         !is_conv       ? &n
         : w->o->is_mlx ? mlx_conv
                        : hf_conv,
@@ -301,8 +246,53 @@ static const char *tail_of(const struct hf_tensor_row *row, bool is_bias)
     return ".weight";
 }
 
+/* All matrices of a tensor: stacked, or one for each expert. */
+static int put_matrix(struct writer *w, struct hf_write_matrices *m, char name[NAME_MAX_BYTES],
+    int layer, struct err *e)
+{
+    const bool is_per_expert = strstr(m->row->from, "%e");
+    char stem[96];
+
+    for (uint64_t x = 0; x < (is_per_expert ? m->t->dims[2] : 1); x++) {
+        if (is_per_expert) {
+            stem_of(m->row, layer, (int)x, stem);
+            snprintf(name, NAME_MAX_BYTES, "%s.weight", stem);
+            m->stem = stem;
+            m->first = x;
+            m->n = 1;
+        }
+        if (hf_write_quantised(w, m))
+            continue;
+        if (!dtype_of(m->t->type))
+            return err_set(e, ERR_UNSUPPORTED, "tensor %s: its type has no equivalent", name);
+        put_floats(w, name, m);
+    }
+    return 0;
+}
+
+/* NAME.scale and NAME.input_scale: one number for each expert. */
+static int put_factors_of(
+    struct writer *w, const struct gguf_tensor *t, struct str base, int layer, struct err *e)
+{
+    const bool is_input = str_ends(t->name, STR(".input_scale"));
+    const struct hf_tensor_row *row = find_row(w, base, layer);
+    char stem[96];
+
+    if (!row)
+        return err_set(
+            e, ERR_UNSUPPORTED, "tensor " STR_FMT " has no name in this layout", STR_ARG(t->name));
+    for (uint64_t x = 0; x < t->dims[0]; x++) {
+        stem_of(row, layer, (int)x, stem);
+        hf_write_factor(w, &(struct hf_write_matrices){ stem, row, t, x, 1 },
+            is_input ? ".input_scale" : ".weight_scale_2");
+    }
+    return 0;
+}
+
 static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err *e)
 {
+    static const struct str factors[] = { { ".input_scale", 12 }, { ".scale", 6 } };
+
     bool is_bias = str_ends(t->name, STR(".bias"));
     const size_t n_tail = is_bias                             ? strlen(".bias")
                           : str_ends(t->name, STR(".weight")) ? strlen(".weight")
@@ -316,6 +306,12 @@ static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err 
     snprintf(text, sizeof(text), STR_FMT, STR_ARG(t->name));
     if (sscanf(text, "blk.%d.", &layer) != 1)
         layer = -1;
+    for (size_t i = 0; i < ARRAY_LEN(factors); i++)
+        if (str_ends(t->name, factors[i]))
+            return put_factors_of(
+                w, t, (struct str){ t->name.p, t->name.n - factors[i].n }, layer, e);
+    if (hf_write_is_interleaved(w, t))
+        return 0; /* written with the tensor of gate */
     const struct hf_tensor_row *row = find_row(w, base, layer);
     if (!row)
         return err_set(e, ERR_UNSUPPORTED, "tensor %s has no name in this layout", text);
@@ -335,21 +331,8 @@ static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err 
         put_vector(w, name, row, t);
         return 0;
     }
-    if (t->type == Q_Q4_1 && w->o->is_mlx) {
-        put_affine(w, stem, row, t);
-        return 0;
-    }
-    if (!dtype_of(t->type))
-        return err_set(e, ERR_UNSUPPORTED, "tensor %s: its type has no equivalent", text);
-    if (!strstr(row->from, "%e"))
-        return put_matrices(w, name, row, t, 0, t->dims[2]);
-    for (uint64_t x = 0; x < t->dims[2]; x++) {
-        stem_of(row, layer, (int)x, stem);
-        snprintf(name, sizeof(name), "%s.weight", stem);
-        if (put_matrices(w, name, row, t, x, 1))
-            return -1;
-    }
-    return 0;
+    return put_matrix(
+        w, &(struct hf_write_matrices){ stem, row, t, 0, t->dims[2] }, name, layer, e);
 }
 
 static int put_tensors(struct writer *w, struct err *e)
@@ -547,10 +530,7 @@ static int put_config(const struct writer *w, struct err *e)
     put_layer_types(w, &j);
     put_family_values(w, &j);
     jw_member_bool(&j, "tie_word_embeddings", !gguf_tensor(w->g, "output.weight"));
-    if (w->o->is_mlx) {
-        jw_key(&j, "quantization");
-        jw_raw(&j, STR("{\"group_size\":32,\"bits\":4}"));
-    }
+    hf_write_quantization(w, &j);
     jw_end_object(&j);
     int rc = buf_ok(&b) ? write_file(w->dir, "config.json", buf_str(&b), e)
                         : err_set(e, ERR_MEMORY, "no memory for config.json");

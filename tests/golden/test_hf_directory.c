@@ -13,7 +13,8 @@
 
 enum { N_TOKENS = 90 };
 
-static char folder[TMPDIR_NAME], gguf_path[TMPDIR_NAME + 16], hf_path[TMPDIR_NAME + 16];
+static char folder[TMPDIR_NAME], gguf_path[TMPDIR_NAME + 16], hf_path[TMPDIR_NAME + 16],
+    values_path[TMPDIR_NAME + 16];
 
 static void fail_with(const char *what, const struct err *e)
 {
@@ -26,24 +27,36 @@ static void make_paths(void)
     tmpdir_make(folder);
     snprintf(gguf_path, sizeof(gguf_path), "%s/m.gguf", folder);
     snprintf(hf_path, sizeof(hf_path), "%s/hf", folder);
-    EXPECT(!mkdir(hf_path, 0700));
+    snprintf(values_path, sizeof(values_path), "%s/values", folder);
+    EXPECT(!mkdir(hf_path, 0700) && !mkdir(values_path, 0700));
 }
 
-/* Writes the same model in both formats. */
+/* Writes the same model in both formats, and with `quant` also a directory with the rounded values.
+ * Rows of quantised types are multiples of 64 elements. */
 static void write_both(const char *preset, enum qtype type, const struct hf_write_options *o)
 {
+    const bool is_quantised = type == Q_Q4_1 || type == Q_MXFP4 || type == Q_NVFP4;
     struct synth s;
     struct gguf *g = NULL;
     struct err e = { 0 };
 
     EXPECT(synth_preset(&s, preset));
     s.type = type;
-    s.head_type = type == Q_Q4_1 ? Q_F16 : type;
+    s.head_type = is_quantised ? Q_F16 : type;
+    if (type == Q_NVFP4 || o->quant) {
+        s.d_model = 128;
+        s.d_ff = 192;
+        s.head_dim = 32;
+    }
     if (!strncmp(preset, "tiny-gemma", 10))
         s.vector_sigma = 0.02f; /* w - 1 + 1 is w for w from 0.5 to 2 */
     if (synth_write(&s, gguf_path, &e) || gguf_open(&g, gguf_path, &e))
         fail_with(preset, &e);
     if (hf_write(g, hf_path, o, &e))
+        fail_with(preset, &e);
+    struct hf_write_options values = *o;
+    values.writes_values = true;
+    if (o->quant && hf_write(g, values_path, &values, &e))
         fail_with(preset, &e);
     gguf_close(g);
 }
@@ -94,11 +107,11 @@ static void expect_same_vocab(const struct vocab *a, const struct vocab *b)
     }
 }
 
-static void expect_same_model(const char *preset)
+static void expect_same_model(const char *preset, const char *path)
 {
     struct vocab *a, *b;
     int n, n_hf;
-    float *want = compute(gguf_path, &a, &n), *got = compute(hf_path, &b, &n_hf);
+    float *want = compute(path, &a, &n), *got = compute(hf_path, &b, &n_hf);
     float most = 0;
 
     EXPECT_EQ(n, n_hf);
@@ -118,7 +131,7 @@ static void check_preset(const char *preset, enum qtype type, struct hf_write_op
 {
     make_paths();
     write_both(preset, type, &o);
-    expect_same_model(preset);
+    expect_same_model(preset, o.quant ? values_path : gguf_path);
     tmpdir_remove(folder);
 }
 
@@ -157,4 +170,33 @@ static void mlx_directories_give_the_same_bits(void)
             hybrids[i], i % 2 ? Q_BF16 : Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
 }
 
-TESTS(TEST(families_give_the_same_bits), TEST(mlx_directories_give_the_same_bits))
+/* Types that GGUF files have as well; gpt-oss alternates the rows of gate and up. */
+static void repacked_directories_give_the_same_bits(void)
+{
+    check_preset("tiny-gpt-oss", Q_MXFP4, (struct hf_write_options){ .n_shards = 2 });
+    check_preset("tiny-gpt-oss", Q_MXFP4, (struct hf_write_options){ .is_mlx = true });
+    check_preset("tiny-llama", Q_MXFP4, (struct hf_write_options){ .is_mlx = true });
+    check_preset("tiny-qwen3moe", Q_NVFP4, (struct hf_write_options){ .is_mlx = true });
+    check_preset("tiny-llama", Q_NVFP4, (struct hf_write_options){ .n_shards = 1 });
+    /* with a factor for each matrix and each expert */
+    check_preset("tiny-qwen3moe-scales", Q_NVFP4, (struct hf_write_options){ .n_shards = 1 });
+}
+
+/* E4M3 numbers with scales give the bits of their values in F32. */
+static void fp8_directories_give_the_bits_of_their_values(void)
+{
+    static const char *const presets[] = { "tiny-llama", "tiny-qwen3moe", "tiny-glm4" };
+    static const enum hf_write_quant quants[] = { HF_WRITE_FP8, HF_WRITE_FP8_ROWS,
+        HF_WRITE_FP8_MATRIX };
+
+    for (size_t i = 0; i < ARRAY_LEN(presets); i++) {
+        for (size_t k = 0; k < ARRAY_LEN(quants); k++)
+            check_preset(presets[i], Q_F32, (struct hf_write_options){ .quant = quants[k] });
+        check_preset(presets[i], Q_F32,
+            (struct hf_write_options){ .is_mlx = true, .quant = HF_WRITE_MXFP8 });
+    }
+}
+
+TESTS(TEST(families_give_the_same_bits), TEST(mlx_directories_give_the_same_bits),
+    TEST(repacked_directories_give_the_same_bits),
+    TEST(fp8_directories_give_the_bits_of_their_values))
