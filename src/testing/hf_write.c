@@ -139,11 +139,11 @@ static bool is_in_layout(const struct writer *w, const struct hf_tensor_row *row
         return false;
     if (!w->o->is_mlx)
         return !strstr(row->from, "switch_mlp");
-    if (w->family->hybrid)
-        return !strstr(row->from, ".experts.") && !strstr(row->from, "moe.input_linear") &&
-               !strstr(row->from, "moe.output_linear") &&
-               (w->n_experts || !strstr(row->from, "shared_mlp"));
-    return !strstr(row->from, "%e");
+    if (strstr(row->from, "%e") || strstr(row->from, "moe.input_linear") ||
+        strstr(row->from, "moe.output_linear"))
+        return false;
+    return !w->family->hybrid ||
+           (!strstr(row->from, ".experts.") && (w->n_experts || !strstr(row->from, "shared_mlp")));
 }
 
 /* A row of the family with this GGUF name, in the layout that is written. */
@@ -416,7 +416,7 @@ static void put_scaling(const struct writer *w, struct jw *j)
     (void)get_number(w, "rope.scaling.original_context_length", &original);
     (void)get_number(w, "rope.scaling.factor", &factor);
     (void)get_number(w, "rope.scaling.attn_factor", &attn);
-    jw_key(j, "rope_scaling");
+    jw_key(j, strcmp(w->arch, "mistral3") != 0 ? "rope_scaling" : "rope_parameters");
     if (gguf_tensor(w->g, "rope_freqs.weight")) { /* as synth.c computes it, with factor 8 */
         jw_raw(j, STR("{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"
                       "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}"));
@@ -438,6 +438,12 @@ static void put_scaling(const struct writer *w, struct jw *j)
     }
     if (original > 0)
         jw_member_i64(j, "original_max_position_embeddings", (int64_t)original);
+    if (get_number(w, "rope.scaling.yarn_log_multiplier", &attn)) {
+        jw_member_f32(j, "mscale", (float)attn);
+        jw_member_f32(j, "mscale_all_dim", (float)attn);
+    }
+    copy_number(w, j, "attention.temperature_scale", "llama_4_scaling_beta");
+    copy_number(w, j, "rope.freq_base", "rope_theta");
     jw_end_object(j);
     if (str_is(type, "longrope"))
         jw_member_i64(j, "original_max_position_embeddings", (int64_t)original);
@@ -482,6 +488,8 @@ static void put_family_values(const struct writer *w, struct jw *j)
         jw_member_i64(j, "rope_local_base_freq", 10000);
     if (!strcmp(w->arch, "qwen2moe"))
         copy_number(w, j, "expert_shared_feed_forward_length", "shared_expert_intermediate_size");
+    if (!strcmp(w->arch, "granitemoe"))
+        copy_number(w, j, "expert_shared_feed_forward_length", "shared_intermediate_size");
     if (!strcmp(w->arch, "qwen3moe")) {
         jw_member_bool(j, "norm_topk_prob", true);
         jw_member_i64(j, "decoder_sparse_step", 1);

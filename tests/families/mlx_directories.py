@@ -26,7 +26,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 HERE = os.path.join(ROOT, "tests/families")
 N_TOKENS, STEP, N_IDS = 300, 3, 12
 PRESETS = ("tiny-llama tiny-qwen2 tiny-qwen3 tiny-qwen3moe tiny-qwen2moe tiny-smollm3 tiny-phi3 "
-           "tiny-granite tiny-olmo2 tiny-olmo3 tiny-gemma2 tiny-gemma3 tiny-gpt-oss "
+           "tiny-granite tiny-mistral3 tiny-olmo2 tiny-olmo3 tiny-gemma2 tiny-gemma3 tiny-gpt-oss "
            "tiny-glm4 tiny-granitehybrid tiny-granitehybrid-moe tiny-nemotron-h tiny-nemotron-h-moe "
            "tiny-nemotron-h-latent").split()
 

@@ -148,8 +148,8 @@ static void families_give_the_same_bits(void)
 {
     static const char *const presets[] = { "tiny-llama", "tiny-qwen2", "tiny-qwen3",
         "tiny-qwen3moe", "tiny-qwen2moe", "tiny-smollm3", "tiny-phi3", "tiny-phi3-short",
-        "tiny-granite", "tiny-olmo2", "tiny-olmo3", "tiny-gemma2", "tiny-gemma3", "tiny-gpt-oss",
-        "tiny-glm4" };
+        "tiny-granite", "tiny-granitemoe", "tiny-mistral3", "tiny-olmo2", "tiny-olmo3",
+        "tiny-gemma2", "tiny-gemma3", "tiny-gpt-oss", "tiny-glm4" };
 
     for (size_t i = 0; i < ARRAY_LEN(presets); i++)
         check_preset(

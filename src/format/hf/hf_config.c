@@ -310,6 +310,8 @@ static int put_heads(const struct hf_config *c, struct gguf_keys *k, struct err 
 static int put_experts(const struct hf_config *c, struct gguf_keys *k, struct err *e)
 {
     static const char *const used_names[] = { "num_experts_per_tok", "experts_per_token" };
+    static const char *const shared_names[] = { "shared_expert_intermediate_size",
+        "shared_intermediate_size" };
     int64_t used = -1, width = -1, shared = -1;
 
     if (!c->family->has_experts)
@@ -319,8 +321,10 @@ static int put_experts(const struct hf_config *c, struct gguf_keys *k, struct er
             return -1;
     if (used < 0)
         return err_set(e, ERR_CORRUPT, "config.json: %s is missing", used_names[0]);
-    if (hf_get_int(c->text, "moe_intermediate_size", &width, e) ||
-        hf_get_int(c->text, "shared_expert_intermediate_size", &shared, e))
+    for (size_t i = 0; i < ARRAY_LEN(shared_names); i++)
+        if (hf_get_int(c->text, shared_names[i], &shared, e))
+            return -1;
+    if (hf_get_int(c->text, "moe_intermediate_size", &width, e))
         return -1;
     gguf_keys_u32(k, ".expert_count", (uint32_t)c->n_experts);
     gguf_keys_u32(k, ".expert_used_count", (uint32_t)used);

@@ -167,13 +167,26 @@ static int put_yarn(
     return 0;
 }
 
+/* Queries multiplied by 1 + slope ln(1 + floor(position / original_max_position_embeddings)). */
+static int put_query_scale(const struct json *scaling, struct gguf_keys *k, struct err *e)
+{
+    double slope = 0;
+
+    if (hf_get_number(scaling, "llama_4_scaling_beta", &slope, e))
+        return -1;
+    if (slope > 0)
+        gguf_keys_f32(k, ".attention.temperature_scale", (float)slope);
+    return slope < 0 ? hf_reject(json_get(scaling, "llama_4_scaling_beta"), e) : 0;
+}
+
 int hf_rope_put(struct hf_config *c, struct gguf_keys *k, struct arena *a, struct err *e)
 {
     const struct json *scaling = find_scaling(c);
     struct str type = STR("default");
     double factor = 0;
 
-    if (put_bases(c, scaling, k, e) || put_rotated(c, scaling, k, e))
+    if (put_bases(c, scaling, k, e) || put_rotated(c, scaling, k, e) ||
+        put_query_scale(scaling, k, e))
         return -1;
     if (json_is_null(scaling))
         return 0;

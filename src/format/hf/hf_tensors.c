@@ -523,7 +523,7 @@ static int set_rows(struct hf_recipe *r, const struct hf_config *c, struct err *
     uint64_t n_heads = (uint64_t)(r->rows == HF_ROWS_Q ? c->n_heads : c->n_kv_heads);
 
     r->rows_out = r->rows_in;
-    if (r->rows >= HF_ROWS_EVEN) {
+    if (r->rows > HF_ROWS_K) {
         r->rows_out = r->rows_in / 2;
         return r->rows_in % 2 ? reject_shape(t, "an odd number of rows", e) : 0;
     }
