@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "format/hf/hf_family.h"
 #include "format/model_file.h"
+#include "model/llama.h"
 #include "testing/hf_write.h"
 #include "testing/synth.h"
 #include "tokenizer/vocab.h"
@@ -463,6 +464,47 @@ static void damaged_files_are_refused(void)
     tmpdir_remove(folder);
 }
 
+/* Opens the directory and loads its weights, some of which are computed. */
+static int load_model(struct err *e)
+{
+    const struct llama_options o = { .n_threads = 1, .n_pages = 1, .n_states = 2, .max_rows = 2 };
+    struct gguf *g = NULL;
+    struct lm *m = NULL;
+    int rc = model_file_open(&g, dir, e) || lm_open_llama(&m, g, &o, e) ? -1 : 0;
+
+    if (m)
+        m->ops->close(m);
+    gguf_close(g);
+    return rc;
+}
+
+static void every_allocation_may_fail_while_weights_are_loaded(void)
+{
+    static const struct hf_write_options o = { .n_shards = 1 };
+    struct err e = { 0 };
+    uint64_t nth = 1;
+
+    tmpdir_make(folder);
+    make_preset_in("model", "tiny-nemotron-h-latent", 0, &o);
+    for (;; nth++) {
+        uint64_t before = mem_failures();
+        mem_fail_after(nth);
+        int rc = load_model(&e);
+        mem_fail_after(0);
+        if (mem_failures() == before) {
+            EXPECT_EQ(rc, 0);
+            break;
+        }
+        if (rc != -1 || e.code != ERR_MEMORY)
+            fprintf(stderr, "allocation %llu: %s\n", (unsigned long long)nth, e.msg);
+        EXPECT(rc == -1 && e.code == ERR_MEMORY);
+    }
+#ifdef TESTING
+    EXPECT(nth > 60);
+#endif
+    tmpdir_remove(folder);
+}
+
 static void every_allocation_and_system_call_may_fail(void)
 {
     struct err e = { 0 };
@@ -502,4 +544,5 @@ TESTS(TEST(a_directory_is_opened), TEST(configurations_are_refused_by_name_and_v
     TEST(names_of_hybrid_models_have_two_forms), TEST(tokenizers_are_refused_by_name),
     TEST(roles_and_template_are_read), TEST(other_formats_are_refused_with_what_is_read),
     TEST(links_are_followed_in_a_hub_cache_only), TEST(damaged_files_are_refused),
+    TEST(every_allocation_may_fail_while_weights_are_loaded),
     TEST(every_allocation_and_system_call_may_fail))
