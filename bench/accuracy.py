@@ -147,7 +147,9 @@ def inferflux_logits(path, windows, work, kv):
 
 
 class LlamaCpp:
-    def __init__(self, path, window):
+    """is_exact: keys and values in F32, and attention without the fused form, which adds in f16."""
+
+    def __init__(self, path, window, is_exact=False):
         import llama_cpp as lc
 
         self.lc = lc
@@ -156,6 +158,8 @@ class LlamaCpp:
         params = lc.llama_context_default_params()
         params.n_ctx = params.n_batch = params.n_ubatch = window
         params.n_threads = params.n_threads_batch = 2
+        if is_exact:
+            params.type_k = params.type_v = params.flash_attn_type = 0
         self.context = lc.llama_init_from_model(self.model, params)
         self.vocab = lc.llama_model_get_vocab(self.model)
         self.n_vocab = lc.llama_vocab_n_tokens(self.vocab)
@@ -166,22 +170,24 @@ class LlamaCpp:
         n = self.lc.llama_tokenize(self.vocab, data, len(data), buffer, len(buffer), False, True)
         return list(buffer[:n])
 
+    def decode(self, window):
+        """Logits of each position, in memory of llama.cpp until the next call."""
+        lc = self.lc
+        lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
+        b = lc.llama_batch_init(len(window), 0, 1)
+        b.n_tokens = len(window)
+        for i, token in enumerate(window):
+            b.token[i], b.pos[i], b.n_seq_id[i], b.logits[i] = int(token), i, 1, True
+            b.seq_id[i][0] = 0
+        if lc.llama_decode(self.context, b):
+            sys.exit("llama_decode failed")
+        rows = [np.ctypeslib.as_array(lc.llama_get_logits_ith(self.context, i), (self.n_vocab,))
+            for i in range(len(window))]
+        lc.llama_batch_free(b)
+        return rows
+
     def logits(self, windows):
-        lc, all_rows = self.lc, []
-        for window in windows:
-            lc.llama_memory_clear(lc.llama_get_memory(self.context), True)
-            b = lc.llama_batch_init(len(window), 0, 1)
-            b.n_tokens = len(window)
-            for i, token in enumerate(window):
-                b.token[i], b.pos[i], b.n_seq_id[i], b.logits[i] = int(token), i, 1, True
-                b.seq_id[i][0] = 0
-            if lc.llama_decode(self.context, b):
-                sys.exit("llama_decode failed")
-            for i in range(len(window)):
-                row = lc.llama_get_logits_ith(self.context, i)
-                all_rows.append(np.ctypeslib.as_array(row, (self.n_vocab,)).astype(np.float64))
-            lc.llama_batch_free(b)
-        return np.array(all_rows)
+        return np.array([row.astype(np.float64) for window in windows for row in self.decode(window)])
 
 
 # ---- input text

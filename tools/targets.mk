@@ -69,6 +69,13 @@ test-families: $(B)/bench/accuracy $(B)/tools/mkmodel $(B)/tests/golden/test_ada
 	@tests/families/env
 	@tests/families/run
 
+# Compares the accuracy with trained weights and of every type with llama.cpp. Downloads two models.
+.PHONY: test-weights
+test-weights: $(B)/bench/accuracy
+	@tools/deps build families
+	@tests/families/env
+	@build/families-venv/bin/python tests/families/weights.py
+
 # Kernel tests on an emulated CPU (Bochs) with the instructions that this machine may lack.
 .PHONY: emulated
 emulated:
@@ -135,6 +142,8 @@ help:
 	@echo "                compare a busy server with a bare one for DIFFERENTIAL_SECONDS=120"
 	@echo "make test-families"
 	@echo "                compare each family with llama.cpp and mlx-lm (installs both, 15 minutes once)"
+	@echo "make test-weights"
+	@echo "                compare trained weights and every type with llama.cpp (15 minutes, downloads 350 MB)"
 	@echo "make cancels    cancel a million requests in random states, in the simulator"
 	@echo "make soak       run slow, disconnecting and flooding clients for SOAK_SECONDS=600"
 	@echo "make emulated   test AMX and AVX-VNNI on an emulated CPU; takes about 20 minutes"
