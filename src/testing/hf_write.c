@@ -312,7 +312,9 @@ static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err 
                 w, t, (struct str){ t->name.p, t->name.n - factors[i].n }, layer, e);
     if (hf_write_is_interleaved(w, t))
         return 0; /* written with the tensor of gate */
-    const struct hf_tensor_row *row = find_row(w, base, layer);
+    const struct hf_tensor_row *row = find_row(w, t->name, layer); /* of a row with a whole name */
+    if (!row)
+        row = find_row(w, base, layer);
     if (!row)
         return err_set(e, ERR_UNSUPPORTED, "tensor %s has no name in this layout", text);
     stem_of(row, layer, 0, stem);
@@ -439,6 +441,7 @@ static void put_scaling(const struct writer *w, struct jw *j)
     if (original > 0)
         jw_member_i64(j, "original_max_position_embeddings", (int64_t)original);
     if (get_number(w, "rope.scaling.yarn_log_multiplier", &attn)) {
+        attn *= w->family->has_latent_attn ? 10 : 1;
         jw_member_f32(j, "mscale", (float)attn);
         jw_member_f32(j, "mscale_all_dim", (float)attn);
     }
@@ -500,6 +503,56 @@ static void put_family_values(const struct writer *w, struct jw *j)
     jw_member_bool(j, "mlp_bias", false);
 }
 
+/* Values of families with a shared expert and a choice of the router. */
+static void put_router_values(const struct writer *w, struct jw *j)
+{
+    double function = 1, v;
+    char key[128];
+    bool norms = false;
+
+    if (!w->family->router)
+        return;
+    (void)get_number(w, "expert_gating_func", &function);
+    snprintf(key, sizeof(key), "%s.expert_weights_norm", w->arch);
+    gguf_get_bool(w->g, key, &norms);
+    copy_number(w, j, "expert_count", "n_routed_experts");
+    copy_number(w, j, "expert_shared_count", "n_shared_experts");
+    copy_number(w, j, "leading_dense_block_count", "first_k_dense_replace");
+    copy_number(w, j, "expert_group_count", "n_group");
+    copy_number(w, j, "expert_group_used_count", "topk_group");
+    if (!get_number(w, "expert_weights_scale", &v))
+        jw_member_i64(j, "routed_scaling_factor", 1);
+    copy_number(w, j, "expert_weights_scale", "routed_scaling_factor");
+    if (!get_number(w, "expert_group_count", &v)) {
+        jw_member_i64(j, "n_group", 1);
+        jw_member_i64(j, "topk_group", 1);
+    }
+    jw_member_bool(j, "norm_topk_prob", norms);
+    jw_member_str(j, "scoring_func", function > 1 ? STR("sigmoid") : STR("softmax"));
+    jw_member_str(j, "topk_method", function > 1 ? STR("noaux_tc") : STR("greedy"));
+    jw_member_i64(j, "num_nextn_predict_layers", 1);
+    jw_member_bool(j, "use_qk_norm", gguf_tensor(w->g, "blk.0.attn_q_norm.weight"));
+}
+
+static void put_latent_values(const struct writer *w, struct jw *j)
+{
+    double key = 0, n_rot = 0, q_rank = 0;
+
+    if (!w->family->has_latent_attn)
+        return;
+    (void)get_number(w, "attention.key_length", &key);
+    (void)get_number(w, "rope.dimension_count", &n_rot);
+    jw_member_i64(j, "qk_nope_head_dim", (int64_t)(key - n_rot));
+    jw_member_i64(j, "qk_rope_head_dim", (int64_t)n_rot);
+    copy_number(w, j, "attention.value_length", "v_head_dim");
+    copy_number(w, j, "attention.kv_lora_rank", "kv_lora_rank");
+    jw_key(j, "q_lora_rank");
+    if (get_number(w, "attention.q_lora_rank", &q_rank) && q_rank > 0)
+        jw_i64(j, (int64_t)q_rank);
+    else
+        jw_null(j);
+}
+
 static int put_config(const struct writer *w, struct err *e)
 {
     struct buf b;
@@ -519,7 +572,8 @@ static int put_config(const struct writer *w, struct err *e)
     copy_number(w, &j, "attention.head_count", "num_attention_heads");
     if (hf_write_largest(w->g, "attention.head_count_kv"))
         jw_member_u64(&j, "num_key_value_heads", w->n_kv_heads);
-    copy_number(w, &j, "attention.key_length", "head_dim");
+    if (!w->family->has_latent_attn)
+        copy_number(w, &j, "attention.key_length", "head_dim");
     copy_number(w, &j, "context_length", "max_position_embeddings");
     copy_number(w, &j, "vocab_size", "vocab_size");
     copy_number(w, &j, "attention.layer_norm_rms_epsilon", "rms_norm_eps");
@@ -527,16 +581,18 @@ static int put_config(const struct writer *w, struct err *e)
     copy_number(w, &j, "attention.sliding_window", "sliding_window");
     if (w->family->hybrid)
         hf_write_hybrid(&j, w->g, w->family);
-    else
+    else if (!w->family->router)
         copy_number(w, &j, "expert_count", is_gpt_oss ? "num_local_experts" : "num_experts");
     copy_number(w, &j, "expert_used_count", "num_experts_per_tok");
     copy_number(w, &j, "expert_feed_forward_length", "moe_intermediate_size");
-    if (get_number(w, "rope.dimension_count", &v) &&
+    if (get_number(w, "rope.dimension_count", &v) && !w->family->has_latent_attn &&
         get_number(w, "attention.key_length", &head_dim) && v < head_dim)
         jw_member_f32(&j, "partial_rotary_factor", (float)(v / head_dim));
     put_scaling(w, &j);
     put_layer_types(w, &j);
     put_family_values(w, &j);
+    put_router_values(w, &j);
+    put_latent_values(w, &j);
     jw_member_bool(&j, "tie_word_embeddings", !gguf_tensor(w->g, "output.weight"));
     hf_write_quantization(w, &j);
     jw_end_object(&j);
@@ -680,11 +736,13 @@ static int put_tokenizer_config(const struct writer *w, struct err *e)
 static const struct hf_family *family_of(const struct gguf *g, struct str arch)
 {
     bool has_window = gguf_find(g, "olmo2.attention.sliding_window");
+    bool has_bias = gguf_tensor(g, "blk.1.exp_probs_b.bias");
     const struct hf_family *f;
 
     for (size_t i = 0; (f = hf_family_at(i)); i++)
         if ((str_is(arch, f->arch) || (f->moe_arch && str_is(arch, f->moe_arch))) &&
-            (strcmp(f->model_type, "olmo2") != 0 || !has_window))
+            (strcmp(f->model_type, "olmo2") != 0 || !has_window) &&
+            (strcmp(f->model_type, "deepseek_v2") != 0 || !has_bias))
             return f;
     return NULL;
 }

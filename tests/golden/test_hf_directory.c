@@ -31,6 +31,24 @@ static void make_paths(void)
     EXPECT(!mkdir(hf_path, 0700) && !mkdir(values_path, 0700));
 }
 
+/* Latent attention with kv_b as one matrix, as in directories, and a router with groups. */
+static void preset_deepseek3(struct synth *s)
+{
+    static const char *const settings[] = { "attention.q_lora_rank=64", "attention.kv_lora_rank=32",
+        "attention.value_length=32", "rope.dimension_count=16", "rope.scaling.type=yarn",
+        "rope.scaling.factor=4.0", "rope.scaling.original_context_length=32",
+        "rope.scaling.yarn_log_multiplier=0.1", "expert_group_count=4", "expert_group_used_count=2",
+        "expert_gating_func=2", "expert_weights_norm=true", "expert_weights_scale=2.5",
+        "expert_feed_forward_length=32", "expert_shared_count=1", "leading_dense_block_count=1" };
+
+    EXPECT(synth_preset(s, "tiny-deepseek2-old"));
+    s->n_experts = 12;
+    s->n_experts_used = 3;
+    s->has_optional = true;
+    s->settings = settings;
+    s->n_settings = ARRAY_LEN(settings);
+}
+
 /* Writes the same model in both formats, and with `quant` also a directory with the rounded values.
  * Rows of quantised types are multiples of 64 elements. */
 static void write_both(const char *preset, enum qtype type, const struct hf_write_options *o)
@@ -40,13 +58,16 @@ static void write_both(const char *preset, enum qtype type, const struct hf_writ
     struct gguf *g = NULL;
     struct err e = { 0 };
 
-    EXPECT(synth_preset(&s, preset));
+    if (!strcmp(preset, "tiny-deepseek3"))
+        preset_deepseek3(&s);
+    else
+        EXPECT(synth_preset(&s, preset));
     s.type = type;
     s.head_type = is_quantised ? Q_F16 : type;
     if (type == Q_NVFP4 || o->quant) {
         s.d_model = 128;
         s.d_ff = 192;
-        s.head_dim = 32;
+        s.head_dim = strncmp(preset, "tiny-deepseek", 13) ? 32 : s.head_dim;
     }
     if (!strncmp(preset, "tiny-gemma", 10))
         s.vector_sigma = 0.02f; /* w - 1 + 1 is w for w from 0.5 to 2 */
@@ -149,7 +170,8 @@ static void families_give_the_same_bits(void)
     static const char *const presets[] = { "tiny-llama", "tiny-qwen2", "tiny-qwen3",
         "tiny-qwen3moe", "tiny-qwen2moe", "tiny-smollm3", "tiny-phi3", "tiny-phi3-short",
         "tiny-granite", "tiny-granitemoe", "tiny-mistral3", "tiny-olmo2", "tiny-olmo3",
-        "tiny-gemma2", "tiny-gemma3", "tiny-gpt-oss", "tiny-glm4" };
+        "tiny-gemma2", "tiny-gemma3", "tiny-gpt-oss", "tiny-glm4", "tiny-glm4moe",
+        "tiny-deepseek2-old", "tiny-deepseek3" };
 
     for (size_t i = 0; i < ARRAY_LEN(presets); i++)
         check_preset(
@@ -185,7 +207,8 @@ static void repacked_directories_give_the_same_bits(void)
 /* E4M3 numbers with scales give the bits of their values in F32. */
 static void fp8_directories_give_the_bits_of_their_values(void)
 {
-    static const char *const presets[] = { "tiny-llama", "tiny-qwen3moe", "tiny-glm4" };
+    static const char *const presets[] = { "tiny-llama", "tiny-qwen3moe", "tiny-glm4",
+        "tiny-deepseek3" };
     static const enum hf_write_quant quants[] = { HF_WRITE_FP8, HF_WRITE_FP8_ROWS,
         HF_WRITE_FP8_MATRIX };
 

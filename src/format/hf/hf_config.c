@@ -129,10 +129,13 @@ static int read_layers(struct hf_config *c, struct err *e)
 /* Number of experts, under the name that the family uses. */
 static int read_experts(struct hf_config *c, struct err *e)
 {
+    static const char *const names[] = { "num_local_experts", "n_routed_experts" };
+
     if (!c->family->has_experts)
         return 0;
-    if (json_get(c->text, "num_local_experts"))
-        return require_int(c->text, "num_local_experts", &c->n_experts, e);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++)
+        if (json_get(c->text, names[i]))
+            return require_int(c->text, names[i], &c->n_experts, e);
     return require_int(c->text, "num_experts", &c->n_experts, e);
 }
 
@@ -151,7 +154,10 @@ int hf_config_read(struct hf_config *c, const struct json *all, struct err *e)
             (long long)c->n_layers, (long long)c->n_heads);
     c->head_dim = c->family->head_dim ? c->family->head_dim : c->d_model / c->n_heads;
     if (hf_get_int(c->text, "num_key_value_heads", &c->n_kv_heads, e) ||
-        hf_get_int(c->text, "head_dim", &c->head_dim, e) || read_experts(c, e))
+        hf_get_int(c->text, "head_dim", &c->head_dim, e) || read_experts(c, e) ||
+        hf_get_int(c->text, "num_nextn_predict_layers", &c->n_mtp_layers, e) ||
+        hf_get_int(c->text, "num_mtp_layers", &c->n_mtp_layers, e) ||
+        (c->family->has_latent_attn && require_int(c->text, "qk_rope_head_dim", &c->head_dim, e)))
         return -1;
     if (!c->n_kv_heads || !c->head_dim || c->head_dim > 1 << 16)
         return err_set(e, ERR_RANGE, "config.json: %lld KV heads of %lld dimensions",
@@ -185,7 +191,7 @@ static int check_constants(const struct hf_config *c, struct err *e)
     static const struct {
         const char *key;
         double value;
-    } rows[] = { { "swiglu_limit", 7 }, { "decoder_sparse_step", 1 } };
+    } rows[] = { { "swiglu_limit", 7 }, { "decoder_sparse_step", 1 }, { "moe_layer_freq", 1 } };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         double v = rows[i].value;
@@ -216,10 +222,19 @@ static int check_rope_layers(const struct hf_config *c, struct err *e)
 
 static int check_values(const struct hf_config *c, struct err *e)
 {
-    static const char *const empty[] = { "mlp_only_layers", "clip_qkv", "alibi", "use_qk_norm" };
+    static const struct {
+        const char *key, *arch; /* the architecture that implements it; NULL: none */
+    } empty[] = { { "mlp_only_layers", NULL }, { "clip_qkv", NULL }, { "alibi", NULL },
+        { "use_qk_norm", "glm4moe" } };
+    const struct json *interleave = json_get(c->text, "rope_interleave");
 
+    if (c->family->has_latent_attn && !json_is_null(interleave) &&
+        !hf_is_true(c->text, "rope_interleave"))
+        return hf_reject(interleave, e);
     for (size_t i = 0; i < ARRAY_LEN(empty); i++) {
-        const struct json *j = json_get(c->text, empty[i]);
+        const struct json *j = json_get(c->text, empty[i].key);
+        if (empty[i].arch && !strcmp(c->family->arch, empty[i].arch))
+            continue;
         if (!json_is_null(j) && !(j->kind == JSON_BOOL && !j->b) &&
             !(j->kind == JSON_ARRAY && !j->n))
             return hf_reject(j, e);
@@ -292,10 +307,30 @@ static void put_soft_caps(const struct hf_config *c, struct gguf_keys *k)
     }
 }
 
+/* Latent attention, with kv_b as one matrix. Numbers are bounded by 2^31 - 1. */
+static int put_latent(const struct hf_config *c, struct gguf_keys *k, struct err *e)
+{
+    int64_t nope = 0, value = 0, rank = 0, q_rank = 0;
+
+    if (require_int(c->text, "qk_nope_head_dim", &nope, e) ||
+        require_int(c->text, "v_head_dim", &value, e) ||
+        require_int(c->text, "kv_lora_rank", &rank, e) ||
+        hf_get_int(c->text, "q_lora_rank", &q_rank, e))
+        return -1;
+    gguf_keys_u32(k, ".attention.q_lora_rank", (uint32_t)q_rank);
+    gguf_keys_u32(k, ".attention.kv_lora_rank", (uint32_t)rank);
+    gguf_keys_u32(k, ".attention.key_length", (uint32_t)nope + (uint32_t)c->head_dim);
+    gguf_keys_u32(k, ".attention.value_length", (uint32_t)value);
+    gguf_keys_u32(k, ".rope.dimension_count", (uint32_t)c->head_dim);
+    return 0;
+}
+
 static int put_heads(const struct hf_config *c, struct gguf_keys *k, struct err *e)
 {
     double scale = 0;
 
+    if (c->family->has_latent_attn)
+        return put_latent(c, k, e);
     if (json_get(c->text, "head_dim") || c->family->head_dim) {
         gguf_keys_u32(k, ".attention.key_length", (uint32_t)c->head_dim);
         gguf_keys_u32(k, ".attention.value_length", (uint32_t)c->head_dim);
@@ -305,6 +340,64 @@ static int put_heads(const struct hf_config *c, struct gguf_keys *k, struct err 
     if (scale > 0)
         gguf_keys_f32(k, ".attention.scale", (float)(1 / sqrt(scale)));
     return 0;
+}
+
+/* Layers without experts: first_k_dense_replace, or the kind of each layer. */
+static int put_dense_layers(const struct hf_config *c, struct gguf_keys *k, struct err *e)
+{
+    const struct json *types = json_get(c->text, "mlp_layer_types");
+    int64_t n = c->family->n_dense, i = 0;
+
+    if (!json_is_null(types)) {
+        n = 0;
+        for (const struct json *j = types->child; j; j = j->next, i++) {
+            bool is_dense = j->kind == JSON_STRING && str_is(j->s, "dense");
+            if (!is_dense && !(j->kind == JSON_STRING && str_is(j->s, "sparse")))
+                return hf_reject(types, e);
+            if (is_dense && n++ != i)
+                return hf_reject(types, e);
+        }
+        if (types->kind != JSON_ARRAY || i != c->n_layers)
+            return hf_reject(types, e);
+    }
+    if (hf_get_int(c->text, "first_k_dense_replace", &n, e))
+        return -1;
+    if (n > 0)
+        gguf_keys_u32(k, ".leading_dense_block_count", (uint32_t)n);
+    return 0;
+}
+
+/* The function of the router, and groups of experts. */
+static int put_router(const struct hf_config *c, struct gguf_keys *k, struct err *e)
+{
+    struct str function = str_of(c->family->router ? c->family->router : "");
+    struct str method = STR("noaux_tc");
+    int64_t n_groups = 1, used = 1, shared = 0;
+    double scale = 0;
+
+    if (!c->family->router)
+        return 0;
+    hf_get_str(c->text, "scoring_func", &function);
+    hf_get_str(c->text, "topk_method", &method);
+    if (!str_is(function, "softmax") && !str_is(function, "sigmoid"))
+        return hf_reject(json_get(c->text, "scoring_func"), e);
+    if (hf_get_int(c->text, "n_group", &n_groups, e) ||
+        hf_get_int(c->text, "topk_group", &used, e) ||
+        hf_get_int(c->text, "n_shared_experts", &shared, e) ||
+        hf_get_number(c->text, "routed_scaling_factor", &scale, e))
+        return -1;
+    /* the score of a group is the sum of its two best experts, not that of the best one */
+    if (!str_is(method, "greedy") && !str_is(method, "noaux_tc") && n_groups > 1)
+        return hf_reject(json_get(c->text, "topk_method"), e);
+    gguf_keys_u32(k, ".expert_gating_func", str_is(function, "sigmoid") ? 2 : 1);
+    gguf_keys_u32(k, ".expert_shared_count", (uint32_t)shared);
+    if (scale > 0)
+        gguf_keys_f32(k, ".expert_weights_scale", (float)scale);
+    if (str_is(method, "noaux_tc") && n_groups > 1) {
+        gguf_keys_u32(k, ".expert_group_count", (uint32_t)n_groups);
+        gguf_keys_u32(k, ".expert_group_used_count", (uint32_t)used);
+    }
+    return put_dense_layers(c, k, e);
 }
 
 static int put_experts(const struct hf_config *c, struct gguf_keys *k, struct err *e)
@@ -334,7 +427,7 @@ static int put_experts(const struct hf_config *c, struct gguf_keys *k, struct er
         gguf_keys_u32(k, ".expert_shared_feed_forward_length", (uint32_t)shared);
     if (json_get(c->text, "norm_topk_prob") || c->family->needs_norm_topk)
         gguf_keys_bool(k, ".expert_weights_norm", hf_is_true(c->text, "norm_topk_prob"));
-    return 0;
+    return put_router(c, k, e);
 }
 
 /* One boolean per layer: whether it has the window. */

@@ -16,7 +16,9 @@ struct hf_config {
     const struct hf_family *family;
     const char *arch; /* general.architecture */
     int64_t n_groups; /* of Mamba2 heads, at least 1 */
-    int64_t n_layers, d_model, n_heads, n_kv_heads, head_dim, n_experts;
+    int64_t n_layers, d_model, n_heads, n_kv_heads, n_experts;
+    int64_t head_dim;          /* of latent attention: the rotated dimensions */
+    int64_t n_mtp_layers;      /* layers for drafts, after the others; not loaded */
     bool is_tied, states_tied; /* tie_word_embeddings, and whether the file has it */
     /* Divisors of RoPE frequencies, [head_dim / 2] in the arena; NULL: none. */
     const float *rope_freqs, *rope_long, *rope_short;

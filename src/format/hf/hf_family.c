@@ -42,6 +42,32 @@ static const struct hf_tensor_row mixtral_rows[] = {
     { 0 },
 };
 
+/* DeepSeek and GLM: a shared expert without a factor, and a bias of the router. */
+#define SHARED_EXPERTS                                                                             \
+    { LAYER "mlp.gate.e_score_correction", "blk.%d.exp_probs_b", 0, false },                       \
+        { LAYER "mlp.shared_experts.gate_proj", "blk.%d.ffn_gate_shexp", 0, false },               \
+        { LAYER "mlp.shared_experts.up_proj", "blk.%d.ffn_up_shexp", 0, false },                   \
+    {                                                                                              \
+        LAYER "mlp.shared_experts.down_proj", "blk.%d.ffn_down_shexp", 0, false                    \
+    }
+
+static const struct hf_tensor_row deepseek_rows[] = {
+    SHARED_EXPERTS,
+    { LAYER "self_attn.q_a_proj", "blk.%d.attn_q_a", 0, false },
+    { LAYER "self_attn.q_a_layernorm", "blk.%d.attn_q_a_norm", 0, true },
+    { LAYER "self_attn.q_b_proj", "blk.%d.attn_q_b", 0, false },
+    { LAYER "self_attn.kv_a_proj_with_mqa", "blk.%d.attn_kv_a_mqa", 0, false },
+    { LAYER "self_attn.kv_a_layernorm", "blk.%d.attn_kv_a_norm", 0, true },
+    { LAYER "self_attn.kv_b_proj", "blk.%d.attn_kv_b", 0, false },
+    { 0 },
+};
+
+static const struct hf_tensor_row glm4_moe_rows[] = {
+    SHARED_EXPERTS,
+    { LAYER "post_attention_layernorm", "blk.%d.post_attention_norm", 0, true },
+    { 0 },
+};
+
 static const struct hf_tensor_row gemma_rows[] = {
     { LAYER "post_attention_layernorm", "blk.%d.post_attention_norm", 0, true },
     { LAYER "pre_feedforward_layernorm", "blk.%d.ffn_norm", 0, true },
@@ -225,6 +251,41 @@ static const struct hf_family families[] = {
         .activation = "silu",
         .rows = gpt_oss_rows,
         .has_experts = true },
+    { .model_type = "glm4_moe",
+        .arch = "glm4moe",
+        .activation = "silu",
+        .rows = glm4_moe_rows,
+        .has_experts = true,
+        .router = "sigmoid" },
+    { .model_type = "deepseek_v2",
+        .arch = "deepseek2",
+        .activation = "silu",
+        .rows = deepseek_rows,
+        .has_experts = true,
+        .has_latent_attn = true,
+        .router = "softmax" },
+    { .model_type = "deepseek_v3",
+        .arch = "deepseek2",
+        .activation = "silu",
+        .rows = deepseek_rows,
+        .has_experts = true,
+        .has_latent_attn = true,
+        .router = "sigmoid" },
+    { .model_type = "kimi_k2",
+        .arch = "deepseek2",
+        .activation = "silu",
+        .rows = deepseek_rows,
+        .has_experts = true,
+        .has_latent_attn = true,
+        .router = "sigmoid" },
+    { .model_type = "glm4_moe_lite",
+        .arch = "deepseek2",
+        .activation = "silu",
+        .rows = deepseek_rows,
+        .has_experts = true,
+        .has_latent_attn = true,
+        .router = "sigmoid",
+        .n_dense = 1 },
     { .model_type = "glm4", .arch = "glm4", .activation = "silu", .rows = glm4_rows },
 };
 

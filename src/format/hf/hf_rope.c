@@ -131,32 +131,24 @@ static int put_longrope(struct hf_config *c, const struct json *scaling, struct 
                : 0;
 }
 
-static int put_yarn(
-    const struct hf_config *c, const struct json *scaling, struct gguf_keys *k, struct err *e)
+/* The factor of queries and keys, or of the scores in latent attention. */
+static int put_yarn_magnitude(const struct hf_config *c, const struct json *scaling, double factor,
+    struct gguf_keys *k, struct err *e)
 {
-    const struct json *truncate = json_get(scaling, "truncate");
-    double factor = 0, n_ctx = 0, fast = 32, slow = 1, magnitude = 0, scale = 0, scale_all = 0;
+    double magnitude = 0, scale = 0, scale_all = 0;
 
-    if (hf_get_number(c->text, "max_position_embeddings", &n_ctx, e) ||
-        hf_get_number(scaling, "original_max_position_embeddings", &n_ctx, e) ||
-        hf_get_number(scaling, "factor", &factor, e) ||
-        hf_get_number(scaling, "beta_fast", &fast, e) ||
-        hf_get_number(scaling, "beta_slow", &slow, e) ||
-        hf_get_number(scaling, "attention_factor", &magnitude, e) ||
+    if (hf_get_number(scaling, "attention_factor", &magnitude, e) ||
         hf_get_number(scaling, "mscale", &scale, e) ||
         hf_get_number(scaling, "mscale_all_dim", &scale_all, e))
         return -1;
-    if (!(factor >= 1 && n_ctx >= 1 && n_ctx < 1 << 30 && fast > 0 && slow > 0))
-        return hf_reject(scaling, e);
+    if (c->family->has_latent_attn) { /* GGUF files have a tenth of mscale */
+        if (magnitude > 0 || !(scale > 0) || scale != scale_all)
+            return hf_reject(scaling, e);
+        gguf_keys_f32(k, ".rope.scaling.yarn_log_multiplier", (float)(0.1 * scale));
+        return 0;
+    }
     if (scale > 0 && scale != 1 && scale != scale_all)
         return hf_reject(json_get(scaling, "mscale"), e);
-    gguf_keys_str(k, ".rope.scaling.type", STR("yarn"));
-    gguf_keys_f32(k, ".rope.scaling.factor", (float)factor);
-    gguf_keys_u32(k, ".rope.scaling.original_context_length", (uint32_t)n_ctx);
-    gguf_keys_f32(k, ".rope.scaling.yarn_beta_fast", (float)fast);
-    gguf_keys_f32(k, ".rope.scaling.yarn_beta_slow", (float)slow);
-    if (truncate && truncate->kind == JSON_BOOL && !truncate->b)
-        gguf_keys_bool(k, ".rope.scaling.yarn_truncate", false);
     /* The forward pass multiplies by (1 + 0.1 ln factor) / (1 + 0.1 multiplier ln factor). */
     if (magnitude > 0)
         gguf_keys_f32(k, ".rope.scaling.attn_factor", (float)(magnitude / (1 + 0.1 * log(factor))));
@@ -165,6 +157,30 @@ static int put_yarn(
     else if (scale > 0 && scale_all > 0)
         gguf_keys_f32(k, ".rope.scaling.yarn_log_multiplier", (float)scale_all);
     return 0;
+}
+
+static int put_yarn(
+    const struct hf_config *c, const struct json *scaling, struct gguf_keys *k, struct err *e)
+{
+    const struct json *truncate = json_get(scaling, "truncate");
+    double factor = 0, n_ctx = 0, fast = 32, slow = 1;
+
+    if (hf_get_number(c->text, "max_position_embeddings", &n_ctx, e) ||
+        hf_get_number(scaling, "original_max_position_embeddings", &n_ctx, e) ||
+        hf_get_number(scaling, "factor", &factor, e) ||
+        hf_get_number(scaling, "beta_fast", &fast, e) ||
+        hf_get_number(scaling, "beta_slow", &slow, e))
+        return -1;
+    if (!(factor >= 1 && n_ctx >= 1 && n_ctx < 1 << 30 && fast > 0 && slow > 0))
+        return hf_reject(scaling, e);
+    gguf_keys_str(k, ".rope.scaling.type", STR("yarn"));
+    gguf_keys_f32(k, ".rope.scaling.factor", (float)factor);
+    gguf_keys_u32(k, ".rope.scaling.original_context_length", (uint32_t)n_ctx);
+    gguf_keys_f32(k, ".rope.scaling.yarn_beta_fast", (float)fast);
+    gguf_keys_f32(k, ".rope.scaling.yarn_beta_slow", (float)slow);
+    if (truncate && truncate->kind == JSON_BOOL && !truncate->b)
+        gguf_keys_bool(k, ".rope.scaling.yarn_truncate", false);
+    return put_yarn_magnitude(c, scaling, factor, k, e);
 }
 
 /* Queries multiplied by 1 + slope ln(1 + floor(position / original_max_position_embeddings)). */

@@ -228,12 +228,21 @@ static int add_matches(struct hf_tensors *t, const struct hf_tensor_row *rows,
     return 0;
 }
 
+/* Layers for drafts follow the others. */
+static bool is_of_mtp_layer(const struct hf_config *c, struct str name)
+{
+    struct matched m;
+
+    return match_row("model.layers.%d.", name, &m) && m.layer >= c->n_layers &&
+           m.layer < c->n_layers + c->n_mtp_layers;
+}
+
 int hf_tensors_add(struct hf_tensors *t, const struct st_tensor *from, struct err *e)
 {
     struct matched m;
     bool found = false;
 
-    if (hf_tensor_is_ignored(from->name))
+    if (hf_tensor_is_ignored(from->name) || is_of_mtp_layer(t->config, from->name))
         return 0;
     if (t->config->is_tied && match_row("lm_head", from->name, &m))
         return 0; /* a tied head may be stored as well */

@@ -83,27 +83,43 @@ static const struct {
     { "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", "gpt-2" },
 };
 
+/* Expressions that are applied one after the other, each to the words of those before. */
+#define SPLITS_MAX 3
+#define SIGNS      "[\\p{P}\\p{S}]"
+static const struct {
+    const char *expressions[SPLITS_MAX], *pre;
+} sequences[] = {
+    { { "\\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+          "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?"
+          "[\\p{L}\\p{M}]+| ?" SIGNS "+[\\r\\n]*|" BLANKS },
+        "deepseek-v3" },
+};
+
+/* Whether the expressions are equal, where "\r" and "\n" may also be these characters. */
+static bool is_expression(struct str regex, const char *expression)
+{
+    size_t i = 0;
+
+    for (; *expression; expression++, i++) {
+        if (i >= regex.n)
+            return false;
+        const char c = regex.p[i];
+        if (c == '\r' || c == '\n') {
+            if (*expression != '\\' || *++expression != (c == '\r' ? 'r' : 'n'))
+                return false;
+        } else if (c != *expression) {
+            return false;
+        }
+    }
+    return i == regex.n;
+}
+
 static const char *find_expression(struct str regex)
 {
     for (size_t i = 0; i < ARRAY_LEN(expressions); i++)
-        if (str_is(regex, expressions[i].expression))
+        if (is_expression(regex, expressions[i].expression))
             return expressions[i].pre;
     return NULL;
-}
-
-/* Each match of the expression is a word. */
-static int read_split(const struct json *part, const char **pre, struct err *e)
-{
-    const struct json *regex = json_get(json_get(part, "pattern"), "Regex");
-    const struct json *behavior = json_get(part, "behavior");
-
-    if (!regex || regex->kind != JSON_STRING)
-        return reject("a split without an expression", STR(""), e);
-    if (!behavior || behavior->kind != JSON_STRING || !str_is(behavior->s, "Isolated") ||
-        is_set(part, "invert"))
-        return reject("the split behavior", behavior ? behavior->s : STR(""), e);
-    *pre = find_expression(regex->s);
-    return *pre ? 0 : reject("the expression", regex->s, e);
 }
 
 static bool is_byte_level(const struct json *part, bool uses_regex)
@@ -114,7 +130,52 @@ static bool is_byte_level(const struct json *part, bool uses_regex)
     return is_type(part, "ByteLevel") && !is_set(part, "add_prefix_space") && found == uses_regex;
 }
 
-/* One of: ByteLevel with its own expression; that after single digits; ByteLevel after a split. */
+/* The expression of a split, of which each match is a word. */
+static int read_split(const struct json *part, struct str *expression, struct err *e)
+{
+    const struct json *regex = json_get(json_get(part, "pattern"), "Regex");
+    const struct json *behavior = json_get(part, "behavior");
+
+    if (!regex || regex->kind != JSON_STRING)
+        return reject("a split without an expression", STR(""), e);
+    if (!behavior || behavior->kind != JSON_STRING || !str_is(behavior->s, "Isolated") ||
+        is_set(part, "invert"))
+        return reject("the split behavior", behavior ? behavior->s : STR(""), e);
+    *expression = regex->s;
+    return 0;
+}
+
+/* One expression, or a known sequence of expressions. */
+static int read_splits(const struct json *part, size_t n, const char **pre, struct err *e)
+{
+    struct str found[SPLITS_MAX];
+
+    for (size_t i = 0; i < n; i++, part = part->next)
+        if (read_split(part, &found[i], e))
+            return -1;
+    *pre = n == 1 ? find_expression(found[0]) : NULL;
+    for (size_t s = 0; s < ARRAY_LEN(sequences) && n == SPLITS_MAX; s++) {
+        size_t n_equal = 0;
+        while (n_equal < n && is_expression(found[n_equal], sequences[s].expressions[n_equal]))
+            n_equal++;
+        if (n_equal == n)
+            *pre = sequences[s].pre;
+    }
+    return *pre ? 0 : reject("the expression", found[n - 1], e);
+}
+
+/* Number of splits before a final ByteLevel without an expression; 0: another sequence. */
+static size_t count_splits(const struct json *parts)
+{
+    size_t n = 0;
+
+    for (; parts && parts->next; parts = parts->next, n++)
+        if (!is_type(parts, "Split"))
+            return 0;
+    return parts && is_byte_level(parts, false) && n <= SPLITS_MAX ? n : 0;
+}
+
+/* One of: ByteLevel with its own expression; that after single digits; ByteLevel after splits. */
 static int read_pretokenizer(const struct tokenizer *t, const char **pre, struct err *e)
 {
     const struct json *p = json_get(t->all, "pre_tokenizer"), *parts = p;
@@ -136,8 +197,8 @@ static int read_pretokenizer(const struct tokenizer *t, const char **pre, struct
         *pre = "smollm";
         return 0;
     }
-    if (n == 2 && is_type(parts, "Split") && is_byte_level(parts->next, false))
-        return read_split(parts, pre, e);
+    if (n > 1 && count_splits(parts))
+        return read_splits(parts, count_splits(parts), pre, e);
     return reject("the pre_tokenizer", n > 1 ? p->raw : type_of(parts), e);
 }
 

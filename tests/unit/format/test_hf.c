@@ -304,6 +304,109 @@ static void tokenizers_are_refused_by_name(void)
     tmpdir_remove(folder);
 }
 
+/* Replaces the first occurrence of `from` in a file. */
+static void replace_in(const char *name, const char *from, const char *to)
+{
+    struct buf b = read_file(name), changed;
+    ptrdiff_t at = str_find(buf_str(&b), str_of(from));
+
+    EXPECT(at >= 0);
+    buf_init(&changed, 16 * MB);
+    buf_put(&changed, b.p, (size_t)at);
+    buf_putz(&changed, to);
+    buf_puts(&changed, str_skip(buf_str(&b), (size_t)at + strlen(from)));
+    write_file(name, changed.p, changed.n);
+    buf_clear(&b);
+    buf_clear(&changed);
+}
+
+#define SPLIT(regex)                                                                               \
+    "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex                                          \
+    "\"},\"behavior\":\"Isolated\",\"invert\":false}"
+
+/* The pre-tokenizer of DeepSeek V3: three expressions, with line breaks as characters. */
+static void a_sequence_of_expressions_is_recognised(void)
+{
+    static const char splits[] = "\"pretokenizers\":[" SPLIT("\\\\p{N}{1,3}") "," SPLIT(
+        "[一-龥぀-ゟ゠-ヿ]"
+        "+") "," SPLIT("[!\\\"#$%&'()*+,\\\\-./:;<=>?@\\\\[\\\\\\\\\\\\]^_`{|}~][A-Za-z]+|"
+                       "[^\\r\\n\\\\p{L}\\\\p{P}\\\\p{S}]?[\\\\p{L}\\\\p{M}]+| "
+                       "?[\\\\p{P}\\\\p{S}]+[\\r\\n]*|"
+                       "\\\\s*[\\r\\n]+|\\\\s+(?!\\\\S)|\\\\s+") ",{\"type\":\"ByteLevel\",\"use_"
+                                                                 "regex\":"
+                                                                 "false}"
+                                                                 "],\"unused\":[";
+    struct gguf *g;
+    struct vocab *v;
+    struct err e = { 0 };
+
+    make_model();
+    replace_in("tokenizer.json", "\"pretokenizers\":[", splits);
+    EXPECT_EQ(model_file_open(&g, dir, &e), 0);
+    EXPECT_EQ(vocab_open(&v, g, &e), 0);
+    EXPECT(!strcmp(vocab_pre(v), "deepseek-v3"));
+    vocab_close(v);
+    gguf_close(g);
+    expect_error_with("tokenizer.json", "]+", "]*", ERR_UNSUPPORTED, "the expression ?");
+    tmpdir_remove(folder);
+}
+
+/* Layers after the last one are for drafts, as many as config.json states. */
+static void draft_layers_are_not_read(void)
+{
+    struct err e;
+
+    make_model();
+    replace_in("config.json", "\"vocab_size\"", "\"num_nextn_predict_layers\":2,\"vocab_size\"");
+    replace_in("model-00002-of-00002.safetensors", "layers.0.", "layers.2.");
+    replace_in("model.safetensors.index.json", "layers.0.", "layers.2.");
+    EXPECT_EQ(open_model(&e), 0);
+    expect_error_with("config.json", "\"num_nextn_predict_layers\":2",
+        "\"num_nextn_predict_layers\":1", ERR_CORRUPT, "the network has 1 layers");
+    tmpdir_remove(folder);
+}
+
+static void values_of_other_families_are_refused(void)
+{
+    static const struct {
+        const char *from, *to;
+        enum errcode code;
+        const char *message;
+    } rows[] = {
+        { "\"qwen3\"", "\"deepseek_v3\"", ERR_CORRUPT, "num_experts is missing" },
+        { "\"qwen3\"", "\"deepseek_v3\",\"n_routed_experts\":8", ERR_CORRUPT,
+            "qk_rope_head_dim is missing" },
+        { "\"qwen3\"", "\"deepseek_v3\",\"n_routed_experts\":8,\"qk_rope_head_dim\":0", ERR_RANGE,
+            "of 0 dimensions" },
+        { "\"qwen3\"", "\"deepseek_v3\",\"n_routed_experts\":8,\"qk_rope_head_dim\":16",
+            ERR_CORRUPT, "qk_nope_head_dim is missing" },
+        { "\"qwen3\"",
+            "\"deepseek_v3\",\"n_routed_experts\":8,\"qk_rope_head_dim\":16,"
+            "\"rope_interleave\":false",
+            ERR_UNSUPPORTED, "rope_interleave = false" },
+        { "\"qwen3\"",
+            "\"glm4_moe\",\"n_routed_experts\":8,\"num_experts_per_tok\":2,"
+            "\"scoring_func\":\"tanh\"",
+            ERR_UNSUPPORTED, "scoring_func = \"tanh\"" },
+        { "\"qwen3\"",
+            "\"glm4_moe\",\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"n_group\":4,"
+            "\"topk_method\":\"group_limited_greedy\"",
+            ERR_UNSUPPORTED, "topk_method = \"group_limited_greedy\"" },
+        { "\"qwen3\"",
+            "\"glm4_moe\",\"n_routed_experts\":8,\"num_experts_per_tok\":2,"
+            "\"mlp_layer_types\":[\"sparse\",\"dense\"]",
+            ERR_UNSUPPORTED, "mlp_layer_types = [\"sparse\",\"dense\"]" },
+        { "\"rope_scaling\":null",
+            "\"rope_scaling\":{\"type\":\"default\",\"llama_4_scaling_beta\":-1}", ERR_UNSUPPORTED,
+            "llama_4_scaling_beta = -1" },
+    };
+
+    make_model();
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++)
+        expect_error_with("config.json", rows[i].from, rows[i].to, rows[i].code, rows[i].message);
+    tmpdir_remove(folder);
+}
+
 /* All ids of generation_config.json end a choice, and the template of a file has precedence. */
 static void roles_and_template_are_read(void)
 {
@@ -542,7 +645,8 @@ static void every_allocation_and_system_call_may_fail(void)
 TESTS(TEST(a_directory_is_opened), TEST(configurations_are_refused_by_name_and_value),
     TEST(tensors_are_refused_by_name), TEST(tensors_of_hybrid_models_are_checked),
     TEST(names_of_hybrid_models_have_two_forms), TEST(tokenizers_are_refused_by_name),
-    TEST(roles_and_template_are_read), TEST(other_formats_are_refused_with_what_is_read),
-    TEST(links_are_followed_in_a_hub_cache_only), TEST(damaged_files_are_refused),
-    TEST(every_allocation_may_fail_while_weights_are_loaded),
+    TEST(a_sequence_of_expressions_is_recognised), TEST(draft_layers_are_not_read),
+    TEST(values_of_other_families_are_refused), TEST(roles_and_template_are_read),
+    TEST(other_formats_are_refused_with_what_is_read), TEST(links_are_followed_in_a_hub_cache_only),
+    TEST(damaged_files_are_refused), TEST(every_allocation_may_fail_while_weights_are_loaded),
     TEST(every_allocation_and_system_call_may_fail))
