@@ -82,6 +82,24 @@ static const struct option options[] = {
 
 enum { KEEP_MAX = 256, SETTINGS_MAX = 64 };
 
+static const struct {
+    const char *name;
+    struct hf_write_options o;
+} layouts[] = {
+    { "hf", { .is_mlx = false } },
+    { "mlx", { .is_mlx = true } },
+    { "fp8", { .quant = HF_WRITE_FP8 } },
+    { "mxfp8", { .is_mlx = true, .quant = HF_WRITE_MXFP8 } },
+};
+
+static const struct hf_write_options *find_layout(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_LEN(layouts); i++)
+        if (!strcmp(name, layouts[i].name))
+            return &layouts[i].o;
+    return NULL;
+}
+
 struct args {
     struct synth s;
     const char *vocab_from, *output;
@@ -89,7 +107,7 @@ struct args {
     const char *from; /* NULL: random weights */
     uint32_t keep[KEEP_MAX];
     size_t n_keep;
-    const char *layout; /* of a directory: "hf" or "mlx"; NULL: a GGUF file */
+    const struct hf_write_options *layout; /* of a directory; NULL: a GGUF file */
     const char *settings[SETTINGS_MAX];
 };
 
@@ -122,7 +140,8 @@ static int usage(FILE *to)
         "  --scales           with a factor NAME.scale of each matrix, as in files of type NVFP4\n"
         "  --vector-sigma X   deviation of biases, and of norms from 1 (default: 0.02)\n"
         "  --from FILE --keep A,B,...   copy FILE with only these layers\n"
-        "  --from FILE --directory hf|mlx   write FILE as a Hugging Face or MLX directory\n");
+        "  --from FILE --directory hf|mlx|fp8|mxfp8   write FILE as a Hugging Face or MLX\n"
+        "                     directory; F32 matrices in fp8 (Hugging Face) or mxfp8 (MLX)\n");
     return to == stdout ? 0 : 2;
 }
 
@@ -264,8 +283,8 @@ static bool apply_option(struct args *a, int option, const char *value)
     case OPT_KEEP:
         return parse_layers(a, value);
     case OPT_DIRECTORY:
-        a->layout = value;
-        return !strcmp(value, "hf") || !strcmp(value, "mlx");
+        a->layout = find_layout(value);
+        return a->layout;
     case 'o':
         a->output = value;
         return true;
@@ -302,8 +321,7 @@ static int copy_model(const struct args *a, struct err *e)
 
     if (gguf_open(&g, a->from, e))
         return -1;
-    struct hf_write_options o = { .is_mlx = a->layout && !strcmp(a->layout, "mlx") };
-    int rc = a->layout ? hf_write(g, a->output, &o, e)
+    int rc = a->layout ? hf_write(g, a->output, a->layout, e)
                        : drop_layers_write(g, a->keep, a->n_keep, a->output, e);
     gguf_close(g);
     return rc;

@@ -179,12 +179,19 @@ static void put_layout(struct writer *w, const struct layout *l, const struct hf
 
 static uint8_t e4m3_of(float v)
 {
-    uint8_t best = 0;
+    const float x = fabsf(v);
+    int low = 0, high = 126; /* the largest code whose number is at most x, if there is one */
 
-    for (int i = 1; i < 127; i++)
-        if (fabsf(e4m3_to_f32((uint8_t)i) - fabsf(v)) < fabsf(e4m3_to_f32(best) - fabsf(v)))
-            best = (uint8_t)i;
-    return (uint8_t)(best | (v < 0 ? 0x80 : 0));
+    while (low < high) {
+        int middle = (low + high + 1) / 2;
+        if (e4m3_to_f32((uint8_t)middle) <= x)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    if (low < 126 && e4m3_to_f32((uint8_t)(low + 1)) - x < x - e4m3_to_f32((uint8_t)low))
+        low++;
+    return (uint8_t)(low | (v < 0 ? 0x80 : 0));
 }
 
 static float float_of_row(const uint8_t *row, uint64_t k)
@@ -199,9 +206,11 @@ static float largest_of(const struct writer *w, const struct hf_write_matrices *
 {
     float top = 0;
 
-    for (uint64_t r = 0; r < m->n * m->t->dims[1]; r++)
+    for (uint64_t r = 0; r < m->n * m->t->dims[1]; r++) {
+        const uint8_t *row = source_row(w, m, r);
         for (uint64_t k = 0; k < m->t->dims[0]; k++)
-            top = fmaxf(top, fabsf(float_of_row(source_row(w, m, r), k)));
+            top = fmaxf(top, fabsf(float_of_row(row, k)));
+    }
     return top;
 }
 
@@ -264,16 +273,18 @@ static void put_rounded(
     const float top = largest_of(w, m);
     struct buf *to = begin_part(w, m, codes, rows, cols / codes->per);
 
-    for (uint64_t r = 0; r < m->n * rows; r++)
+    for (uint64_t r = 0; r < m->n * rows; r++) {
+        const uint8_t *row = source_row(w, m, r);
         for (uint64_t k = 0; k < cols; k++) {
             float d = scale_of(&q->scales, top, r % rows / block_rows, k / block_cols);
-            uint8_t code = e4m3_of(float_of_row(source_row(w, m, r), k) / d);
+            uint8_t code = e4m3_of(float_of_row(row, k) / d);
             float value = e4m3_to_f32(code) * d;
             if (has_codes)
                 buf_putc(to, (char)code);
             else
                 buf_put(to, &value, sizeof(value));
         }
+    }
     if (!has_codes)
         return;
     to = begin_part(w, m, &q->scales, n_rows, n_cols);

@@ -23,9 +23,10 @@ from harness import Server, equal, program, run  # noqa: E402
 LEAST = 64 << 20  # smaller models have no pack
 
 
-def make_model(path):
-    subprocess.run([program("tools/mkmodel"), "--layers", "3", "--embd", "1024", "--ff", "4096", "--heads",
-        "16", "--kv-heads", "4", "--type", "F16", "-o", path], check=True, stdout=subprocess.DEVNULL)
+def make_model(path, kind="F16", layers=3):
+    subprocess.run([program("tools/mkmodel"), "--layers", str(layers), "--embd", "1024", "--ff", "4096",
+        "--heads", "16", "--kv-heads", "4", "--type", kind, "-o", path], check=True,
+        stdout=subprocess.DEVNULL)
     assert os.path.getsize(path) > LEAST, os.path.getsize(path)
 
 
@@ -258,6 +259,24 @@ def test_a_directory_gives_the_same_answer_and_is_packed_next_to_it():
         changed = Start(directory)
         assert "packed from another model" in changed.log, changed.log
         assert changed.answer != want.answer
+
+
+def test_a_directory_in_fp8_is_packed_with_one_byte_per_weight():
+    with tempfile.TemporaryDirectory() as folder:
+        model, directory = os.path.join(folder, "m.gguf"), os.path.join(folder, "fp8")
+        make_model(model, "F32", 5)
+        os.mkdir(directory)
+        subprocess.run([program("tools/mkmodel"), "--from", model, "--directory", "fp8", "-o", directory],
+            check=True)
+        os.unlink(model)
+        settle(os.path.join(directory, "model.safetensors"))
+        want = Start(directory, "--pack", "off")
+        first = Start(directory, wait_for=directory + ".pack")
+        again = Start(directory)
+        assert "packfile" not in again.log, again.log
+        equal((first.answer, again.answer), (want.answer, want.answer))
+        weights = os.path.getsize(os.path.join(directory, "model.safetensors"))
+        assert LEAST < os.path.getsize(directory + ".pack") < 1.1 * weights
 
 
 def test_a_pipe_in_its_place_is_left_alone():
