@@ -706,10 +706,13 @@ static void open_attention(struct attention *d, enum kv_type type)
     int n_pages = AT_KEYS / PAGE_TOKENS;
     size_t threads = (size_t)opt.threads, n = (size_t)8 * AT_DIM * AT_ROWS;
 
-    for (int i = 0; i < AT_LAYERS; i++)
+    struct kv_layout *layers[AT_LAYERS];
+
+    for (int i = 0; i < AT_LAYERS; i++) {
         kv_layout_init(&d->l[i], type, AT_HEADS, AT_DIM);
-    kv_layout_place(d->l, AT_LAYERS);
-    size_t bytes = (size_t)n_pages * d->l[0].page_bytes;
+        layers[i] = &d->l[i];
+    }
+    size_t bytes = (size_t)n_pages * kv_layout_place(layers, AT_LAYERS);
     d->arena = aligned(bytes);
     for (size_t i = 0; i < bytes / 2; i++) /* values 0.5 .. 1 in the 16-bit types */
         ((uint16_t *)(void *)d->arena)[i] =

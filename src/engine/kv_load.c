@@ -387,6 +387,11 @@ int kv_load_open(struct core *c, struct sched_limits *l, struct err *e)
 
     if (!c->o.kv_disk || !*c->o.kv_disk || !c->tree || !c->o.model_digest || !c->lm->page_bytes)
         return 0;
+    if (c->lm->window) {
+        log_info("engine", "no_kv_tier",
+            "reason=\"records have no pages of layers with an attention window\"");
+        return 0;
+    }
     if (strlen(c->o.kv_disk) > sizeof(dir) - 100)
         return err_set(e, ERR_RANGE,
             "the name of the KV offload directory has %zu bytes, which is too long",

@@ -316,10 +316,16 @@ static void prepare_runs(struct core *c, uint64_t now)
 {
     const struct step_plan *p = &c->plan;
 
-    for (int i = 0; i < p->n_copies; i++)
+    for (int i = 0; i < p->n_copies; i++) {
         c->lm->ops->copy_page(c->lm, p->copies[i].from, p->copies[i].to);
-    for (int i = 0; i < p->n_clears; i++)
+        if (c->lm->window) /* both classes have the same numbers */
+            lm_copy_window_page(c->lm, p->copies[i].from, p->copies[i].to);
+    }
+    for (int i = 0; i < p->n_clears; i++) {
         c->lm->ops->clear_page(c->lm, p->clears[i]);
+        if (c->lm->window)
+            lm_clear_window_page(c->lm, p->clears[i]);
+    }
     for (int i = 0; i < p->n_runs; i++) {
         const struct plan_run *r = &p->runs[i];
         if (r->is_first)

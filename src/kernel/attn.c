@@ -59,16 +59,17 @@ void kv_layout_init(struct kv_layout *l, enum kv_type type, int n_kv_heads, int 
     kv_layout_init_values(l, type, n_kv_heads, head_dim, head_dim, false);
 }
 
-void kv_layout_place(struct kv_layout *layers, int n)
+size_t kv_layout_place(struct kv_layout *const *layers, int n)
 {
     size_t bytes = 0;
 
     for (int i = 0; i < n; i++) {
-        layers[i].offset = bytes;
-        bytes += layer_bytes(&layers[i]);
+        layers[i]->offset = bytes;
+        bytes += layer_bytes(layers[i]);
     }
     for (int i = 0; i < n; i++)
-        layers[i].page_bytes = bytes;
+        layers[i]->page_bytes = bytes;
+    return bytes;
 }
 
 struct kv_slot kv_slot_at(const struct kv_layout *l, uint8_t *page, int kv_head, int token)

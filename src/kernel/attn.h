@@ -46,7 +46,7 @@ struct kv_layout { /* of one layer */
     size_t k_bytes, v_bytes; /* bytes per KV head */
     size_t v_scales;         /* q8_0: offset of the scales in a V block */
     size_t offset;           /* of the layer in a page */
-    size_t page_bytes;       /* of all layers */
+    size_t page_bytes;       /* of all layers in the page */
 };
 /* Types by name: "f16", "bf16", "q8_0"; N_KV_TYPES for any other name. */
 enum kv_type kv_type_by_name(const char *name);
@@ -56,9 +56,9 @@ void kv_layout_init(struct kv_layout *l, enum kv_type type, int n_kv_heads, int 
  * multiples of 16, and head_dim is not less than value_dim. */
 void kv_layout_init_values(struct kv_layout *l, enum kv_type type, int n_kv_heads, int head_dim,
     int value_dim, bool is_latent);
-/* Places layers, which may have different sizes, one after the other in a page. A layer without KV
- * heads takes no bytes. */
-void kv_layout_place(struct kv_layout *layers, int n);
+/* Places n layers, which may have different sizes, one after the other in a page, and returns its
+ * bytes. A layer without KV heads takes no bytes. */
+size_t kv_layout_place(struct kv_layout *const *layers, int n);
 
 /* Destination of one token's key and value of one (layer, kv head). */
 struct kv_slot {

@@ -24,7 +24,7 @@ static struct attn_args attn_args_of(const struct thread_ctx *s, int layer, int 
     const bool is_latent = p->mixer == MIXER_LATENT;
 
     return (struct attn_args){ .layout = &m->kv[layer],
-        .arena = m->lm.arena,
+        .arena = attn_arena(s),
         .kv_head = is_latent ? 0 : h,
         .n_rows = 1,
         .n_q = layer_q_per_kv_head(p),
@@ -37,6 +37,14 @@ static struct attn_args attn_args_of(const struct thread_ctx *s, int layer, int 
         .q_stride = m->q_stride,
         .out_stride = is_latent ? m->latent.out_stride : m->o_stride,
         .scratch = s->thread_mem->attn };
+}
+
+/* Page table of row r of the step for the layer's class of pages. */
+static const page_id *page_table(const struct thread_ctx *s, int r)
+{
+    const struct batch_row *row = &s->m->rows[r];
+
+    return s->params->has_window ? row->window_pages : row->pages;
 }
 
 /* Number of output rows, from `from` on and before `end`, that are consecutive rows of one
@@ -63,7 +71,7 @@ static void attend_rows(const struct thread_ctx *s, int layer, const struct attn
             const int r = picked_row(s, i);
             struct attn_args a = attn_args_of(s, layer, h);
             n = rows_of_run(s, i, end);
-            a.pages = s->m->rows[r].pages;
+            a.pages = page_table(s, r);
             a.n_rows = n;
             a.n_keys = s->m->rows[r].pos + 1;
             a.q += (size_t)r * a.q_stride;
@@ -72,11 +80,31 @@ static void attend_rows(const struct thread_ctx *s, int layer, const struct attn
         }
 }
 
+/* Decode rows of a layer with a window, which has other page tables than the groups: row by row. */
+static void attend_group_rows(
+    const struct thread_ctx *s, int layer, const struct attn_group *group, int h)
+{
+    const struct attn_row *rows = s->m->attn_rows + group->from;
+
+    for (int i = 0; i < group->n; i++) {
+        struct attn_args a = attn_args_of(s, layer, h);
+        a.pages = page_table(s, rows[i].at);
+        a.n_keys = rows[i].n_keys;
+        a.q += (size_t)rows[i].at * a.q_stride;
+        a.out += (size_t)rows[i].at * a.out_stride;
+        s->m->kernels->attend(&a);
+    }
+}
+
 /* Decode rows; the common prefix of a group is read once. */
 static void attend_groups(const struct thread_ctx *s, int layer, const struct attn_unit *u)
 {
     for (int i = 0; i < u->n_groups; i++)
         for (int h = u->heads.from; h < u->heads.to; h++) {
+            if (s->params->has_window) {
+                attend_group_rows(s, layer, &u->groups[i], h);
+                continue;
+            }
             struct attn_args a = attn_args_of(s, layer, h);
             a.n_rows = u->groups[i].n;
             a.rows = s->m->attn_rows + u->groups[i].from;
@@ -95,7 +123,7 @@ static struct attn_args attn_args_of_split(
     const size_t state = p->state + (size_t)h * (size_t)p->n_splits;
     struct attn_args a = attn_args_of(s, layer, h);
 
-    a.pages = row->pages;
+    a.pages = page_table(s, row->at);
     a.n_keys = row->n_keys;
     a.q += (size_t)row->at * a.q_stride;
     a.out += (size_t)row->at * a.out_stride;

@@ -63,6 +63,11 @@ struct head_row attn_head_row(const struct thread_ctx *s, const struct attn_unit
 /* attn_out of the unit's rows and heads: each query attends to the keys up to its own position. */
 void attention(const struct thread_ctx *s, const struct attn_work *w, const struct attn_unit *u);
 
+/* Arena of the layer's class of pages. */
+static inline uint8_t *attn_arena(const struct thread_ctx *s)
+{
+    return s->params->has_window ? s->m->lm.window_arena : s->m->lm.arena;
+}
 /* Destination of the key and value of a row and KV head (layer.c). */
 struct kv_slot attn_kv_slot(const struct thread_ctx *s, int layer, int row, int head);
 /* Factor of the queries of a row, a function of its position; 1 in most models (layer.c). */

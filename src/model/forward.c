@@ -159,6 +159,23 @@ static void add_state_run(struct llama *m, const struct lm_run *run)
         (struct state_run){ m->n_rows - run->n, run->n, run->pos, run->state, run->state_out };
 }
 
+static const page_id *window_table(const struct lm_run *run)
+{
+    return run->window_pages ? run->window_pages : run->pages;
+}
+
+static void check_window_pages(const struct llama *m, const struct lm_run *run)
+{
+    const page_id *pages = window_table(run);
+
+    if (!m->lm.window)
+        return;
+    for (int i = lm_window_from(&m->lm, run->pos) / PAGE_TOKENS; i < run->pos / PAGE_TOKENS; i++)
+        DCHECK(pages[i].i < m->lm.n_window_pages);
+    for (int i = run->pos / PAGE_TOKENS; i <= (run->pos + run->n - 1) / PAGE_TOKENS; i++)
+        CHECK(pages[i].i < m->lm.n_window_pages);
+}
+
 static void add_run(struct llama *m, const struct lm_run *run)
 {
     CHECK(run->n >= 1 && run->pos >= 0 && run->n_logits >= 0 && run->n_logits <= run->n);
@@ -169,6 +186,7 @@ static void add_run(struct llama *m, const struct lm_run *run)
         DCHECK(run->pages[i].i < m->lm.n_pages);
     for (int i = run->pos / PAGE_TOKENS; i <= (run->pos + run->n - 1) / PAGE_TOKENS; i++)
         CHECK(run->pages[i].i < m->lm.n_pages); /* written */
+    check_window_pages(m, run);
 
     for (int i = 0; i < run->n; i++) {
         CHECK(run->tokens[i] >= 0 && run->tokens[i] < m->h.n_vocab);
@@ -177,6 +195,7 @@ static void add_run(struct llama *m, const struct lm_run *run)
         m->rows[m->n_rows++] = (struct batch_row){ .token = run->tokens[i],
             .pos = run->pos + i,
             .pages = run->pages,
+            .window_pages = window_table(run),
             .run = m->n_state_runs };
     }
     if (m->state.n_layers)

@@ -45,8 +45,8 @@ enum {
 struct batch_row {
     int32_t token;
     int pos;
-    const page_id *pages; /* page table of the row's run */
-    int run;              /* index in struct llama's `state_runs`, if there are recurrent layers */
+    const page_id *pages, *window_pages; /* page tables of the row's run */
+    int run; /* index in struct llama's `state_runs`, if there are recurrent layers */
 };
 
 /* One run of the step in recurrent layers. */

@@ -162,7 +162,8 @@ struct kv_slot attn_kv_slot(const struct thread_ctx *s, int layer, int row, int 
 {
     const struct llama *m = s->m;
     const struct batch_row *b = &m->rows[row];
-    uint8_t *page = m->lm.arena + b->pages[b->pos / PAGE_TOKENS].i * m->lm.page_bytes;
+    const page_id *pages = s->params->has_window ? b->window_pages : b->pages;
+    uint8_t *page = attn_arena(s) + pages[b->pos / PAGE_TOKENS].i * m->kv[layer].page_bytes;
 
     return kv_slot_at(&m->kv[layer], page, head, b->pos % PAGE_TOKENS);
 }

@@ -33,6 +33,7 @@ static void llama_close(struct lm *lm)
     mem_free(m->kv);
     block_free(m->block);
     block_free(m->lm.arena);
+    block_free(m->lm.window_arena);
     block_free(m->state_arena);
     mem_free(m);
 }
@@ -382,15 +383,36 @@ static void lay_out_layer(struct kv_layout *kv, const struct layer_params *p, en
         kv_layout_init(kv, type, p->n_kv_heads, p->head_dim);
 }
 
-/* kv: [n_layers]; a layer that reads the keys and values of another one has the same layout. */
-static void lay_out_pages(struct kv_layout *kv, const struct hparams *h, enum kv_type type)
+/* Places the layers with or those without a window in a page; returns the bytes of the page. */
+static size_t place_class(struct kv_layout *kv, const struct hparams *h, bool has_window)
 {
+    struct kv_layout *layers[MAX_LAYERS];
+    int n = 0;
+
+    for (int i = 0; i < h->n_layers; i++)
+        if (h->layers[i].has_window == has_window)
+            layers[n++] = &kv[i];
+    return kv_layout_place(layers, n);
+}
+
+struct page_sizes { /* bytes of a page of each class */
+    size_t full, window;
+};
+
+/* kv: [n_layers]; a layer that reads the keys and values of another one has the same layout. */
+static struct page_sizes lay_out_pages(
+    struct kv_layout *kv, const struct hparams *h, enum kv_type type)
+{
+    struct page_sizes sizes;
+
     for (int i = 0; i < h->n_layers; i++)
         if (h->layers[i].n_kv_heads > 0 && hparams_has_kv(h, i))
             lay_out_layer(&kv[i], &h->layers[i], type);
-    kv_layout_place(kv, h->n_layers);
+    sizes.full = place_class(kv, h, false);
+    sizes.window = place_class(kv, h, true);
     for (int i = 0; i < h->n_layers; i++)
         kv[i] = kv[h->layers[i].kv_layer];
+    return sizes;
 }
 
 static int open_pages(struct llama *m, enum kv_type type, struct err *e)
@@ -399,8 +421,12 @@ static int open_pages(struct llama *m, enum kv_type type, struct err *e)
     m->kv = try_calloc((size_t)m->h.n_layers, sizeof(*m->kv));
     if (!m->kv)
         return err_set(e, ERR_MEMORY, "no memory for %d layers", m->h.n_layers);
-    lay_out_pages(m->kv, &m->h, type);
-    m->lm.page_bytes = m->kv[0].page_bytes;
+    struct page_sizes sizes = lay_out_pages(m->kv, &m->h, type);
+    m->lm.page_bytes = sizes.full;
+    m->lm.window_page_bytes = sizes.window;
+    m->lm.window_align = KV_BLOCK;
+    m->lm.window = sizes.window ? m->h.window : 0;
+    m->lm.n_window_pages = sizes.window ? m->lm.n_window_pages : 0;
     m->min_kv_heads = INT32_MAX;
     for (int i = 0; i < m->h.n_layers; i++) {
         const struct layer_params *p = &m->h.layers[i];
@@ -413,17 +439,30 @@ static int open_pages(struct llama *m, enum kv_type type, struct err *e)
     return 0;
 }
 
-static int alloc_arena(struct llama *m, struct err *e)
+/* NULL if the pages have no bytes, since no layer is of this class. */
+static int alloc_arena(uint8_t **out, uint32_t n_pages, size_t page_bytes, struct err *e)
 {
     size_t n;
 
-    if (__builtin_mul_overflow((size_t)m->lm.n_pages, m->lm.page_bytes, &n))
-        return err_set(e, ERR_MEMORY, "a KV cache of %u pages of %zu bytes is too large",
-            m->lm.n_pages, m->lm.page_bytes);
-    m->lm.arena = block_alloc(n);
-    if (!m->lm.arena)
+    if (__builtin_mul_overflow((size_t)n_pages, page_bytes, &n))
+        return err_set(
+            e, ERR_MEMORY, "a KV cache of %u pages of %zu bytes is too large", n_pages, page_bytes);
+    if (n == 0)
+        return 0;
+    *out = block_alloc(n);
+    if (!*out)
         return err_set(e, ERR_MEMORY, "no memory for a KV cache of %zu MB", n / MB);
     return 0;
+}
+
+static int alloc_arenas(struct llama *m, struct err *e)
+{
+    struct lm *lm = &m->lm;
+
+    return alloc_arena(&lm->arena, lm->n_pages, lm->page_bytes, e) ||
+                   alloc_arena(&lm->window_arena, lm->n_window_pages, lm->window_page_bytes, e)
+               ? -1
+               : 0;
 }
 
 /* ---- state slots */
@@ -459,6 +498,7 @@ static int set_sizes(struct llama *m, const struct llama_options *o, struct err 
     m->lm.n_layers = m->h.n_layers;
     m->lm.max_partial_rows = MIN(m->lm.max_rows, (int)MAX_PARTIAL_ROWS);
     m->lm.n_pages = o->n_pages;
+    m->lm.n_window_pages = o->n_window_pages ? o->n_window_pages : o->n_pages;
     if (o->max_rows < 0 || o->max_rows > MAX_ROWS || o->max_logits < 0)
         return err_set(
             e, ERR_RANGE, "rows per step: %d, supported are 1 to %d", o->max_rows, MAX_ROWS);
@@ -516,7 +556,7 @@ static int open_components(
     set_activation(m);
     open_rope(m, o->n_ctx ? o->n_ctx : m->h.n_ctx);
     return open_pages(m, o->kv_type, e) || open_states(m, o->n_states, e) || alloc_scratch(m, e) ||
-                   alloc_arena(m, e)
+                   alloc_arenas(m, e)
                ? -1
                : 0;
 }
@@ -629,9 +669,15 @@ int llama_needs(struct llama_needs *out, const struct gguf *g, enum kv_type kv_t
     struct kv_layout *kv = try_calloc((size_t)h.n_layers, sizeof(*kv));
     if (!kv)
         return err_set(e, ERR_MEMORY, "no memory for %d layers", h.n_layers);
-    lay_out_pages(kv, &h, kv_type);
+    struct page_sizes sizes = lay_out_pages(kv, &h, kv_type);
     state_layout_init(&state, &h.recurrent);
-    *out = (struct llama_needs){ h.n_vocab, h.n_ctx, kv->page_bytes, state.bytes };
+    *out = (struct llama_needs){ .n_vocab = h.n_vocab,
+        .n_ctx_train = h.n_ctx,
+        .page_bytes = sizes.full,
+        .window = sizes.window ? h.window : 0,
+        .window_align = KV_BLOCK,
+        .window_page_bytes = sizes.window,
+        .state_bytes = state.bytes };
     mem_free(kv);
     return 0;
 }

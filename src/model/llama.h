@@ -15,6 +15,7 @@ struct llama_options {
     const struct kernels *kernels; /* NULL: the best set that this machine supports */
     int n_threads;                 /* 0: one per processor */
     uint32_t n_pages;              /* size of the KV arena, >= 1 */
+    uint32_t n_window_pages;       /* size of the arena of windowed layers; 0: n_pages */
     uint32_t n_states;             /* state slots, >= 2 if llama_needs.state_bytes > 0 */
     enum kv_type kv_type;
     int n_ctx;    /* longest context, which selects the factors of longrope; 0: that of the file */
@@ -33,7 +34,10 @@ int lm_open_llama(
 /* Sizes of a model from its metadata alone, to choose n_pages for a memory budget. */
 struct llama_needs {
     int n_vocab, n_ctx_train;
-    size_t page_bytes;
+    size_t page_bytes; /* 0: all attention layers have a window */
+    int window;        /* positions; 0: no layer has a window */
+    int window_align;  /* see lm.h */
+    size_t window_page_bytes;
     size_t state_bytes; /* of a slot of recurrent state; 0: no recurrent layers */
 };
 int llama_needs(struct llama_needs *out, const struct gguf *g, enum kv_type kv_type, struct err *e);

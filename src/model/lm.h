@@ -35,6 +35,11 @@ enum { LOGIT_GROUP = 256 }; /* logits that share one maximum in `peaks` */
  * state_out is undefined until the run has passed all layers. */
 enum { STATE_LOG_ROWS = 8 };
 
+/* Windowed layers. A row attends to the last `window` positions in these layers. Their keys and
+ * values are in an arena and in pages of their own, numbered from 0, so that a page can be freed
+ * when no later row of its sequence attends to it. A row reads whole blocks of `window_align`
+ * positions (kernel/attn.h): all pages from the block in which its window begins must exist. */
+
 static inline int logit_groups(int n_vocab)
 {
     return (n_vocab + LOGIT_GROUP - 1) / LOGIT_GROUP;
@@ -52,11 +57,14 @@ struct lm_run {
     int n;                 /* >= 1 */
     int pos;               /* absolute position of tokens[0] */
     const page_id *pages;  /* page table of the sequence; covers positions 0 .. pos + n - 1 */
-    int n_logits;          /* the last n_logits rows get logits: 0 .. n */
-    const float *logits;   /* out: [n_logits][n_vocab], valid until the next forward pass */
-    const float *peaks;    /* out: [n_logits][logit_groups(n_vocab)] group maxima; or NULL */
-    int from_layer;        /* first layer of this pass: a partial run resumes here; else 0 */
-    int end_layer;         /* a partial run stops before this layer; 0: it runs all layers */
+    /* Page table of the windowed layers, with the same indices; covers positions
+     * lm_window_from(lm, pos) .. pos + n - 1. NULL: the numbers of `pages`. */
+    const page_id *window_pages;
+    int n_logits;        /* the last n_logits rows get logits: 0 .. n */
+    const float *logits; /* out: [n_logits][n_vocab], valid until the next forward pass */
+    const float *peaks;  /* out: [n_logits][logit_groups(n_vocab)] group maxima; or NULL */
+    int from_layer;      /* first layer of this pass: a partial run resumes here; else 0 */
+    int end_layer;       /* a partial run stops before this layer; 0: it runs all layers */
     /* Slots of the recurrent state before and after the run, if the model has one. `state` is
      * STATE_NONE exactly if pos is 0. A partial run has the same slots in all its passes, and the
      * same rows unless it has at most STATE_LOG_ROWS of them. */
@@ -111,11 +119,16 @@ struct lm {
     int max_partial_rows; /* largest number of rows of a partial run; 0: no partial runs */
     int n_threads;        /* compute threads; 0: only the caller's thread */
     uint32_t n_pages;     /* pages in the KV arena */
-    size_t page_bytes;    /* bytes of one page, all layers; 0: pages have no content */
+    size_t page_bytes;    /* bytes of one page, all layers without a window; 0: no content */
     uint8_t *arena;       /* KV arena, [n_pages][page_bytes]; NULL: pages have no content */
-    uint32_t n_states;    /* state slots, at least 2; 0: no recurrent layers */
-    size_t state_bytes;   /* bytes of one slot, all layers */
-    struct owner owner;   /* engine thread; a model may take it in its first forward pass */
+    int window;       /* positions to which a row attends in windowed layers; 0: there are none */
+    int window_align; /* see above */
+    uint32_t n_window_pages;  /* pages of the windowed layers */
+    size_t window_page_bytes; /* bytes of one of them, all windowed layers */
+    uint8_t *window_arena;    /* [n_window_pages][window_page_bytes] */
+    uint32_t n_states;        /* state slots, at least 2; 0: no recurrent layers */
+    size_t state_bytes;       /* bytes of one slot, all layers */
+    struct owner owner;       /* engine thread; a model may take it in its first forward pass */
     /* number format, layout and numerics id of the page content: only pages of one kind may be
      * mixed */
     uint32_t kv_kind;
@@ -138,6 +151,23 @@ void lm_copy_page(struct lm *m, page_id from, page_id to);
 void lm_clear_page(struct lm *m, page_id page);
 void lm_read_page(struct lm *m, page_id page, void *out);
 void lm_write_page(struct lm *m, page_id page, const void *in);
+/* The same for pages of the windowed layers, whose arena is in memory in every model. */
+void lm_copy_window_page(struct lm *m, page_id from, page_id to);
+void lm_clear_window_page(struct lm *m, page_id page);
+void lm_read_window_page(struct lm *m, page_id page, void *out);
+void lm_write_window_page(struct lm *m, page_id page, const void *in);
+
+/* First position whose window page a row at `pos` reads. Never decreases with pos. */
+static inline int lm_window_from(const struct lm *m, int pos)
+{
+    return MAX(pos + 1 - m->window, 0) / m->window_align * m->window_align;
+}
+
+/* Bytes of both arenas. */
+static inline size_t lm_kv_bytes(const struct lm *m)
+{
+    return m->n_pages * m->page_bytes + m->n_window_pages * m->window_page_bytes;
+}
 
 /* A file with weights was truncated or could not be read: logits are wrong from then on. */
 static inline bool lm_is_file_lost(const struct lm *m)

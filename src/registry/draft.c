@@ -72,7 +72,7 @@ static int open_lm(struct lm **out, const struct model *m, const struct gguf *g,
     struct llama_options o = {
         .kernels = k,
         .n_threads = m->spec->threads ? m->spec->threads : thread_count_online(),
-        .n_pages = n_pages(m, needs.page_bytes),
+        .n_pages = n_pages(m, needs.page_bytes + needs.window_page_bytes),
         .kv_type = kv,
         .n_ctx = m->n_ctx,
         .max_rows = DRAFT_ROWS,

@@ -232,9 +232,10 @@ static int plan_memory(
         return err_set(e, ERR_CORRUPT, "the vocabulary has %d tokens and the embedding %d rows",
             vocab_n_tokens(m->vocab), needs->n_vocab);
     m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : needs->n_ctx_train;
-    return choose_pages(&plan->n_pages, m, needs->page_bytes, e) ||
+    size_t page_bytes = needs->page_bytes + needs->window_page_bytes;
+    return choose_pages(&plan->n_pages, m, page_bytes, e) ||
                    choose_states(&plan->n_states, m, needs->state_bytes,
-                       (uint64_t)plan->n_pages * needs->page_bytes, e)
+                       (uint64_t)plan->n_pages * page_bytes, e)
                ? -1
                : 0;
 }

@@ -135,10 +135,10 @@ static void copy_pool(const struct model *model, struct metrics *m)
     const struct lm *lm = model->lm;
     char label[32];
 
-    if (!lm->page_bytes)
+    if (lm_kv_bytes(lm) == 0)
         return;
     snprintf(label, sizeof(label), "type=\"%s\"", model->spec->kv_type);
-    metric_add_series(m, METRIC_kv_pool_bytes, label, lm->n_pages * lm->page_bytes);
+    metric_add_series(m, METRIC_kv_pool_bytes, label, lm_kv_bytes(lm));
 }
 
 /* Memory of a model; the KV pages and state slots that are not used yet take no physical memory. */
@@ -149,7 +149,7 @@ static void copy_memory(const struct model *model, struct metrics *m)
 
     label_of(model, label);
     metric_add_series(m, METRIC_model_weight_bytes, label, lm->weight_bytes);
-    metric_add_series(m, METRIC_model_kv_bytes, label, lm->n_pages * lm->page_bytes);
+    metric_add_series(m, METRIC_model_kv_bytes, label, lm_kv_bytes(lm));
     metric_add_series(m, METRIC_model_state_bytes, label, lm->n_states * lm->state_bytes);
 }
 

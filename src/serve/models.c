@@ -41,7 +41,7 @@ struct model_info model_info_of(struct model *m)
     i.n_experts = m->n_experts;
     i.n_active_experts = m->n_active_experts;
     i.weight_bytes = m->lm->weight_bytes;
-    i.kv_bytes = m->lm->n_pages * m->lm->page_bytes;
+    i.kv_bytes = lm_kv_bytes(m->lm);
     i.state_bytes = m->lm->n_states * m->lm->state_bytes;
     i.size_bytes = m->file_bytes;
     i.digest = has_digest(m) ? m->digest : NULL;

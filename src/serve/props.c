@@ -29,7 +29,7 @@ static void put_kv_cache(struct jw *w, const struct model *m)
 {
     jw_key(w, "kv_cache");
     jw_object(w);
-    jw_member_str(w, "type", m->lm->page_bytes ? str_of(m->spec->kv_type) : STR("none"));
+    jw_member_str(w, "type", lm_kv_bytes(m->lm) ? str_of(m->spec->kv_type) : STR("none"));
     jw_member_i64(w, "page_tokens", PAGE_TOKENS);
     jw_member_i64(w, "page_bytes", (int64_t)m->lm->page_bytes);
     jw_member_i64(w, "pages", m->lm->n_pages);

@@ -10,15 +10,20 @@ struct layer_state {
     uint64_t log[STATE_LOG_ROWS];
 };
 
+struct fake_rows {    /* [max_rows] each, one number per row of a run */
+    uint64_t *rows;   /* the number in the page */
+    uint64_t *window; /* the number in the window page; 0 without a window */
+    uint64_t *sums;   /* sum of what the layers add to a row */
+};
+
 struct fake {
     struct lm lm;
     struct fake_options o;
     uint64_t *kv;               /* [n_pages][PAGE_TOKENS] */
+    uint64_t *window_kv;        /* [n_window_pages][PAGE_TOKENS] */
     struct layer_state *states; /* [n_states][n_layers] */
     float *logits;              /* [max_logits][n_vocab] */
-    /* [max_rows] each: numbers of the rows of a run, and the sums of what the layers add to them */
-    uint64_t *rows, *sums;
-    uint64_t *partial_rows, *partial_sums; /* the same of the partial run (layered prefill) */
+    struct fake_rows now, part; /* of the present run; of the partial run (layered prefill) */
     struct lm_run partial;
 };
 
@@ -47,6 +52,32 @@ static uint64_t *kv_slot_of(struct fake *f, const page_id *pages, int pos)
 
     CHECK(page.i < f->o.n_pages);
     return &f->kv[(size_t)page.i * PAGE_TOKENS + (size_t)(pos % PAGE_TOKENS)];
+}
+
+/* ---- windowed layers */
+
+static uint64_t *window_slot_of(struct fake *f, const struct lm_run *r, int pos)
+{
+    page_id page = (r->window_pages ? r->window_pages : r->pages)[pos / PAGE_TOKENS];
+
+    CHECK(page.i < f->lm.n_window_pages);
+    return &f->window_kv[(size_t)page.i * PAGE_TOKENS + (size_t)(pos % PAGE_TOKENS)];
+}
+
+/* Hash of the numbers of the positions before `pos` to which row `pos` attends. `own`: numbers of
+ * the rows of the run, which are not in the pages yet. */
+static uint64_t window_hash(struct fake *f, const struct lm_run *r, int pos, const uint64_t *own)
+{
+    uint64_t acc = 0;
+
+    for (int j = MAX(pos + 1 - f->o.window, 0); f->o.window && j < pos; j++)
+        acc = add_to_prefix(acc, j < r->pos ? *window_slot_of(f, r, j) : own[j - r->pos], j);
+    return acc;
+}
+
+static uint64_t window_number(uint64_t row, uint64_t window)
+{
+    return hash_mix(row ^ hash_mix(window + 1));
 }
 
 /* ---- recurrent state: every layer has one */
@@ -121,7 +152,7 @@ static void stop_in_layers(struct fake *f, const struct lm_run *r)
         return;
     for (int l = r->from_layer; l < end; l++)
         if (l < middle)
-            run_state(f, r, l, f->sums);
+            run_state(f, r, l, f->now.sums);
         else if (r->state.i != r->state_out.i)
             memset(state_at(f, r->state_out, l), 0xa5, sizeof(struct layer_state));
 }
@@ -155,28 +186,34 @@ static int fake_write_state(struct lm *m, state_id state, const void *in, int po
 
 /* ---- rows */
 
-static void run_rows(struct fake *f, const struct lm_run *r, uint64_t *out)
+static void run_rows(struct fake *f, const struct lm_run *r, struct fake_rows *out)
 {
     uint64_t prefix = 0;
 
-    for (int j = 0; j < r->pos; j++)
+    for (int j = 0; !f->o.is_windowed_only && j < r->pos; j++)
         prefix = add_to_prefix(prefix, *kv_slot_of(f, r->pages, j), j);
     for (int i = 0; i < r->n; i++) {
         int pos = r->pos + i;
         CHECK(r->tokens[i] >= 0 && r->tokens[i] < f->o.n_vocab);
-        out[i] = row_hash(f->o.seed, prefix, r->tokens[i], pos);
-        prefix = add_to_prefix(prefix, out[i], pos);
+        uint64_t window = window_hash(f, r, pos, out->window);
+        uint64_t before = f->o.is_windowed_only ? window : prefix;
+        out->rows[i] = row_hash(f->o.seed, before, r->tokens[i], pos);
+        out->window[i] = f->o.window ? window_number(out->rows[i], window) : 0;
+        prefix = add_to_prefix(prefix, out->rows[i], pos);
     }
+    memset(out->sums, 0, (size_t)r->n * sizeof(*out->sums));
 }
 
 /* The numbers of the rows go into the KV pages, what the layers added to them into the logits. */
-static void finish_rows(struct fake *f, const struct lm_run *r, const uint64_t *rows,
-    const uint64_t *sums, float *logits)
+static void finish_rows(
+    struct fake *f, const struct lm_run *r, const struct fake_rows *x, float *logits)
 {
     for (int i = 0; i < r->n; i++) {
-        *kv_slot_of(f, r->pages, r->pos + i) = rows[i];
+        *kv_slot_of(f, r->pages, r->pos + i) = x->rows[i];
+        if (f->o.window)
+            *window_slot_of(f, r, r->pos + i) = x->window[i];
         if (i >= r->n - r->n_logits) {
-            logits_of(rows[i] + sums[i], f->o.n_vocab, logits);
+            logits_of(x->rows[i] + x->window[i] + x->sums[i], f->o.n_vocab, logits);
             logits += f->o.n_vocab;
         }
     }
@@ -184,8 +221,11 @@ static void finish_rows(struct fake *f, const struct lm_run *r, const uint64_t *
 
 static void overwrite_slots(struct fake *f, const struct lm_run *r)
 {
-    for (int i = 0; i < r->n; i++)
+    for (int i = 0; i < r->n; i++) {
         *kv_slot_of(f, r->pages, r->pos + i) = 0xdeadbeefu * (uint64_t)(i + 1);
+        if (f->o.window)
+            *window_slot_of(f, r, r->pos + i) = 0xdeadbeefu * (uint64_t)(i + 1);
+    }
 }
 
 /* Each layer adds a number to a row; those of all layers add up to 0. */
@@ -216,16 +256,15 @@ static void run_partial(struct fake *f, const struct lm_run *r, int end_layer, f
 
     CHECK(r->from_layer >= 0 && r->from_layer < end_layer && end_layer <= f->lm.n_layers);
     CHECK(r->n <= f->lm.max_partial_rows && (end_layer == f->lm.n_layers || r->n_logits == 0));
-    if (r->from_layer == 0) {
-        run_rows(f, r, f->partial_rows);
-        memset(f->partial_sums, 0, (size_t)r->n * sizeof(*f->partial_sums));
-    } else
+    if (r->from_layer == 0)
+        run_rows(f, r, &f->part);
+    else
         CHECK(
             p->n >= r->n && p->pos == r->pos && p->from_layer == r->from_layer &&
-            p->pages == r->pages &&
+            p->pages == r->pages && p->window_pages == r->window_pages &&
             (!f->lm.n_states || ((p->n == r->n || p->n <= STATE_LOG_ROWS) &&
                                     p->state.i == r->state.i && p->state_out.i == r->state_out.i)));
-    run_layers(f, r, r->from_layer, end_layer, f->partial_sums);
+    run_layers(f, r, r->from_layer, end_layer, f->part.sums);
     f->partial = *r;
     f->partial.from_layer = end_layer;
     if (end_layer < f->lm.n_layers) {
@@ -233,15 +272,14 @@ static void run_partial(struct fake *f, const struct lm_run *r, int end_layer, f
         return;
     }
     f->partial.n = 0;
-    finish_rows(f, r, f->partial_rows, f->partial_sums, logits);
+    finish_rows(f, r, &f->part, logits);
 }
 
 static void run_whole(struct fake *f, const struct lm_run *r, float *logits)
 {
-    run_rows(f, r, f->rows);
-    memset(f->sums, 0, (size_t)r->n * sizeof(*f->sums));
-    run_layers(f, r, 0, f->lm.n_layers, f->sums);
-    finish_rows(f, r, f->rows, f->sums, logits);
+    run_rows(f, r, &f->now);
+    run_layers(f, r, 0, f->lm.n_layers, f->now.sums);
+    finish_rows(f, r, &f->now, logits);
 }
 
 static bool is_partial_run(const struct lm *m, const struct lm_run *r)
@@ -292,7 +330,8 @@ static void fake_close(struct lm *m)
     mem_free(f->kv);
     mem_free(f->logits);
     mem_free(f->states);
-    mem_free(f->rows); /* all four arrays */
+    mem_free(f->window_kv);
+    mem_free(f->now.rows); /* the numbers of both runs */
     mem_free(f);
 }
 
@@ -316,6 +355,11 @@ static const struct lm_ops fake_ops = {
     .close = fake_close,
 };
 
+static void set_rows(struct fake_rows *x, uint64_t *memory, size_t n)
+{
+    *x = (struct fake_rows){ .rows = memory, .window = memory + n, .sums = memory + 2 * n };
+}
+
 int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
 {
     if (o->n_vocab < 2 || o->n_ctx_train < 1 || o->max_rows < 1 || o->n_pages < 1)
@@ -324,10 +368,13 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
     struct fake *f = xcalloc(1, sizeof(*f));
     size_t n_slots = (size_t)o->n_pages * PAGE_TOKENS, n_rows = (size_t)o->max_rows;
     size_t n_layers = (size_t)MAX(o->n_layers, 1);
+    uint32_t n_window_pages = o->n_window_pages ? o->n_window_pages : o->n_pages;
     f->o = *o;
+    if (o->window)
+        f->window_kv = try_calloc((size_t)n_window_pages * PAGE_TOKENS, sizeof(*f->window_kv));
     f->kv = try_calloc(n_slots, sizeof(*f->kv));
     f->logits = try_calloc(n_rows * (size_t)o->n_vocab, sizeof(*f->logits));
-    f->rows = try_calloc(4 * n_rows, sizeof(*f->rows));
+    f->now.rows = try_calloc(6 * n_rows, sizeof(*f->now.rows));
     f->states = try_calloc(MAX(o->n_states, 1) * n_layers, sizeof(*f->states));
     f->lm = (struct lm){
         .ops = &fake_ops,
@@ -339,18 +386,22 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
         .max_partial_rows = o->max_rows,
         .n_threads = MAX(o->n_threads, 1),
         .n_pages = o->n_pages,
-        .page_bytes = PAGE_TOKENS * sizeof(*f->kv),
-        .arena = (uint8_t *)f->kv,
+        .page_bytes = o->is_windowed_only ? 0 : PAGE_TOKENS * sizeof(*f->kv),
+        .arena = o->is_windowed_only ? NULL : (uint8_t *)f->kv,
+        .window = o->window,
+        .window_align = 1,
+        .n_window_pages = o->window ? n_window_pages : 0,
+        .window_page_bytes = o->window ? PAGE_TOKENS * sizeof(*f->window_kv) : 0,
+        .window_arena = (uint8_t *)f->window_kv,
         .n_states = o->n_states,
         .state_bytes = o->n_states ? n_layers * sizeof(*f->states) : 0,
     };
-    if (!f->kv || !f->logits || !f->rows || !f->states) {
+    if (!f->kv || !f->logits || !f->now.rows || !f->states || (o->window && !f->window_kv)) {
         fake_close(&f->lm);
         return err_set(e, ERR_MEMORY, "no memory for a fake model of %u pages", o->n_pages);
     }
-    f->sums = f->rows + n_rows;
-    f->partial_rows = f->sums + n_rows;
-    f->partial_sums = f->partial_rows + n_rows;
+    set_rows(&f->now, f->now.rows, n_rows);
+    set_rows(&f->part, f->now.rows + 3 * n_rows, n_rows);
     *out = &f->lm;
     return 0;
 }
@@ -358,15 +409,19 @@ int lm_open_fake(struct lm **out, const struct fake_options *o, struct err *e)
 void fake_reference_logits(
     const struct fake_options *o, const int32_t *tokens, int n, uint64_t *scratch, float *logits)
 {
-    uint64_t prefix = 0, acc = 0, sum = 0;
+    uint64_t prefix = 0, acc = 0, sum = 0, row = 0;
 
     for (int pos = 0; pos < n; pos++) {
-        scratch[pos] = row_hash(o->seed, prefix, tokens[pos], pos);
-        prefix = add_to_prefix(prefix, scratch[pos], pos);
+        uint64_t window = 0;
+        for (int j = MAX(pos + 1 - o->window, 0); o->window && j < pos; j++)
+            window = add_to_prefix(window, scratch[j], j);
+        row = row_hash(o->seed, o->is_windowed_only ? window : prefix, tokens[pos], pos);
+        scratch[pos] = o->window ? window_number(row, window) : 0;
+        prefix = add_to_prefix(prefix, row, pos);
         if (pos < n - 1)
             acc = add_to_state(acc, token_update(tokens[pos], pos));
     }
     for (int l = 0; o->n_states && l < MAX(o->n_layers, 1); l++)
         sum += layer_output(acc, l);
-    logits_of(scratch[n - 1] + sum, o->n_vocab, logits);
+    logits_of(row + scratch[n - 1] + sum, o->n_vocab, logits);
 }

@@ -6,6 +6,10 @@
  * copy-on-write, a page freed too early, or a row computed twice with different results therefore
  * changes the generated tokens, and a comparison of tokens detects it.
  *
+ * With a window, each position also has a number in a window page: a hash of the row's number and
+ * of the window's numbers. It is added to the logits. So a row reads all pages of its window, and
+ * one that was freed too early, or belongs to another prefix, changes all later tokens.
+ *
  * With state slots, each layer also adds a hash of the tokens before the row to the logits, which
  * it reads from its part of the slot. A stale, mixed or missing state changes the next token.
  *
@@ -23,9 +27,13 @@ struct fake_options {
     int n_ctx_train;
     int max_rows; /* per forward pass, also the limit for logits */
     uint32_t n_pages;
-    uint64_t seed;     /* each seed defines a different model */
-    int n_layers;      /* a partial run may stop between them; 0 = 1 */
-    uint32_t n_states; /* state slots, at least 2; 0: no recurrent layers */
+    uint64_t seed; /* each seed defines a different model */
+    int n_layers;  /* a partial run may stop between them; 0 = 1 */
+    int window;    /* positions of a row's window, including its own; 0: no windowed layers */
+    /* The number of a row is a hash of its window instead of all positions. */
+    bool is_windowed_only;
+    uint32_t n_window_pages; /* 0: n_pages */
+    uint32_t n_states;       /* state slots, at least 2; 0: no recurrent layers */
     int n_threads; /* reported number of threads; the caller executes all of them in turn; 0 = 1 */
 };
 

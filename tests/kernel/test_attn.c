@@ -33,11 +33,13 @@ static int value_dim_of(int dim)
 /* Layout of one layer in pages of LAYERS layers. */
 static struct kv_layout layer_layout(enum kv_type type, int layer, int dim, int value_dim)
 {
-    struct kv_layout all[LAYERS];
+    struct kv_layout all[LAYERS], *list[LAYERS];
 
-    for (int i = 0; i < LAYERS; i++)
+    for (int i = 0; i < LAYERS; i++) {
         kv_layout_init_values(&all[i], type, HEADS, dim, value_dim, shape == LATENT);
-    kv_layout_place(all, LAYERS);
+        list[i] = &all[i];
+    }
+    kv_layout_place(list, LAYERS);
     return all[layer];
 }
 

@@ -29,9 +29,8 @@ struct split_fixture {
     const struct gguf *g;
     enum kv_type type;
     struct seq s[SEQS];
-    uint8_t *arena; /* KV cache before the compared part */
-    size_t bytes;
-    int n_split_steps; /* steps in which a row was split over threads */
+    uint8_t *arena, *window_arena; /* KV cache before the compared part */
+    int n_split_steps;             /* steps in which a row was split over threads */
 };
 
 static struct lm *open_lm(const struct split_fixture *sc, int n_threads)
@@ -78,6 +77,16 @@ static void fill_seqs(struct split_fixture *sc, int n_vocab)
     }
 }
 
+static size_t arena_bytes(const struct lm *m)
+{
+    return m->n_pages * m->page_bytes;
+}
+
+static size_t window_arena_bytes(const struct lm *m)
+{
+    return m->n_window_pages * m->window_page_bytes;
+}
+
 /* Computes the expected logits with one thread: first the part before, from which every
  * comparison starts, then the compared part. */
 static void compute_alone(struct split_fixture *sc)
@@ -93,9 +102,11 @@ static void compute_alone(struct split_fixture *sc)
             EXPECT(m->ops->forward(m, &run, 1, NULL));
         sc->s[i].done = 0;
     }
-    sc->bytes = m->n_pages * m->page_bytes;
-    sc->arena = xmalloc(sc->bytes);
-    memcpy(sc->arena, m->arena, sc->bytes);
+    sc->arena = xmalloc(arena_bytes(m));
+    memcpy(sc->arena, m->arena, arena_bytes(m));
+    sc->window_arena = xmalloc(window_arena_bytes(m));
+    if (m->window)
+        memcpy(sc->window_arena, m->window_arena, window_arena_bytes(m));
     for (int i = 0; i < SEQS; i++) {
         sc->s[i].want = xmalloc((size_t)shape[i].n_compared * row);
         for (; sc->s[i].done < shape[i].n_compared; sc->s[i].done++) {
@@ -200,7 +211,9 @@ static void compute_together(struct split_fixture *sc, int n_threads)
     struct lm *m = open_lm(sc, n_threads);
     struct rng r = { .key = (uint64_t)n_threads };
 
-    memcpy(m->arena, sc->arena, sc->bytes);
+    memcpy(m->arena, sc->arena, arena_bytes(m));
+    if (m->window)
+        memcpy(m->window_arena, sc->window_arena, window_arena_bytes(m));
     for (int i = 0; i < SEQS; i++)
         sc->s[i].done = 0;
     sc->n_split_steps = 0;
@@ -225,6 +238,7 @@ static void expect_same_logits_of(struct gguf *g, enum kv_type type)
     for (int i = 0; i < SEQS; i++)
         mem_free(sc.s[i].want);
     mem_free(sc.arena);
+    mem_free(sc.window_arena);
     gguf_close(g);
 }
 
