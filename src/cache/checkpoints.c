@@ -1,8 +1,9 @@
-/* checkpoints.c: checkpoints of the prefix cache: positions of cached prefixes for which a state
- * slot exists, so that a sequence of a model with recurrent layers can resume there.
+/* checkpoints.c: checkpoints of the prefix cache: positions of cached prefixes where a sequence can
+ * resume, since a state slot exists (recurrent layers) and the window pages before them (windowed
+ * layers).
  *
- * A checkpoint is listed at the parent of its page, so that a match finds it although a sibling
- * that shares only the first tokens of the page continues the match.
+ * A checkpoint with a state slot is listed at the parent of its page, so that a match finds it
+ * although a sibling that shares only the first tokens of the page continues the match.
  *
  * Owner: the engine thread. */
 #include "cache/tree_in.h"
@@ -170,82 +171,121 @@ void tree_add_checkpoint(struct tree *t, page_id page, int n_min, int n, state_i
 
 struct resume_match {
     uint32_t checkpoint; /* NONE = none */
-    uint32_t at;         /* last full page before the position, or the root */
+    uint32_t at;         /* last full page before the position, or the start */
+    uint32_t tail;       /* page with further tokens before the position; NONE = none */
     int n, n_full;       /* the position, and the positions of the full pages before it */
 };
 
-/* Improves the match by the checkpoints in the children of `at`; n_full tokens precede them. */
-static void match_children(struct tree *t, uint32_t at, int n_full, const int32_t *tokens, int n,
-    struct resume_match *best)
+struct path { /* path of a match, from the start to a full page */
+    uint32_t at;
+    int n; /* positions before the end of the path */
+    struct window_run windows;
+};
+
+/* Improves the match by the checkpoints in the children of the path. */
+static void match_children(
+    struct tree *t, const struct path *p, const int32_t *tokens, int n, struct resume_match *best)
 {
-    for (uint32_t i = t->nodes[at].checkpoints.first; i != NONE; i = t->checkpoints[i].link.next) {
+    for (uint32_t i = t->nodes[p->at].checkpoints.first; i != NONE;
+         i = t->checkpoints[i].link.next) {
         const struct checkpoint *c = &t->checkpoints[i];
         const int32_t *own = t->tokens[c->node];
-        int n_same = n_full, most = MIN(n, c->n);
-        while (n_same < most && own[n_same - n_full] == tokens[n_same])
+        int n_same = p->n, most = MIN(n, c->n);
+        while (n_same < most && own[n_same - p->n] == tokens[n_same])
             n_same++;
-        if (n_same >= c->n_min && n_same > best->n)
-            *best = (struct resume_match){ i, at, n_same, n_full };
+        if (n_same >= c->n_min && n_same > best->n && windows_reach(t, p->windows, c->node, n_same))
+            *best = (struct resume_match){ i, p->at, n_same > p->n ? c->node : NONE, n_same, p->n };
     }
 }
 
-/* Deepest checkpoint. *n_cached is the length that tree_match would return. */
-static struct resume_match find_checkpoint(
-    struct tree *t, uint32_t root, const int32_t *tokens, int n, int *n_cached)
+/* Improves the match of a model without state slots by the end of the path, or by n_more tokens of
+ * the page `tail` after it. */
+static void match_windows(const struct tree *t, const struct path *p, uint32_t tail, int n_more,
+    struct resume_match *best)
 {
-    struct resume_match best = { .checkpoint = NONE };
-    uint32_t next, i = root;
-    int done = 0, n_more;
+    int n = p->n + n_more;
 
-    tree_check_place(t, (tree_node){ root });
-    CHECK(!tree_is_page(t, root));
+    if (!t->o.states && n > best->n && windows_reach(t, p->windows, tail, n))
+        *best = (struct resume_match){ NONE, p->at, tail, n, p->n };
+}
+
+/* Deepest position where a sequence can resume. *n_cached is the length that tree_match would
+ * return. All positions and `tokens` begin at position 0. */
+static struct resume_match find_resumable(
+    struct tree *t, struct path p, const int32_t *tokens, int n, int *n_cached)
+{
+    struct resume_match best = { NONE, p.at, NONE, p.n, p.n };
+    uint32_t next;
+    int n_more;
+
     for (;;) {
-        match_children(t, i, done, tokens, n, &best);
-        next = n - done >= PAGE_TOKENS ? tree_find_full(t, i, tokens + done) : NONE;
+        match_windows(t, &p, NONE, 0, &best);
+        if (t->o.states)
+            match_children(t, &p, tokens, n, &best);
+        next = n - p.n >= PAGE_TOKENS ? tree_find_full(t, p.at, tokens + p.n) : NONE;
         if (next == NONE)
             break;
-        i = next;
-        done += PAGE_TOKENS;
+        windows_extend(t, &p.windows, next);
+        p.at = next;
+        p.n += PAGE_TOKENS;
     }
-    tree_find_partial(t, i, tokens + done, MIN(n - done, (int)PAGE_TOKENS), &n_more);
-    *n_cached = done + n_more;
+    next = tree_find_partial(t, p.at, tokens + p.n, MIN(n - p.n, (int)PAGE_TOKENS), &n_more);
+    if (next != NONE)
+        match_windows(t, &p, next, n_more, &best);
+    *n_cached = p.n + n_more;
     return best;
+}
+
+/* The path to `at`, of whose positions the caller holds the window pages from windows_from on. */
+static struct path path_to(const struct tree *t, uint32_t at, int windows_from)
+{
+    struct path p = { .at = at };
+
+    tree_check_place(t, (tree_node){ at });
+    CHECK(!tree_is_page(t, at) || !t->o.states);
+    if (!tree_is_page(t, at))
+        return p;
+    p.n = ((int)t->nodes[at].depth + 1) * PAGE_TOKENS;
+    p.windows = (struct window_run){ windows_from, p.n };
+    return p;
 }
 
 int tree_peek_resumable(struct tree *t, tree_node root, const int32_t *tokens, int n)
 {
     int n_cached;
 
-    return find_checkpoint(t, root.i, tokens, n, &n_cached).n;
+    return find_resumable(t, path_to(t, root.i, 0), tokens, n, &n_cached).n;
+}
+
+/* Takes references to the pages from that of position n backwards to that after `start`. */
+static void ref_path(
+    struct tree *t, uint32_t start, const struct resume_match *m, const struct resume_pages *out)
+{
+    for (uint32_t i = m->tail != NONE ? m->tail : m->at; i != start; i = t->nodes[i].parent) {
+        tree_ref_page(t, i);
+        out->pages[t->nodes[i].depth] = (page_id){ i };
+        if (t->o.windows)
+            windows_ref(t, i, m->n, &out->windows[t->nodes[i].depth]);
+    }
 }
 
 struct resume_point tree_resume(
-    struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *pages)
+    struct tree *t, tree_node *at, const int32_t *tokens, int n, const struct resume_pages *out)
 {
     struct resume_point from = { .state = STATE_NONE };
-    struct resume_match best = find_checkpoint(t, at->i, tokens, n, &from.n_cached);
-    uint32_t i;
-    int done;
+    struct path p = path_to(t, at->i, out->windows_from);
+    struct resume_match best = find_resumable(t, p, tokens, n, &from.n_cached);
 
-    if (best.checkpoint == NONE)
+    from.n = from.n_min = best.n;
+    if (best.n == p.n)
         return from;
-    const struct checkpoint *c = &t->checkpoints[best.checkpoint];
-    from.state.i = best.checkpoint;
-    from.n_min = c->n_min;
-    from.n = best.n;
-    page_ref(t->o.states, from.state);
-    for (i = best.at, done = best.n_full; tree_is_page(t, i); i = t->nodes[i].parent) {
-        done -= PAGE_TOKENS;
-        tree_ref_page(t, i);
-        pages[done / PAGE_TOKENS] = (page_id){ i };
+    if (best.checkpoint != NONE) {
+        from.state.i = best.checkpoint;
+        from.n_min = t->checkpoints[best.checkpoint].n_min;
+        page_ref(t->o.states, from.state);
     }
-    at->i = best.at;
-    if (best.n == best.n_full)
-        return from;
-    tree_ref_page(t, c->node);
-    pages[best.n_full / PAGE_TOKENS] = (page_id){ c->node };
-    if (best.n == best.n_full + PAGE_TOKENS)
-        at->i = c->node;
+    ref_path(t, at->i, &best, out);
+    at->i = best.n == best.n_full + PAGE_TOKENS ? best.tail : best.at;
     return from;
 }
 
@@ -254,8 +294,10 @@ struct resume_point tree_resume(
 int tree_acquire_resumable(
     struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages, state_id *state)
 {
-    struct resume_point from = tree_resume(t, &root, tokens, n, pages);
+    struct resume_point from =
+        tree_resume(t, &root, tokens, n, &(struct resume_pages){ .pages = pages });
 
+    CHECK(!t->o.windows);
     for (int i = 0; i * PAGE_TOKENS < from.n; i++)
         tree_pin_page(t, pages[i].i); /* uses the reference of tree_resume */
     if (from.state.i != STATE_NONE.i)

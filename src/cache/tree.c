@@ -153,6 +153,8 @@ static int alloc_memory(struct tree *t, struct err *e)
         t->buckets[i] = NONE;
     if (evict_init(&t->evict, t->o.policy, t->n_pages, e))
         return -1;
+    if (t->o.windows && windows_init(t, e))
+        return -1;
     return t->o.states ? checkpoints_init(t, e) : 0;
 }
 
@@ -195,6 +197,7 @@ void tree_free(struct tree *t)
     page_pool_watch(t->pool, NULL, NULL);
     evict_clear(&t->evict);
     checkpoints_clear(t);
+    windows_clear(t);
     mem_free(t->nodes);
     mem_free(t->tokens);
     mem_free(t->buckets);
@@ -316,6 +319,7 @@ int tree_match(struct tree *t, tree_node *at, const int32_t *tokens, int n, page
     int done = 0, n_more;
     uint32_t i;
 
+    CHECK(!t->o.windows);
     tree_check_place(t, *at);
     while (n - done >= PAGE_TOKENS && (i = tree_find_full(t, at->i, tokens + done)) != NONE) {
         at->i = i;
@@ -361,7 +365,8 @@ static void link_node(struct tree *t, uint32_t at, const int32_t *tokens, int n,
         .n_tokens = n,
         .hash = tree_extend_hash(parent->hash, tokens, n),
         .born_ns = t->now,
-        .used_ns = t->now };
+        .used_ns = t->now,
+        .window = PAGE_NONE };
     if (tree_is_page(t, at) && evict_has(&t->evict, at))
         candidate_remove(t, at);
     index_list_add_first(&t->nodes[at].children, INDEX_LINKS(t->nodes, sibling), i);
@@ -386,6 +391,7 @@ static void remove_node(struct tree *t, uint32_t i)
 
     CHECK(n->n_tokens > 0 && n->children.first == NONE && n->n_pins == 0);
     checkpoints_drop(t, i);
+    windows_drop(t, i);
     page_unset_cached(t->pool, (page_id){ i }); /* it is no candidate from here on */
     index_list_remove(&t->nodes[parent].children, INDEX_LINKS(t->nodes, sibling), i);
     if (n->n_tokens == PAGE_TOKENS) {
@@ -429,8 +435,10 @@ tree_node tree_insert(struct tree *t, tree_node at, const int32_t *tokens, int n
     if (i == NONE && !page_is_cached(t->pool, *page)) {
         link_node(t, at.i, tokens, n, *page);
         i = page->i;
-        if (shorter != NONE)
+        if (shorter != NONE) {
             checkpoints_move(t, shorter, i);
+            t->nodes[i].keeps_window = t->nodes[shorter].keeps_window;
+        }
     }
     if (shorter != NONE)
         remove_node(t, shorter);
@@ -833,5 +841,7 @@ const char *tree_check(const struct tree *t)
         return "full or pinned pages are miscounted";
     if (t->o.states && checkpoints_check(t))
         return checkpoints_check(t);
+    if (t->o.windows && windows_check(t))
+        return windows_check(t);
     return check_tenants(t);
 }

@@ -39,6 +39,10 @@ struct tree_options {
     /* State slots, borrowed: only a position with a checkpoint can be matched. NULL = the model has
      * no recurrent state: every position can be matched. */
     struct page_pool *states;
+    /* Window pages, borrowed: only a position before which they exist can be matched. NULL = the
+     * model has no windowed layers. */
+    struct page_pool *windows;
+    struct kv_window window; /* if there are windowed layers */
 };
 
 struct tree_ages {           /* ages of pages in seconds; any thread may read them */
@@ -52,6 +56,7 @@ struct tree_stats {
     uint64_t n_matched_tokens, n_asked_tokens;
     uint64_t n_inserted, n_evicted, n_evicted_for_quota; /* pages */
     uint64_t n_checkpoints_made, n_checkpoints_evicted;
+    uint64_t n_windows_evicted; /* window pages */
 };
 
 struct tree;
@@ -85,25 +90,35 @@ void tree_count_more(struct tree *t, int n_found);
  * replaced by that page. Returns the node of a full page, TREE_NONE otherwise. */
 tree_node tree_insert(struct tree *t, tree_node at, const int32_t *tokens, int n, page_id *page);
 tree_node tree_parent(const struct tree *t, tree_node at);
+
 /* Checkpoint: a state slot (model/lm.h) at a position of a cached prefix, where a sequence can
  * resume. The tree holds one reference to the slot; a slot without other references is idle, and
  * tree_evict_checkpoint frees it.
  *
- * tree_resume is tree_match for a model with state slots: the longest match at a position with a
- * checkpoint, from a root. The caller gets references to the pages and to the slot. */
+ * tree_resume is tree_match for a model with state slots or windowed layers: the longest match at a
+ * position with a checkpoint and with the window pages before it. The caller gets references to the
+ * pages after *at, to those window pages, and to the slot. *at is a root or, without state slots, a
+ * full page; the caller then holds the window pages from windows_from to the end of that page.
+ * Tokens, positions and tables begin at position 0. */
+struct resume_pages {
+    page_id *pages;   /* out */
+    page_id *windows; /* out; PAGE_NONE before the window; NULL = no windowed layers */
+    int windows_from; /* ignored for a root */
+};
 struct resume_point {
-    state_id state; /* can resume at n_min .. n; STATE_NONE = there is no checkpoint */
-    int n_min, n;   /* n: matched length; 0 = none */
+    state_id state; /* can resume at n_min .. n; STATE_NONE = none */
+    int n_min, n;   /* n: matched length, at least that of *at */
     int n_cached;   /* length that tree_match would return */
 };
 struct resume_point tree_resume(
-    struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *pages);
+    struct tree *t, tree_node *at, const int32_t *tokens, int n, const struct resume_pages *out);
 /* Length of that match, without taking references. */
 int tree_peek_resumable(struct tree *t, tree_node root, const int32_t *tokens, int n);
 /* Makes `state`, which can resume at n_min .. n, a checkpoint. `page` is in the tree and contains
  * the token before position n. Does nothing if n has a checkpoint, or if `state` is one already. */
 void tree_add_checkpoint(struct tree *t, page_id page, int n_min, int n, state_id state);
 bool tree_has_states(const struct tree *t);
+bool tree_has_windows(const struct tree *t); /* cache/windows.h */
 /* The page is in the tree and contains the token before position n. */
 bool tree_has_tokens(const struct tree *t, page_id page, int n);
 bool tree_evict_checkpoint(struct tree *t); /* frees one idle slot; false = there is none */

@@ -1,7 +1,8 @@
-/* tree_in.h: private state of the prefix cache, shared by tree.c and checkpoints.c.
+/* tree_in.h: private state of the prefix cache, shared by its files.
  *
  *   tree.c         radix tree: roots, tenants, match, insertion, eviction, pins
- *   checkpoints.c  positions with a recurrent state: match, insertion, eviction
+ *   checkpoints.c  positions where a sequence can resume: match; recurrent states at them
+ *   windows.c      pages of windowed layers: insertion, eviction
  *
  * Owner: the engine thread. */
 #pragma once
@@ -25,6 +26,8 @@ struct node {
     int n_tokens;              /* 0 = not in the tree */
     uint64_t hash;             /* hash of the prefix up to the end of the page */
     uint64_t born_ns, used_ns; /* time of insertion; end of the last use */
+    page_id window;            /* page of the windowed layers; PAGE_NONE = none */
+    bool keeps_window;         /* the window page belongs to a checkpoint */
 };
 
 struct root {
@@ -72,6 +75,8 @@ struct tree {
     void *gone_checkpoint_arg;
     struct checkpoint *checkpoints; /* [state slots] */
     struct evict evict_checkpoints; /* those whose slot has no other holder */
+    uint32_t *window_nodes;         /* [window pages] node that holds it; NONE = none */
+    struct evict evict_windows;     /* window pages without other holders */
 };
 
 static inline bool tree_is_page(const struct tree *t, uint32_t i)
@@ -89,6 +94,24 @@ uint32_t tree_find_partial(struct tree *t, uint32_t at, const int32_t *tokens, i
 void tree_ref_page(struct tree *t, uint32_t i);
 void tree_pin_page(struct tree *t, uint32_t i);            /* the caller has a reference */
 void tree_check_place(const struct tree *t, tree_node at); /* `at` is a root or a full page */
+
+/* ---- windows.c */
+
+int windows_init(struct tree *t, struct err *e) MUST_CHECK;
+void windows_clear(struct tree *t);
+void windows_drop(struct tree *t, uint32_t node); /* releases the window page of a node, if any */
+const char *windows_check(const struct tree *t);  /* description of a violation, or NULL */
+
+/* Positions of a path with window pages: all in [from, end), where the path ends at `end`. */
+struct window_run {
+    int from, end;
+};
+/* A sequence can resume at position n, which is after `run`, or in page `tail` after it (NONE: n is
+ * not in another page). */
+bool windows_reach(const struct tree *t, struct window_run run, uint32_t tail, int n);
+void windows_extend(const struct tree *t, struct window_run *run, uint32_t node); /* next node */
+/* Takes a reference to the window page of a node, if a sequence that resumes at n reads it. */
+void windows_ref(struct tree *t, uint32_t node, int n, page_id *window);
 
 /* ---- checkpoints.c */
 

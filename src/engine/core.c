@@ -104,6 +104,8 @@ static int open_tree(struct core *c, struct sched_limits *l, struct err *e)
         .ages = &c->queue->stats.prefix.ages,
         .quota = (uint32_t)((uint64_t)lm->n_pages * (uint64_t)c->o.kv_tenant_share / 100),
         .n_pinned = lm->n_pages > reserve ? (uint32_t)(lm->n_pages - reserve) / 2 : 0,
+        .windows = c->windows,
+        .window = lm->window,
         .states = c->states };
 
     if (!c->o.prefix_cache)
@@ -129,14 +131,31 @@ static int open_states(struct core *c, struct sched_limits *l, struct err *e)
     return 0;
 }
 
+static int open_windows(struct core *c, struct sched_limits *l, struct err *e)
+{
+    uint32_t least = sched_least_windows(&c->lm->window, c->queue->n_ctx);
+
+    if (!c->lm->window.size)
+        return 0;
+    if (c->lm->n_window_pages < least)
+        return err_set(e, ERR_RANGE,
+            "a window of %d positions needs at least %u window pages, and there are %u",
+            c->lm->window.size, least, c->lm->n_window_pages);
+    if (page_pool_new(&c->windows, c->lm->n_window_pages, e))
+        return -1;
+    l->windows = c->windows;
+    l->window = c->lm->window;
+    return 0;
+}
+
 static int open_parts(struct core *c, const struct kernels *k, struct err *e)
 {
     struct sched_limits l;
 
     set_limits(c, &l);
-    if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_states(c, &l, e) ||
-        open_tree(c, &l, e) || kv_load_open(c, &l, e) || sched_new(&c->sched, c->pool, &l, e) ||
-        sample_batch_open(&c->samples, c->lm, k, e))
+    if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_windows(c, &l, e) ||
+        open_states(c, &l, e) || open_tree(c, &l, e) || kv_load_open(c, &l, e) ||
+        sched_new(&c->sched, c->pool, &l, e) || sample_batch_open(&c->samples, c->lm, k, e))
         return -1;
     sched_set_fairness(c->sched, &c->o.fairness);
     step_plan_init(&c->plan, &l);
@@ -182,6 +201,7 @@ void core_close(struct core *c)
     sched_free(c->sched);
     tree_free(c->tree);
     page_pool_free(c->pool);
+    page_pool_free(c->windows);
     page_pool_free(c->states);
     c->lm->ops->close(c->lm);
     submit_queue_unref(c->queue);
@@ -344,6 +364,7 @@ void core_schedule(struct core *c, struct gen *g, uint64_t now)
             .score_from = is_scored ? 0 : g->in.n_prompt - 1,
             .credits = ch->credits,
             .pages = ch->pages,
+            .windows = ch->windows,
             .tokens = ch->tokens,
             .user = ch,
             .is_held = i > 0,

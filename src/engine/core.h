@@ -22,10 +22,11 @@ struct core {
     struct engine_options o;
     uint64_t (*clock)(void); /* for measurements; decisions use the `now` arguments */
     struct page_pool *pool;
-    struct page_pool *states; /* state slots; NULL = the model has no recurrent state */
-    struct tree *tree;        /* prefix cache; NULL = none */
-    struct tier *tier;        /* KV offload tier; NULL = none */
-    bool has_invalid_logits;  /* a forward pass yielded no distribution; it was logged */
+    struct page_pool *windows; /* window pages; NULL = the model has no windowed layers */
+    struct page_pool *states;  /* state slots; NULL = the model has no recurrent state */
+    struct tree *tree;         /* prefix cache; NULL = none */
+    struct tier *tier;         /* KV offload tier; NULL = none */
+    bool has_invalid_logits;   /* a forward pass yielded no distribution; it was logged */
     struct record_kind kind;
     int32_t *path;             /* [n_ctx] scratch of kv_load.c */
     uint32_t n_unwritten;      /* evicted records that were not worth writing; kv_load.c */

@@ -116,7 +116,8 @@ static void lay_out_block(struct gen *g, const struct gen_input *in, char *p)
         ch->tokens = (int32_t *)(void *)p;
         p += (size_t)n_tokens * sizeof(*ch->tokens);
         ch->pages = (page_id *)(void *)p;
-        p += (size_t)pages_for(n_tokens) * sizeof(*ch->pages);
+        ch->windows = ch->pages + pages_for(n_tokens);
+        p += 2 * (size_t)pages_for(n_tokens) * sizeof(*ch->pages);
         memcpy(ch->tokens, in->prompt, (size_t)in->n_prompt * sizeof(*ch->tokens));
     }
     lay_out_drafts(g, (uint32_t *)(void *)p);
@@ -129,7 +130,7 @@ static size_t block_bytes(const struct gen_input *in)
 
     for (int i = 0; i < in->n_choices; i++)
         n += (size_t)n_events_of(in, i) * sizeof(struct gen_event) + n_tokens * sizeof(int32_t) +
-             (size_t)pages_for((int)n_tokens) * sizeof(page_id);
+             2 * (size_t)pages_for((int)n_tokens) * sizeof(page_id);
     return n;
 }
 

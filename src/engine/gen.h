@@ -32,7 +32,7 @@ struct gen_choice {
 
     int n_events;
     struct gen_event *events; /* [n_events] */
-    page_id *pages;           /* [pages_for(n_prompt + max_tokens)] */
+    page_id *pages, *windows; /* [pages_for(n_prompt + max_tokens)] */
     struct draft_seq draft;
     enum draft_source draft_source; /* source of the draft tokens of this step */
     struct tier_read *tier_read;    /* parked until these pages are read; NULL = none */

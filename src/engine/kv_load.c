@@ -387,7 +387,7 @@ int kv_load_open(struct core *c, struct sched_limits *l, struct err *e)
 
     if (!c->o.kv_disk || !*c->o.kv_disk || !c->tree || !c->o.model_digest || !c->lm->page_bytes)
         return 0;
-    if (c->lm->window) {
+    if (c->lm->window.size) {
         log_info("engine", "no_kv_tier",
             "reason=\"records have no pages of layers with an attention window\"");
         return 0;

@@ -21,13 +21,14 @@ void prefix_drop_tail(struct seq *s, struct page_pool *pool); /* releases a shar
 void prefix_catch_up(struct seq *s, struct tree *t);
 /* Inserts the full pages; positions below n_kv are final. */
 void prefix_insert(struct seq *s, struct tree *t);
-/* Before the pages are released: inserts the last page too, and makes the state a checkpoint. */
+/* Before the pages are released: inserts the last page too, and makes n_kv a checkpoint. */
 void prefix_insert_all(struct seq *s, struct tree *t);
-/* For a model with state slots, after each run: makes the state a checkpoint at the end of the
- * prompt, at the end of what another sequence had in common with it, and every CHECKPOINT_TOKENS
- * tokens of the prompt. The slot is shared with the prefix cache from then on. */
-void prefix_checkpoint(struct seq *s, struct tree *t);
-/* First position after `pos` where a run of the prompt should end for that. */
+/* For a model with state slots or windowed layers, after each run from `pos` on: makes checkpoints
+ * at the end of the prompt, at the end of what another sequence had in common with it, and every
+ * CHECKPOINT_TOKENS tokens of the prompt. With state slots the run ends there, and the slot is
+ * shared with the prefix cache from then on. */
+void prefix_checkpoint(struct seq *s, struct tree *t, int pos);
+/* First position of such a checkpoint after `pos`, apart from the end of the prompt. */
 int prefix_next_checkpoint(const struct seq *s, int pos);
 
 /* For a model with state slots: number of tokens from the start that `s`, which has computed

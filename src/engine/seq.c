@@ -23,34 +23,74 @@ bool seq_is_before(const struct seq *a, const struct seq *b, uint64_t now, uint6
     return ra != rb ? ra > rb : seq_came_before(a, b);
 }
 
-bool seq_shares_tail(const struct seq *s, const struct page_pool *pool)
+/* The page of position n_kv exists in the table of `end` pages and has other holders. */
+static bool is_tail_shared(
+    const struct seq *s, const page_id *table, int end, const struct page_pool *pool)
 {
     int tail = s->n_kv / PAGE_TOKENS;
 
-    return tail < s->n_pages && page_refs(pool, s->pages[tail]) > 1;
+    return tail < end && page_refs(pool, table[tail]) > 1;
 }
 
-int seq_reserve(struct seq *s, struct page_pool *pool, int upto)
+bool seq_shares_tail(const struct seq *s, const struct page_pool *pool)
 {
-    if (seq_shares_tail(s, pool)) {
-        page_id *tail = &s->pages[s->n_kv / PAGE_TOKENS];
-        page_id own = page_take(pool);
-        if (own.i == PAGE_NONE.i)
-            return s->n_kv;
-        /* The reference to the old page is kept until the copy is planned, so that no sequence
-         * takes and overwrites the page before. */
-        CHECK(s->copy_from.i == PAGE_NONE.i);
-        s->copy_from = *tail;
-        s->copy_to = own;
-        *tail = own;
-    }
-    while (s->n_pages < pages_for(upto)) {
+    return is_tail_shared(s, s->pages, s->n_pages, pool);
+}
+
+bool seq_shares_window_tail(const struct seq *s, const struct page_pool *windows)
+{
+    return windows && is_tail_shared(s, s->windows, s->n_windows, windows);
+}
+
+/* Replaces a shared tail page by a page to be copied. The reference to the old page is kept until
+ * the copy is planned, so that no sequence takes and overwrites the page before. */
+static bool reserve_copy(struct page_copy *copy, page_id *tail, struct page_pool *pool)
+{
+    page_id own = page_take(pool);
+
+    if (own.i == PAGE_NONE.i)
+        return false;
+    CHECK(copy->from.i == PAGE_NONE.i);
+    *copy = (struct page_copy){ .from = *tail, .to = own };
+    *tail = own;
+    return true;
+}
+
+/* Takes pages up to index `end`; stops when the pool is empty. */
+static void take_pages(page_id *table, int *n, int end, struct page_pool *pool)
+{
+    while (*n < end) {
         page_id page = page_take(pool);
         if (page.i == PAGE_NONE.i)
-            return MAX(s->n_pages * PAGE_TOKENS, s->n_kv);
-        s->pages[s->n_pages++] = page;
+            return;
+        table[(*n)++] = page;
     }
-    return upto;
+}
+
+int seq_reserve(struct seq *s, const struct seq_pools *p, int upto)
+{
+    int tail = s->n_kv / PAGE_TOKENS, end = pages_for(upto);
+
+    if (seq_shares_tail(s, p->pages) && !reserve_copy(&s->copy, &s->pages[tail], p->pages))
+        return s->n_kv;
+    if (seq_shares_window_tail(s, p->windows) &&
+        !reserve_copy(&s->window_copy, &s->windows[tail], p->windows))
+        return s->n_kv;
+    take_pages(s->pages, &s->n_pages, end, p->pages);
+    int n_usable = s->n_pages;
+    if (p->windows) {
+        take_pages(s->windows, &s->n_windows, s->n_pages, p->windows);
+        n_usable = MIN(n_usable, s->n_windows);
+    }
+    return n_usable >= end ? upto : MAX(n_usable * PAGE_TOKENS, s->n_kv);
+}
+
+void seq_trim(struct seq *s, const struct seq_pools *p)
+{
+    while (s->n_pages > pages_for(s->n_tokens))
+        page_unref(p->pages, s->pages[--s->n_pages]);
+    while (s->n_windows > s->n_pages)
+        page_unref(p->windows, s->windows[--s->n_windows]);
 }
 
 bool seq_needs_slot(const struct seq *s, const struct page_pool *states)
@@ -65,33 +105,55 @@ static void release_states(struct seq *s, struct page_pool *states)
     if (s->slot_out.i != STATE_NONE.i)
         page_unref(states, s->slot_out);
     s->slot = s->slot_out = STATE_NONE;
-    s->slot_from = s->checkpoint_at = 0;
+    s->slot_from = 0;
 }
 
-void seq_undo_copy(struct seq *s, struct page_pool *pool)
+static void undo_copy(struct page_copy *copy, page_id *tail, struct page_pool *pool)
 {
-    if (s->copy_from.i == PAGE_NONE.i)
+    if (copy->from.i == PAGE_NONE.i)
         return;
-    page_unref(pool, s->copy_to);
-    s->pages[s->n_kv / PAGE_TOKENS] = s->copy_from;
-    s->copy_from = s->copy_to = PAGE_NONE;
+    page_unref(pool, copy->to);
+    *tail = copy->from;
+    *copy = PAGE_COPY_NONE;
 }
 
-void seq_release(struct seq *s, struct page_pool *pool, struct page_pool *states)
+void seq_undo_copy(struct seq *s, const struct seq_pools *p)
 {
-    seq_undo_copy(s, pool);
+    int tail = s->n_kv / PAGE_TOKENS;
+
+    undo_copy(&s->copy, &s->pages[tail], p->pages);
+    if (p->windows)
+        undo_copy(&s->window_copy, &s->windows[tail], p->windows);
+}
+
+void seq_release(struct seq *s, const struct seq_pools *p)
+{
+    seq_undo_copy(s, p);
     for (int i = 0; i < s->n_pages; i++)
-        page_unref(pool, s->pages[i]);
-    s->n_pages = 0;
+        page_unref(p->pages, s->pages[i]);
+    for (int i = s->window_from; i < s->n_windows; i++)
+        page_unref(p->windows, s->windows[i]);
+    s->n_pages = s->window_from = s->n_windows = 0;
     s->n_kv = 0;
     s->n_tree_pages = 0;
     s->decode_only_until = 0;
+    s->checkpoint_at = 0;
     s->node = s->root;
-    if (states)
-        release_states(s, states);
+    if (p->states)
+        release_states(s, p->states);
 }
 
-void seq_share(struct seq *s, struct seq *from, struct page_pool *pool, struct page_pool *states)
+static void share_windows(struct seq *s, const struct seq *from, struct page_pool *windows)
+{
+    s->window_from = from->window_from;
+    s->n_windows = s->n_pages;
+    for (int i = s->window_from; i < s->n_windows; i++) {
+        s->windows[i] = from->windows[i];
+        page_ref(windows, s->windows[i]);
+    }
+}
+
+void seq_share(struct seq *s, struct seq *from, const struct seq_pools *p)
 {
     CHECK(s->n_pages == 0 && s->decode_only_until == 0);
     from->decode_only_until = 0; /* the last page is shared from here on */
@@ -101,12 +163,14 @@ void seq_share(struct seq *s, struct seq *from, struct page_pool *pool, struct p
     s->node = from->node;
     for (int i = 0; i < s->n_pages; i++) {
         s->pages[i] = from->pages[i];
-        page_ref(pool, s->pages[i]);
+        page_ref(p->pages, s->pages[i]);
     }
-    if (!states)
+    if (p->windows)
+        share_windows(s, from, p->windows);
+    if (!p->states)
         return;
     CHECK(s->slot.i == STATE_NONE.i && from->slot_out.i == STATE_NONE.i);
     s->slot = from->slot;
     s->slot_from = from->slot_from;
-    page_ref(states, s->slot);
+    page_ref(p->states, s->slot);
 }

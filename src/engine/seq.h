@@ -32,6 +32,18 @@ enum { SEQ_CHOICES_MAX = 128 }; /* choices of one request */
 
 enum seq_state { SEQ_FREE, SEQ_HELD, SEQ_WAITING, SEQ_RUNNING, SEQ_PARKED, SEQ_DELAYED };
 
+struct page_copy { /* pending copy-on-write; holds a reference to `from`. PAGE_NONE = none */
+    page_id from, to;
+};
+
+#define PAGE_COPY_NONE ((struct page_copy){ PAGE_NONE, PAGE_NONE })
+
+struct seq_pools { /* page pools of a model */
+    struct page_pool *pages;
+    struct page_pool *windows; /* NULL = no windowed layers */
+    struct page_pool *states;  /* NULL = no recurrent state */
+};
+
 struct seq {
     /* First cache line: fields that each step reads and writes for a decoding sequence. */
     ALIGNED(64) enum seq_state state;
@@ -56,10 +68,14 @@ struct seq {
     void *user;
     const int32_t *tokens; /* borrowed; n_tokens are known */
     page_id *pages;        /* borrowed; capacity for the maximum length */
-    int score_from;        /* first prompt row with logits; n_prompt - 1 = only the last row */
+    page_id *windows; /* pages of the windowed layers, with the same indices; see window_from */
+    int score_from;   /* first prompt row with logits; n_prompt - 1 = only the last row */
     int n_pages;
-    int n_tree_pages;           /* see below */
-    page_id copy_from, copy_to; /* pending copy-on-write; holds a reference to copy_from */
+    int n_tree_pages; /* see below */
+    /* Pages [window_from, n_windows) of `windows` are held; both 0 without windowed layers. Those
+     * before were released, since no later row reads them. n_windows <= n_pages. */
+    int window_from, n_windows;
+    struct page_copy copy, window_copy;
 
     /* Prefix cache (prefix.h): the first n_tree_pages pages, all full, are also in the tree; `node`
      * is the last of them, `root` the root of the scope (TREE_NONE: no prefix caching). */
@@ -94,6 +110,11 @@ struct seq {
     ALIGNED(64) char gap[64];
 };
 
+static inline int seq_held_windows(const struct seq *s)
+{
+    return s->n_windows - s->window_from;
+}
+
 static inline int pages_for(int n_tokens)
 {
     return (n_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS;
@@ -119,15 +140,19 @@ bool seq_is_before(const struct seq *a, const struct seq *b, uint64_t now, uint6
 
 /* The page that the next row is written to is shared. */
 bool seq_shares_tail(const struct seq *s, const struct page_pool *pool);
+bool seq_shares_window_tail(const struct seq *s, const struct page_pool *windows);
 
-/* Reserves pages for positions n_kv .. upto - 1, and a copy-on-write of a shared tail page. Returns
- * the position that it reached, n_kv .. upto. */
-int seq_reserve(struct seq *s, struct page_pool *pool, int upto);
+/* Reserves pages of both classes for positions n_kv .. upto - 1, and a copy-on-write of shared tail
+ * pages. Returns the position that it reached, n_kv .. upto; a pool is empty if that is below
+ * upto. */
+int seq_reserve(struct seq *s, const struct seq_pools *p, int upto);
+/* Releases the pages after those that the known tokens need. */
+void seq_trim(struct seq *s, const struct seq_pools *p);
 /* The sequence has no state slot that a run may change. */
 bool seq_needs_slot(const struct seq *s, const struct page_pool *states);
 /* Undoes a copy-on-write that was reserved and not executed. */
-void seq_undo_copy(struct seq *s, struct page_pool *pool);
-/* Frees all pages and state slots; n_kv = 0. `states` may be NULL. */
-void seq_release(struct seq *s, struct page_pool *pool, struct page_pool *states);
+void seq_undo_copy(struct seq *s, const struct seq_pools *p);
+/* Frees all pages and state slots; n_kv = 0. */
+void seq_release(struct seq *s, const struct seq_pools *p);
 /* Lets `s` share the pages of the first n_kv positions of `from`, and its state slot. */
-void seq_share(struct seq *s, struct seq *from, struct page_pool *pool, struct page_pool *states);
+void seq_share(struct seq *s, struct seq *from, const struct seq_pools *p);

@@ -316,16 +316,14 @@ static void prepare_runs(struct core *c, uint64_t now)
 {
     const struct step_plan *p = &c->plan;
 
-    for (int i = 0; i < p->n_copies; i++) {
+    for (int i = 0; i < p->n_copies; i++)
         c->lm->ops->copy_page(c->lm, p->copies[i].from, p->copies[i].to);
-        if (c->lm->window) /* both classes have the same numbers */
-            lm_copy_window_page(c->lm, p->copies[i].from, p->copies[i].to);
-    }
-    for (int i = 0; i < p->n_clears; i++) {
+    for (int i = 0; i < p->n_window_copies; i++)
+        lm_copy_window_page(c->lm, p->window_copies[i].from, p->window_copies[i].to);
+    for (int i = 0; i < p->n_clears; i++)
         c->lm->ops->clear_page(c->lm, p->clears[i]);
-        if (c->lm->window)
-            lm_clear_window_page(c->lm, p->clears[i]);
-    }
+    for (int i = 0; i < p->n_window_clears; i++)
+        lm_clear_window_page(c->lm, p->window_clears[i]);
     for (int i = 0; i < p->n_runs; i++) {
         const struct plan_run *r = &p->runs[i];
         if (r->is_first)
@@ -335,6 +333,7 @@ static void prepare_runs(struct core *c, uint64_t now)
             .n = r->n,
             .pos = r->pos,
             .pages = r->s->pages,
+            .window_pages = c->windows ? r->s->windows : NULL,
             .n_logits = r->n_logits,
             .from_layer = r->from_layer,
             .end_layer = r->end_layer,
@@ -418,7 +417,7 @@ static bool run_step(struct core *c, uint64_t now)
 
     sched_plan(c->sched, now, &c->plan);
     spec_plan(c->spec, c->sched, &c->plan, &c->stop);
-    if (p->n_runs == 0 && p->n_copies == 0)
+    if (p->n_runs == 0 && p->n_copies + p->n_window_copies == 0)
         return false;
     prepare_runs(c, now);
     if (p->n_runs == 0)

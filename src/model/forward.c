@@ -168,9 +168,10 @@ static void check_window_pages(const struct llama *m, const struct lm_run *run)
 {
     const page_id *pages = window_table(run);
 
-    if (!m->lm.window)
+    if (!m->lm.window.size)
         return;
-    for (int i = lm_window_from(&m->lm, run->pos) / PAGE_TOKENS; i < run->pos / PAGE_TOKENS; i++)
+    for (int i = kv_window_from(&m->lm.window, run->pos) / PAGE_TOKENS; i < run->pos / PAGE_TOKENS;
+         i++)
         DCHECK(pages[i].i < m->lm.n_window_pages);
     for (int i = run->pos / PAGE_TOKENS; i <= (run->pos + run->n - 1) / PAGE_TOKENS; i++)
         CHECK(pages[i].i < m->lm.n_window_pages);

@@ -424,8 +424,7 @@ static int open_pages(struct llama *m, enum kv_type type, struct err *e)
     struct page_sizes sizes = lay_out_pages(m->kv, &m->h, type);
     m->lm.page_bytes = sizes.full;
     m->lm.window_page_bytes = sizes.window;
-    m->lm.window_align = KV_BLOCK;
-    m->lm.window = sizes.window ? m->h.window : 0;
+    m->lm.window = (struct kv_window){ sizes.window ? m->h.window : 0, KV_BLOCK };
     m->lm.n_window_pages = sizes.window ? m->lm.n_window_pages : 0;
     m->min_kv_heads = INT32_MAX;
     for (int i = 0; i < m->h.n_layers; i++) {
@@ -674,8 +673,7 @@ int llama_needs(struct llama_needs *out, const struct gguf *g, enum kv_type kv_t
     *out = (struct llama_needs){ .n_vocab = h.n_vocab,
         .n_ctx_train = h.n_ctx,
         .page_bytes = sizes.full,
-        .window = sizes.window ? h.window : 0,
-        .window_align = KV_BLOCK,
+        .window = { sizes.window ? h.window : 0, KV_BLOCK },
         .window_page_bytes = sizes.window,
         .state_bytes = state.bytes };
     mem_free(kv);

@@ -35,8 +35,7 @@ int lm_open_llama(
 struct llama_needs {
     int n_vocab, n_ctx_train;
     size_t page_bytes; /* 0: all attention layers have a window */
-    int window;        /* positions; 0: no layer has a window */
-    int window_align;  /* see lm.h */
+    struct kv_window window;
     size_t window_page_bytes;
     size_t state_bytes; /* of a slot of recurrent state; 0: no recurrent layers */
 };

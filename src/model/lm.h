@@ -37,8 +37,8 @@ enum { STATE_LOG_ROWS = 8 };
 
 /* Windowed layers. A row attends to the last `window` positions in these layers. Their keys and
  * values are in an arena and in pages of their own, numbered from 0, so that a page can be freed
- * when no later row of its sequence attends to it. A row reads whole blocks of `window_align`
- * positions (kernel/attn.h): all pages from the block in which its window begins must exist. */
+ * when no later row of its sequence attends to it. A row at position p reads the pages from
+ * kv_window_from(p) on, since it reads whole key blocks (kernel/attn.h). */
 
 static inline int logit_groups(int n_vocab)
 {
@@ -58,7 +58,7 @@ struct lm_run {
     int pos;               /* absolute position of tokens[0] */
     const page_id *pages;  /* page table of the sequence; covers positions 0 .. pos + n - 1 */
     /* Page table of the windowed layers, with the same indices; covers positions
-     * lm_window_from(lm, pos) .. pos + n - 1. NULL: the numbers of `pages`. */
+     * kv_window_from(&lm->window, pos) .. pos + n - 1. NULL: the numbers of `pages`. */
     const page_id *window_pages;
     int n_logits;        /* the last n_logits rows get logits: 0 .. n */
     const float *logits; /* out: [n_logits][n_vocab], valid until the next forward pass */
@@ -112,17 +112,16 @@ struct lm_ops {
 struct lm {
     const struct lm_ops *ops;
     int n_vocab;
-    int n_ctx_train;      /* context length of the training */
-    int max_rows;         /* per forward pass */
-    int max_logits;       /* per forward pass */
-    int n_layers;         /* a partial run may stop between layers; 0, 1: no partial runs */
-    int max_partial_rows; /* largest number of rows of a partial run; 0: no partial runs */
-    int n_threads;        /* compute threads; 0: only the caller's thread */
-    uint32_t n_pages;     /* pages in the KV arena */
-    size_t page_bytes;    /* bytes of one page, all layers without a window; 0: no content */
-    uint8_t *arena;       /* KV arena, [n_pages][page_bytes]; NULL: pages have no content */
-    int window;       /* positions to which a row attends in windowed layers; 0: there are none */
-    int window_align; /* see above */
+    int n_ctx_train;          /* context length of the training */
+    int max_rows;             /* per forward pass */
+    int max_logits;           /* per forward pass */
+    int n_layers;             /* a partial run may stop between layers; 0, 1: no partial runs */
+    int max_partial_rows;     /* largest number of rows of a partial run; 0: no partial runs */
+    int n_threads;            /* compute threads; 0: only the caller's thread */
+    uint32_t n_pages;         /* pages in the KV arena */
+    size_t page_bytes;        /* bytes of one page, all layers without a window; 0: no content */
+    uint8_t *arena;           /* KV arena, [n_pages][page_bytes]; NULL: pages have no content */
+    struct kv_window window;  /* of the windowed layers; size 0: there are none */
     uint32_t n_window_pages;  /* pages of the windowed layers */
     size_t window_page_bytes; /* bytes of one of them, all windowed layers */
     uint8_t *window_arena;    /* [n_window_pages][window_page_bytes] */
@@ -156,12 +155,6 @@ void lm_copy_window_page(struct lm *m, page_id from, page_id to);
 void lm_clear_window_page(struct lm *m, page_id page);
 void lm_read_window_page(struct lm *m, page_id page, void *out);
 void lm_write_window_page(struct lm *m, page_id page, const void *in);
-
-/* First position whose window page a row at `pos` reads. Never decreases with pos. */
-static inline int lm_window_from(const struct lm *m, int pos)
-{
-    return MAX(pos + 1 - m->window, 0) / m->window_align * m->window_align;
-}
 
 /* Bytes of both arenas. */
 static inline size_t lm_kv_bytes(const struct lm *m)

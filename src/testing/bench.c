@@ -291,7 +291,7 @@ static int bench_alloc(struct bench *b, struct lm *m, const struct bench_case *c
     if (bench_n_pages(c) > m->n_pages)
         return err_set(e, ERR_RANGE, "%u KV pages are needed, and the model has %u",
             bench_n_pages(c), m->n_pages);
-    if (m->window && bench_n_pages(c) > m->n_window_pages)
+    if (m->window.size && bench_n_pages(c) > m->n_window_pages)
         return err_set(e, ERR_RANGE, "%u window pages are needed, and the model has %u",
             bench_n_pages(c), m->n_window_pages);
     if (m->state_bytes && bench_n_states(c) > m->n_states)
@@ -382,7 +382,7 @@ static void fill_pages(struct bench *b)
     for (uint32_t i = 1; i < bench_n_pages(b->c); i++)
         if (b->pages[i].i != b->pages[0].i) {
             b->m->ops->copy_page(b->m, b->pages[0], b->pages[i]);
-            if (b->m->window) /* the same numbers: see lm_run.window_pages */
+            if (b->m->window.size) /* the same numbers: see lm_run.window_pages */
                 lm_copy_window_page(b->m, b->pages[0], b->pages[i]);
         }
 }
@@ -447,7 +447,7 @@ int bench_run(struct bench_result *out, struct lm *m, const struct bench_case *c
     double shared_keys = c->is_shared ? (double)c->n_ctx * (c->n_seqs - 1) : 0;
     double kv_bytes =
         (keys * c->n_seqs - shared_keys) * (double)m->page_bytes / PAGE_TOKENS +
-        MIN(keys, (double)m->window) * c->n_seqs * (double)m->window_page_bytes / PAGE_TOKENS;
+        MIN(keys, (double)m->window.size) * c->n_seqs * (double)m->window_page_bytes / PAGE_TOKENS;
     double macs = rows * ((double)m->row_macs + keys * (double)m->key_macs) +
                   c->n_seqs * (double)m->logit_macs;
     *out = (struct bench_result){ .tokens_s = rows / s,

@@ -59,6 +59,9 @@ struct subject { /* the tested model */
     int kv_heads;                  /* shape of a small model; 0: two */
     int threads;                   /* in runs with several threads; 0: two */
     uint32_t n_states;             /* state slots; 0: no recurrent layers */
+    int window;                    /* of the fake model */
+    bool is_windowed_only;
+    uint32_t n_window_pages; /* 0: as many as pages */
 };
 
 struct run_config { /* configuration of a run */
@@ -179,15 +182,20 @@ static void make_requests(const struct subject *s, uint64_t seed)
 static struct lm *open_lm(const struct subject *s, const struct run_config *w)
 {
     const uint32_t n_pages = (uint32_t)w->pages * 32 / PAGE_TOKENS;
+    const uint32_t n_window_pages = MIN(s->n_window_pages * 32 / PAGE_TOKENS, n_pages);
     struct fake_options f = { .n_vocab = s->n_vocab,
         .n_ctx_train = N_CTX,
         .max_rows = w->rows,
         .n_pages = n_pages,
         .n_layers = 3,
         .n_states = s->n_states,
+        .window = s->window,
+        .is_windowed_only = s->is_windowed_only,
+        .n_window_pages = n_window_pages,
         .seed = 9 };
     struct llama_options o = { .n_threads = w->threads,
         .n_pages = n_pages,
+        .n_window_pages = n_window_pages,
         .n_states = s->n_states,
         .kv_type = s->kv_type,
         .kernels = s->kernels,
@@ -226,6 +234,7 @@ static struct drafter *open_drafter(
     struct err e;
 
     draft_subject.n_states = 0; /* a draft model has no recurrent layers */
+    draft_subject.n_window_pages = 0;
     if (s->draft_model)
         draft_subject.g = s->draft_model;
     if (w->bad_drafter)
@@ -315,7 +324,9 @@ static void read_outputs(
 static void run_alone(const struct subject *s, uint64_t seed)
 {
     struct run_config w = { .batch = 4, .rows = 1024, .chunk = 1024, .threads = 1, .pages = 40 };
-    struct engine *en = open_engine(s, &w);
+    struct subject all_windows = *s;
+    all_windows.n_window_pages = 0;
+    struct engine *en = open_engine(&all_windows, &w);
     struct rng r = { .key = seed };
     struct mailbox *box;
     struct err e;
@@ -424,7 +435,7 @@ static void expect_schedule_invariance(
             continue;
         run_together(s, &w[i]); /* a restart */
         compare_outputs(s);
-        EXPECT(n_from_disk > 0);
+        EXPECT(n_from_disk > 0 || s->window); /* records have no window pages */
         tmpdir_remove(disk_dir);
     }
     EXPECT(
@@ -433,13 +444,12 @@ static void expect_schedule_invariance(
 
 /* ---- models */
 
-static void fake_model_with(uint32_t n_states)
+static void fake_model_with(struct subject s)
 {
-    const struct subject s = { .name = "fake",
-        .n_vocab = 60,
-        .n_requests = N_REQUESTS,
-        .has_long = true,
-        .n_states = n_states };
+    s.name = "fake";
+    s.n_vocab = 60;
+    s.n_requests = N_REQUESTS;
+    s.has_long = true;
     const struct run_config w[] = {
         { .batch = 1,
             .rows = 1,
@@ -493,14 +503,24 @@ static void fake_model_with(uint32_t n_states)
 
 static void fake_model(void)
 {
-    fake_model_with(0);
+    fake_model_with((struct subject){ 0 });
 }
 
 /* Fewer state slots than running sequences, enough for all, and some for checkpoints. */
 static void fake_model_with_state_slots(void)
 {
-    fake_model_with(5);
-    fake_model_with(80);
+    fake_model_with((struct subject){ .n_states = 5 });
+    fake_model_with((struct subject){ .n_states = 80 });
+}
+
+/* Few window pages, so that sequences are preempted for them, and enough; windows shorter and
+ * longer than a page. */
+static void fake_model_with_windows(void)
+{
+    fake_model_with((struct subject){ .window = 70, .n_window_pages = 8 });
+    fake_model_with((struct subject){ .window = 20, .n_window_pages = 100 });
+    fake_model_with((struct subject){ .window = 45, .is_windowed_only = true });
+    fake_model_with((struct subject){ .window = 50, .n_window_pages = 60, .n_states = 80 });
 }
 
 /* `s` has the KV format and the kernels. */
@@ -697,18 +717,6 @@ static void demo_model_with_a_draft_model(void)
  * sequences, so that some runs have no second slot and some sequences are preempted. */
 static void family(const char *preset, enum qtype type)
 {
-    const struct run_config w[] = {
-        { .batch = 8,
-            .rows = 100,
-            .chunk = 30,
-            .threads = 2,
-            .pages = 16,
-            .seed = 6,
-            .draft = 8,
-            .min = 4,
-            .bad_drafter = 20 },
-        { .batch = 16, .rows = 64, .chunk = 64, .threads = 1, .pages = 60, .seed = 9, .draft = 6 },
-    };
     char path[] = "/tmp/inferflux-family-XXXXXX";
     struct subject s = { .name = preset, .n_requests = N_FAMILY };
     struct llama_needs needs;
@@ -726,6 +734,21 @@ static void family(const char *preset, enum qtype type)
     s.g = g;
     s.n_vocab = needs.n_vocab;
     s.n_states = needs.state_bytes ? 16 : 0;
+    s.has_long = needs.window.size > 0; /* window pages are freed after a key block */
+    s.n_window_pages = s.has_long ? 20 : 0;
+    const struct run_config w[] = {
+        { .batch = 8,
+            .rows = 100,
+            .chunk = 30,
+            .threads = 2,
+            .pages = s.has_long ? 24 : 16,
+            .seed = 6,
+            .draft = 8,
+            .min = 4,
+            .bad_drafter = 20 },
+        { .batch = 16, .rows = 64, .chunk = 64, .threads = 1, .pages = 60, .seed = 9, .draft = 6 },
+    };
+
     expect_schedule_invariance(&s, w, ARRAY_LEN(w), 45);
     gguf_close(g);
 }
@@ -743,7 +766,7 @@ static void every_family(void)
 }
 
 TESTS(TEST(every_family), TEST(fake_model), TEST(fake_model_with_state_slots),
-    TEST(small_model_in_q4_k), TEST(small_model_in_q4_0), TEST(small_model_in_f16),
-    TEST(mixture_of_experts), TEST(mixture_of_experts_in_mxfp4), TEST(small_model_in_iq4_xs),
-    TEST(q8_0_kv), TEST(one_kv_head), TEST(float_weights_on_amx_tiles),
+    TEST(fake_model_with_windows), TEST(small_model_in_q4_k), TEST(small_model_in_q4_0),
+    TEST(small_model_in_f16), TEST(mixture_of_experts), TEST(mixture_of_experts_in_mxfp4),
+    TEST(small_model_in_iq4_xs), TEST(q8_0_kv), TEST(one_kv_head), TEST(float_weights_on_amx_tiles),
     TEST(demo_model_with_a_draft_model), TEST(stories260k_if_available))

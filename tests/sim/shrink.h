@@ -27,7 +27,8 @@ enum shape_omission { /* features disabled in a shape */
     NO_PARTIAL_CHUNKS = 2048,
     NO_STATES = 4096,
     NO_TIER = 8192,
-    OMISSION_END = 16384,
+    NO_WINDOW = 16384,
+    OMISSION_END = 32768,
 };
 
 struct shape {

@@ -92,6 +92,13 @@ static void open_sim(struct sim *s, const struct shape *shape, const char *tier_
     s->fake.n_pages = (uint32_t)rng_between(r, 1, rng_chance(r, 50) ? 8 : 40);
     if (PAGE_TOKENS < 32)
         s->fake.n_pages *= 32 / PAGE_TOKENS / 2;
+    /* Derived from the seed, so that the other choices are those of a model without a window. */
+    if (seed % 3 == 0 && !(shape->omitted & NO_WINDOW)) {
+        s->fake.window = 1 + (int)(seed / 3 % 90);
+        s->fake.is_windowed_only = seed % 4 == 1;
+        s->fake.n_window_pages =
+            (uint32_t)(s->fake.window + 100 + (int)(seed / 3 % 7) * 40) / PAGE_TOKENS;
+    }
     s->o = (struct engine_options){ .max_batch = rng_between(r, 1, 10),
         .max_batch_tokens = rng_between(r, 1, 70),
         .prefill_chunk = rng_between(r, 1, 50),

@@ -14,6 +14,7 @@ int sched_new(
     CHECK(!l->states || page_n_total(l->states) >= 2);
     sc->pool = pool;
     sc->l = *l;
+    sc->pools = (struct seq_pools){ pool, l->windows, l->states };
     sc->seqs = try_aligned(_Alignof(struct seq), l->max_seqs * sizeof(*sc->seqs));
     sc->timers.heap = try_calloc(l->max_seqs, sizeof(*sc->timers.heap));
     bool has_planner = planner_init(&sc->planner, l->max_batch);
@@ -21,8 +22,10 @@ int sched_new(
     sc->by_rank.n = try_calloc(l->max_seqs, sizeof(*sc->by_rank.n));
     if (l->states)
         sc->state_refs = try_calloc(page_n_total(l->states), sizeof(*sc->state_refs));
-    if ((l->states && !sc->state_refs) || !sc->seqs || !sc->timers.heap || !has_planner ||
-        !sc->page_refs || !sc->by_rank.n) {
+    if (l->windows)
+        sc->window_refs = try_calloc(page_n_total(l->windows), sizeof(*sc->window_refs));
+    if ((l->windows && !sc->window_refs) || (l->states && !sc->state_refs) || !sc->seqs ||
+        !sc->timers.heap || !has_planner || !sc->page_refs || !sc->by_rank.n) {
         sched_free(sc);
         return err_set(e, ERR_MEMORY, "no memory to schedule %u sequences", l->max_seqs);
     }
@@ -52,6 +55,7 @@ void sched_free(struct sched *sc)
     planner_clear(&sc->planner);
     mem_free(sc->page_refs);
     mem_free(sc->state_refs);
+    mem_free(sc->window_refs);
     mem_free(sc->by_rank.n);
     mem_free(sc);
 }
@@ -211,8 +215,9 @@ seq_id sched_add(struct sched *sc, uint64_t now, const struct seq_spec *spec)
         .score_from = spec->score_from,
         .credits = spec->credits,
         .pages = spec->pages,
-        .copy_from = PAGE_NONE,
-        .copy_to = PAGE_NONE,
+        .windows = spec->windows,
+        .copy = PAGE_COPY_NONE,
+        .window_copy = PAGE_COPY_NONE,
         .slot = STATE_NONE,
         .slot_out = STATE_NONE,
         .tokens = spec->tokens,
@@ -237,7 +242,7 @@ void sched_fork(struct sched *sc, seq_id leader, seq_id held, uint64_t now)
     leave_state(sc, s);
     /* Insert first: if the prefix cache has equal pages, all choices share those. */
     prefix_insert(from, sc->l.tree);
-    seq_share(s, from, sc->pool, sc->l.states);
+    seq_share(s, from, &sc->pools);
     s->waited_ns = s->queued_ns = from->waited_ns;
     s->since_ns = now;
     enter_state(sc, s, SEQ_WAITING);
@@ -250,9 +255,10 @@ void sched_push(struct sched *sc, seq_id id, int n)
 
 void sched_free_pages(struct sched *sc, struct seq *s)
 {
-    seq_undo_copy(s, sc->pool);
+    seq_undo_copy(s, &sc->pools);
     prefix_insert_all(s, sc->l.tree);
-    seq_release(s, sc->pool, sc->l.states);
+    sched_release_windows(sc, s);
+    seq_release(s, &sc->pools);
 }
 
 void sched_end(struct sched *sc, seq_id id)

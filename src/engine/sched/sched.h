@@ -60,6 +60,9 @@ struct sched_limits {
     double mixed_step_factor_short; /* >= 1; for prompts of at most one chunk; 0 = no limit */
     struct tree *tree;              /* prefix cache, borrowed; NULL = none */
     struct page_pool *states; /* state slots, borrowed, at least 2; NULL = no recurrent state */
+    /* Window pages, borrowed, at least sched_least_windows(); NULL = no windowed layers. */
+    struct page_pool *windows;
+    struct kv_window window; /* if there are windowed layers */
     /* Called before the admission of a sequence. Returns true if it has started to read more KV
      * pages of the sequence from the offload tier: the sequence is parked until sched_unpark. NULL
      * = no tier. */
@@ -84,10 +87,6 @@ struct plan_run {
     bool is_first;     /* first run of the sequence */
 };
 
-struct plan_copy {
-    page_id from, to;
-};
-
 struct plan_swap {     /* admission change by the fairness rules, for the log */
     void *user;        /* user pointer of the sequence */
     bool is_resumed;   /* the sequence resumes; otherwise it yields */
@@ -97,11 +96,12 @@ struct plan_swap {     /* admission change by the fairness rules, for the log */
 
 struct step_plan {         /* execute the copies in order, clear the pages, then compute the runs */
     struct plan_run *runs; /* [max_batch] */
-    struct plan_copy *copies; /* [max_batch] */
-    page_id *clears;          /* pages that held KV of another tenant */
-    struct plan_swap *swaps;  /* [4 max_batch]; further swaps are not recorded */
+    struct page_copy *copies, *window_copies; /* [max_batch] */
+    page_id *clears, *window_clears;          /* pages that held KV of another tenant */
+    struct plan_swap *swaps;                  /* [4 max_batch]; further swaps are not recorded */
     int n_swaps;
     int n_runs, n_copies, n_clears, n_rows;
+    int n_window_copies, n_window_clears;
     int n_prefill_runs; /* runs with prefill rows */
     bool has_prefill, has_decode;
     struct step_size size; /* rows of a partial run count with their fraction of the layers */
@@ -117,14 +117,18 @@ int sched_new(struct sched **out, struct page_pool *pool, const struct sched_lim
     struct err *e) MUST_CHECK;
 void sched_free(struct sched *sc); /* all sequences must have ended */
 
+/* Window pages without which a sequence of at most n_tokens could not compute a row. */
+uint32_t sched_least_windows(const struct kv_window *w, int n_tokens);
+
 struct seq_spec {               /* one choice of a request */
     const struct gen_input *in; /* parameters of the request; read only by sched_add */
     int choice;                 /* choices of one request rank in index order */
     uint64_t start_deadline_ns; /* deadline of the first admission; 0 = none */
     int score_from;             /* see seq.h; in->n_prompt - 1 when no prompt logits are wanted */
     int credits;
-    /* Capacity for the maximum length; owned by the caller, valid until sched_end. */
-    page_id *pages;
+    /* Capacity for the maximum length; owned by the caller, valid until sched_end. `windows`: only
+     * for a model with windowed layers. */
+    page_id *pages, *windows;
     /* Owned by the caller, valid until sched_end; keys of the prefix cache. */
     const int32_t *tokens;
     void *user;

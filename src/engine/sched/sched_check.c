@@ -9,7 +9,7 @@ static bool is_tail_private(const struct sched *sc, const struct seq *s)
     const int page = s->n_kv / PAGE_TOKENS;
 
     return page < s->n_pages && (s->decode_only_until - 1) / PAGE_TOKENS == page &&
-           page_refs(sc->pool, s->pages[page]) == 1;
+           page_refs(sc->pool, s->pages[page]) == 1 && !seq_shares_window_tail(s, sc->l.windows);
 }
 
 static const char *check_slots(struct sched *sc, const struct seq *s)
@@ -39,6 +39,34 @@ static const char *check_states(const struct sched *sc)
     return NULL;
 }
 
+static const char *check_windows_of(struct sched *sc, const struct seq *s)
+{
+    if (!sc->l.windows)
+        return NULL;
+    if (s->n_windows > s->n_pages || s->n_windows < pages_for(s->n_kv))
+        return "a sequence has window pages for other positions than pages";
+    if (s->window_from * PAGE_TOKENS > kv_window_from(&sc->l.window, s->n_kv))
+        return "a sequence lacks a window page of its next row";
+    for (int i = s->window_from; i < s->n_windows; i++) {
+        if (s->windows[i].i >= page_n_total(sc->l.windows))
+            return "the number of a window page is out of range";
+        sc->window_refs[s->windows[i].i]++;
+        if (i > s->n_kv / PAGE_TOKENS && page_refs(sc->l.windows, s->windows[i]) != 1)
+            return "a window page to be written has other references";
+    }
+    return NULL;
+}
+
+/* Compares the references to the window pages with those of sequences and the tree. */
+static const char *check_windows(const struct sched *sc)
+{
+    for (uint32_t i = 0; sc->l.windows && i < page_n_total(sc->l.windows); i++)
+        if (page_refs(sc->l.windows, (page_id){ i }) !=
+            sc->window_refs[i] + page_is_cached(sc->l.windows, (page_id){ i }))
+            return "the reference count of a window page is wrong";
+    return NULL;
+}
+
 static const char *check_partial(const struct sched *sc, const struct seq *s)
 {
     if ((s->n_partial_rows > 0) != (sc->partial_seq == sched_index(sc, s)) ||
@@ -55,11 +83,13 @@ static const char *check_seq(struct sched *sc, const struct seq *s)
 {
     if (s->n_kv < 0 || s->n_kv > s->n_tokens || s->n_kv > s->n_pages * PAGE_TOKENS)
         return "n_kv exceeds the tokens or pages of a sequence";
-    if (s->plan_rows || s->copy_from.i != PAGE_NONE.i)
+    if (s->plan_rows || s->copy.from.i != PAGE_NONE.i || s->window_copy.from.i != PAGE_NONE.i)
         return "a sequence has planned rows between steps";
     const char *wrong = check_partial(sc, s);
     if (!wrong)
         wrong = check_slots(sc, s);
+    if (!wrong)
+        wrong = check_windows_of(sc, s);
     if (wrong)
         return wrong;
     if (s->state == SEQ_HELD && s->n_pages)
@@ -112,6 +142,10 @@ const char *sched_check(struct sched *sc)
         page_pool_check(sc->l.states);
         memset(sc->state_refs, 0, page_n_total(sc->l.states) * sizeof(*sc->state_refs));
     }
+    if (sc->l.windows) {
+        page_pool_check(sc->l.windows);
+        memset(sc->window_refs, 0, page_n_total(sc->l.windows) * sizeof(*sc->window_refs));
+    }
     for (uint32_t i = 0; i < sc->n_touched; i++) {
         const char *wrong = NULL;
         n[sc->seqs[i].state]++;
@@ -132,6 +166,8 @@ const char *sched_check(struct sched *sc)
         return "owned, cached and free pages do not add up";
     if (check_states(sc))
         return check_states(sc);
+    if (check_windows(sc))
+        return check_windows(sc);
     if (sc->l.tree && tree_check(sc->l.tree))
         return tree_check(sc->l.tree);
     if (n[SEQ_HELD] != c->held || n[SEQ_WAITING] != c->waiting || n[SEQ_RUNNING] != c->running ||

@@ -9,6 +9,7 @@
  * Owner: the engine thread. */
 #pragma once
 
+#include "cache/windows.h"
 #include "engine/prefix.h"
 #include "engine/sched/planner.h"
 #include "engine/sched/sched.h"
@@ -18,6 +19,7 @@
 
 struct sched {
     struct page_pool *pool;
+    struct seq_pools pools; /* the same pool, and those of l */
     struct sched_limits l;
     struct seq *seqs;   /* [max_seqs] */
     uint32_t free;      /* free list through running.next */
@@ -33,9 +35,10 @@ struct sched {
     uint64_t n_orders;
     struct timers timers;
     struct sched_counts counts;
-    uint32_t *page_refs;  /* [n_pages] scratch of sched_check */
-    uint32_t *state_refs; /* [state slots] the same; NULL = none */
-    uint32_t partial_seq; /* sequence with partial rows; NO_SEQ */
+    uint32_t *page_refs;   /* [n_pages] scratch of sched_check */
+    uint32_t *state_refs;  /* [state slots] the same; NULL = none */
+    uint32_t *window_refs; /* [window pages] the same; NULL = none */
+    uint32_t partial_seq;  /* sequence with partial rows; NO_SEQ */
     struct step_time step_time;
     struct planner planner; /* scratch of sched_plan */
 };
@@ -83,6 +86,8 @@ int sched_get_pages(struct sched *sc, struct seq *s, int upto, uint64_t now);
 int sched_get_slots(struct sched *sc, struct seq *s, int n, uint64_t now);
 /* True if unused pages suffice for the known tokens of `s` and n_more, without preemption. */
 bool sched_has_room_for(struct sched *sc, const struct seq *s, int n_more);
+/* Releases the window pages that no later row of `s` reads. */
+void sched_release_windows(struct sched *sc, struct seq *s);
 /* Makes room for all known tokens of `s` in addition to the promised pages; false = not
  * possible. */
 bool sched_make_room(struct sched *sc, struct seq *s, uint64_t now);

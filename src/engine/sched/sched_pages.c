@@ -16,17 +16,28 @@ static void evict_pages_of(struct sched *sc, struct seq *s)
     sc->counts.preemptions++;
 }
 
+/* Frees a page of the class that is short. */
 static bool evict_cached(struct sched *sc)
 {
-    return sc->l.tree && tree_evict(sc->l.tree);
+    if (!sc->l.tree)
+        return false;
+    if (sc->l.windows && page_n_free(sc->l.windows) == 0 && tree_evict_window(sc->l.tree))
+        return true;
+    return page_n_free(sc->pool) == 0 && tree_evict(sc->l.tree);
 }
 
 /* The next row is written to a page that only the prefix cache shares, and there is no page for a
  * copy: removes the page from the prefix cache. */
 static bool uncache_tail(struct sched *sc, struct seq *s)
 {
-    return sc->l.tree && seq_shares_tail(s, sc->pool) &&
-           tree_remove_page(sc->l.tree, s->pages[s->n_kv / PAGE_TOKENS]);
+    int tail = s->n_kv / PAGE_TOKENS;
+
+    if (!sc->l.tree)
+        return false;
+    if (seq_shares_tail(s, sc->pool) && tree_remove_page(sc->l.tree, s->pages[tail]))
+        return true;
+    return seq_shares_window_tail(s, sc->l.windows) &&
+           tree_remove_window(sc->l.tree, s->windows[tail]);
 }
 
 static bool evict_holder(struct sched *sc, uint64_t now)
@@ -76,7 +87,7 @@ int sched_get_pages(struct sched *sc, struct seq *s, int upto, uint64_t now)
 {
     int got;
 
-    while ((got = seq_reserve(s, sc->pool, upto)) < upto)
+    while ((got = seq_reserve(s, &sc->pools, upto)) < upto)
         if (!evict_cached(sc) && !evict_holder(sc, now) && !preempt_below(sc, s, now) &&
             !uncache_tail(sc, s))
             break;
@@ -117,9 +128,10 @@ static bool drop_shared_tail(struct sched *sc, struct seq *s)
     prefix_insert(s, sc->l.tree); /* n_tree_pages may be off by one page */
     if (uncache_tail(sc, s))
         return true;
-    if (!seq_shares_tail(s, sc->pool))
+    if (!seq_shares_tail(s, sc->pool) && !seq_shares_window_tail(s, sc->l.windows))
         return false;
-    if (sc->l.states) { /* its state cannot resume at the start of the page */
+    /* its state, or window pages, cannot resume at the start of the page */
+    if (sc->l.states || sc->l.windows) {
         sched_free_pages(sc, s);
         s->n_cached = s->is_fresh ? 0 : s->n_cached;
     } else
@@ -176,10 +188,82 @@ static bool has_holder_with_slot(const struct sched *sc)
     return false;
 }
 
+/* ---- window pages */
+
+/* Pages that contain `n` positions wherever these begin. */
+static int spanned_pages(int n)
+{
+    return pages_for(n - 1) + 1;
+}
+
+uint32_t sched_least_windows(const struct kv_window *w, int n_tokens)
+{
+    /* the window of the row at tree_window_base(), and the positions from there to the next row */
+    int n_most = w->size + w->align + MAX((int)PAGE_TOKENS, (int)STATE_LOG_ROWS);
+
+    return (uint32_t)MIN(spanned_pages(n_most), pages_for(n_tokens));
+}
+
+void sched_release_windows(struct sched *sc, struct seq *s)
+{
+    if (!sc->l.windows)
+        return;
+    int first = kv_window_from(&sc->l.window, tree_window_base(s->n_kv)) / PAGE_TOKENS;
+    for (; s->window_from < MIN(first, s->n_windows); s->window_from++) {
+        page_id *page = &s->windows[s->window_from];
+        if (sc->l.tree)
+            tree_unref_window(sc->l.tree, *page);
+        else
+            page_unref(sc->l.windows, *page);
+        *page = PAGE_NONE;
+    }
+}
+
+/* Window pages that the sequence needs for its known tokens and does not have: those of the window
+ * and of one prefill chunk, as far as there are so many. */
+static int64_t missing_windows(const struct sched *sc, const struct seq *s)
+{
+    int n_chunk = MAX(MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk), 1);
+    int64_t n = (int64_t)sched_least_windows(&sc->l.window, s->n_tokens) + pages_for(n_chunk);
+
+    n = MIN(MIN(n, pages_for(s->n_tokens)), (int64_t)page_n_total(sc->l.windows));
+    return MAX(n - seq_held_windows(s), 0);
+}
+
+/* Window pages that are promised to running sequences, and a reserve for their growth. */
+static int64_t reserved_windows(const struct sched *sc)
+{
+    int64_t n = MIN(sc->counts.running, page_n_total(sc->l.windows) / 16 + 1);
+
+    for (uint32_t id = sc->running.first; id != NO_SEQ; id = sc->seqs[id].running.next)
+        n += missing_windows(sc, &sc->seqs[id]);
+    return n;
+}
+
+/* Window pages that sequences hold which do not run: upper bound on what evicting them frees. */
+static int64_t windows_of_holders(const struct sched *sc)
+{
+    int64_t n = 0;
+
+    for (uint32_t id = sc->holders.first; id != NO_SEQ; id = sc->seqs[id].holder.next)
+        n += seq_held_windows(&sc->seqs[id]);
+    return n;
+}
+
+/* Window pages suffice for `s`, with n_more to be freed. */
+static bool has_windows_for(const struct sched *sc, const struct seq *s, int64_t n_more)
+{
+    if (!sc->l.windows)
+        return true;
+    int64_t need = missing_windows(sc, s) + seq_shares_window_tail(s, sc->l.windows);
+    int64_t n_unused = (int64_t)page_n_free(sc->l.windows) + page_n_idle(sc->l.windows);
+    return need + reserved_windows(sc) <= n_unused + n_more;
+}
+
 bool sched_has_room_for(struct sched *sc, const struct seq *s, int n_more)
 {
     return pages_for(s->n_tokens + n_more) - s->n_pages + reserved_pages(sc) <= unused_pages(sc) &&
-           has_state_for(sc, s);
+           has_state_for(sc, s) && has_windows_for(sc, s, 0);
 }
 
 /* Room for all known tokens of `s` and the reserve; with less it would soon be preempted again. */
@@ -192,11 +276,13 @@ bool sched_make_room(struct sched *sc, struct seq *s, uint64_t now)
         int64_t need =
             pages_for(s->n_tokens) - s->n_pages + seq_shares_tail(s, sc->pool) + reserved;
         int64_t n_free = unused_pages(sc);
-        bool has_state = has_state_for(sc, s);
-        if (need <= n_free && has_state)
+        bool has_state = has_state_for(sc, s), has_windows = has_windows_for(sc, s, 0);
+        if (need <= n_free && has_state && has_windows)
             return true;
         if (need <= n_free + (int64_t)sc->held_pages &&
-            (has_state || !sc->counts.running || has_holder_with_slot(sc)) && evict_holder(sc, now))
+            (has_state || !sc->counts.running || has_holder_with_slot(sc)) &&
+            (has_windows || has_windows_for(sc, s, windows_of_holders(sc))) &&
+            evict_holder(sc, now))
             continue;
         if (sc->counts.running || !drop_shared_tail(sc, s)) {
             sched_holder_add(sc, s);

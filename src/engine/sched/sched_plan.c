@@ -315,6 +315,7 @@ static void plan_seq_rows(struct sched *sc, struct seq *s, uint64_t now)
     discard_shortened_partial(sc, s);
     if (s->n_partial_rows == 0 && reuse_computed_prefix(sc, s))
         return;
+    sched_release_windows(sc, s);
     int n =
         s->n_partial_rows > 0 ? s->n_partial_rows : MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk);
     int logits_from = logits_begin(s);
@@ -356,7 +357,7 @@ static void update_decode_only(const struct sched *sc, struct seq *s)
 
     if (s->n_tokens - s->n_kv == 1 && (s->is_scripted || s->score_from >= s->n_prompt - 1) &&
         (s->n_tree_pages == page || s->root.i == TREE_NONE.i) && page < s->n_pages &&
-        page_refs(sc->pool, s->pages[page]) == 1 &&
+        page_refs(sc->pool, s->pages[page]) == 1 && !seq_shares_window_tail(s, sc->l.windows) &&
         (!sc->l.states || !seq_needs_slot(s, sc->l.states)) && s->slot_out.i == STATE_NONE.i)
         s->decode_only_until = (page + 1) * PAGE_TOKENS;
 }
@@ -480,21 +481,33 @@ static void plan_waiting(struct sched *sc, uint64_t now)
     }
 }
 
-/* Adds the pages of positions from .. upto - 1 that hold KV of another tenant to p->clears. */
+/* Adds the pages of positions from .. upto - 1 that hold KV of another tenant to the clears. */
 static void clear_pages(
     struct sched *sc, struct step_plan *p, const struct seq *s, int from, int upto)
 {
     for (int i = pages_for(from); i < pages_for(upto); i++)
         if (page_claim(sc->pool, s->pages[i], s->writer))
             p->clears[p->n_clears++] = s->pages[i];
+    for (int i = pages_for(from); sc->l.windows && i < pages_for(upto); i++)
+        if (page_claim(sc->l.windows, s->windows[i], s->writer))
+            p->window_clears[p->n_window_clears++] = s->windows[i];
 }
 
-static void emit_copy(struct sched *sc, struct step_plan *p, struct seq *s)
+static void emit_copy(struct page_pool *pool, const struct seq *s, struct page_copy *copy,
+    struct page_copy *list, int *n)
 {
-    p->copies[p->n_copies++] = (struct plan_copy){ s->copy_from, s->copy_to };
-    (void)!page_claim(sc->pool, s->copy_to, s->writer); /* the copy overwrites the whole page */
-    page_unref(sc->pool, s->copy_from); /* no page is taken between here and the copy */
-    s->copy_from = s->copy_to = PAGE_NONE;
+    if (copy->from.i == PAGE_NONE.i)
+        return;
+    list[(*n)++] = *copy;
+    (void)!page_claim(pool, copy->to, s->writer); /* the copy overwrites the whole page */
+    page_unref(pool, copy->from);                 /* no page is taken between here and the copy */
+    *copy = PAGE_COPY_NONE;
+}
+
+static void emit_copies(struct sched *sc, struct step_plan *p, struct seq *s)
+{
+    emit_copy(sc->pool, s, &s->copy, p->copies, &p->n_copies);
+    emit_copy(sc->l.windows, s, &s->window_copy, p->window_copies, &p->n_window_copies);
 }
 
 static bool is_partial(const struct sched *sc, int end_layer)
@@ -568,6 +581,7 @@ static void emit_plan(struct sched *sc, struct step_plan *p)
     int64_t keys = 0;
 
     p->n_runs = p->n_copies = p->n_clears = p->n_rows = p->n_prefill_runs = 0;
+    p->n_window_copies = p->n_window_clears = 0;
     p->size = (struct step_size){ 0 };
     p->partial_fraction = 1;
     for (uint32_t id = sc->running.first; id != NO_SEQ; id = sc->seqs[id].running.next) {
@@ -578,8 +592,7 @@ static void emit_plan(struct sched *sc, struct step_plan *p)
             emit_decode_row(sc, p, s);
             continue;
         }
-        if (s->copy_from.i != PAGE_NONE.i)
-            emit_copy(sc, p, s);
+        emit_copies(sc, p, s);
         if (s->plan_rows > 0)
             emit_rows(sc, p, s);
     }
@@ -646,8 +659,9 @@ void sched_commit(struct sched *sc, const struct step_plan *p)
         charge_tenant(sc, s, p->runs[i].pos, n);
         commit_state_run(sc, s, p->runs[i].n);
         s->n_kv += n;
-        if (sc->l.states && sc->l.tree)
-            prefix_checkpoint(s, sc->l.tree);
+        if (sc->l.tree && (sc->l.states || sc->l.windows))
+            prefix_checkpoint(s, sc->l.tree, p->runs[i].pos);
+        sched_release_windows(sc, s);
     }
 }
 
@@ -681,7 +695,7 @@ int sched_extend(struct sched *sc, struct step_plan *p, int i, int n)
         n = MIN(n, (int)STATE_LOG_ROWS - (s->slot_out.i == STATE_NONE.i ? r->n : r->n_drafts));
     if (n <= 0)
         return 0;
-    int from = r->pos + r->n, got = seq_reserve(s, sc->pool, from + n);
+    int from = r->pos + r->n, got = seq_reserve(s, &sc->pools, from + n);
     n = MIN(got - from, n);
     clear_pages(sc, p, s, from, from + n);
     add_drafts(sc, p, i, n);
@@ -708,8 +722,7 @@ void sched_trim(struct sched *sc, seq_id id)
     struct seq *s = sched_seq(sc, id);
 
     CHECK(s->state == SEQ_RUNNING);
-    while (s->n_pages > pages_for(s->n_tokens))
-        page_unref(sc->pool, s->pages[--s->n_pages]);
+    seq_trim(s, &sc->pools);
 }
 
 bool planner_init(struct planner *pl, int max_batch)
@@ -734,7 +747,9 @@ void step_plan_init(struct step_plan *p, const struct sched_limits *l)
     *p = (struct step_plan){
         .runs = xcalloc((size_t)l->max_batch, sizeof(*p->runs)),
         .copies = xcalloc((size_t)l->max_batch, sizeof(*p->copies)),
+        .window_copies = xcalloc((size_t)l->max_batch, sizeof(*p->window_copies)),
         .clears = xcalloc((size_t)(l->max_batch + l->max_rows), sizeof(*p->clears)),
+        .window_clears = xcalloc((size_t)(l->max_batch + l->max_rows), sizeof(*p->window_clears)),
         .swaps = xcalloc(4 * (size_t)l->max_batch, sizeof(*p->swaps)),
     };
 }
@@ -743,7 +758,9 @@ void step_plan_clear(struct step_plan *p)
 {
     mem_free(p->runs);
     mem_free(p->copies);
+    mem_free(p->window_copies);
     mem_free(p->clears);
+    mem_free(p->window_clears);
     mem_free(p->swaps);
     *p = (struct step_plan){ 0 };
 }

@@ -99,7 +99,7 @@ static bool slot_reserve(struct draft_lm *m, struct draft_slot *s, int n_tokens)
         if (page.i == PAGE_NONE.i)
             return false;
         m->lm->ops->clear_page(m->lm, page); /* may contain KV of another request */
-        if (m->lm->window)                   /* the same numbers: see lm_run.window_pages */
+        if (m->lm->window.size)              /* the same numbers: see lm_run.window_pages */
             lm_clear_window_page(m->lm, page);
         s->pages[s->n_pages++] = page;
     }

@@ -98,7 +98,8 @@ static struct resume_point resume(struct cache *c, int scope, const int32_t *tok
     struct cache_scope s = scope_of(scope);
     page_id pages[LONGEST / PAGE_TOKENS + 1];
     tree_node root = tree_enter(c->tree, &s), at = root;
-    struct resume_point from = tree_resume(c->tree, &at, tokens, n, pages);
+    struct resume_point from =
+        tree_resume(c->tree, &at, tokens, n, &(struct resume_pages){ .pages = pages });
 
     EXPECT(from.n <= from.n_cached && from.n_cached <= n);
     for (int i = 0; i * PAGE_TOKENS < from.n; i++) {

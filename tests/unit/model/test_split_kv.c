@@ -105,7 +105,7 @@ static void compute_alone(struct split_fixture *sc)
     sc->arena = xmalloc(arena_bytes(m));
     memcpy(sc->arena, m->arena, arena_bytes(m));
     sc->window_arena = xmalloc(window_arena_bytes(m));
-    if (m->window)
+    if (m->window.size)
         memcpy(sc->window_arena, m->window_arena, window_arena_bytes(m));
     for (int i = 0; i < SEQS; i++) {
         sc->s[i].want = xmalloc((size_t)shape[i].n_compared * row);
@@ -212,7 +212,7 @@ static void compute_together(struct split_fixture *sc, int n_threads)
     struct rng r = { .key = (uint64_t)n_threads };
 
     memcpy(m->arena, sc->arena, arena_bytes(m));
-    if (m->window)
+    if (m->window.size)
         memcpy(m->window_arena, sc->window_arena, window_arena_bytes(m));
     for (int i = 0; i < SEQS; i++)
         sc->s[i].done = 0;

@@ -96,7 +96,7 @@ struct window_table { /* page table of the windowed layers and its free pages */
 
 static void free_before(struct window_table *t, struct lm *m, int pos, const void *nan)
 {
-    for (; t->from < lm_window_from(m, pos) / PAGE_TOKENS; t->from++) {
+    for (; t->from < kv_window_from(&m->window, pos) / PAGE_TOKENS; t->from++) {
         lm_write_window_page(m, t->pages[t->from], nan);
         t->free[t->n_free++] = t->pages[t->from];
         t->pages[t->from] = PAGE_NONE;
@@ -115,7 +115,8 @@ static void reserve(struct window_table *t, int upto)
 static void compare_with_freed_pages(struct fixture *f, uint64_t seed)
 {
     struct lm *probe = open_lm(f, 0);
-    uint32_t n_window = (uint32_t)(probe->window + probe->window_align + MOST) / PAGE_TOKENS + 2;
+    uint32_t n_window =
+        (uint32_t)(probe->window.size + probe->window.align + MOST) / PAGE_TOKENS + 2;
     probe->ops->close(probe);
     struct lm *m = open_lm(f, n_window);
     const size_t row = (size_t)m->n_vocab;
@@ -157,7 +158,7 @@ static void check(const char *preset, const char *setting, bool has_full_layers)
     open_file(&f, preset, setting);
     compute_expected(&f);
     struct lm *m = open_lm(&f, 0);
-    EXPECT(m->window > 0 && m->window_page_bytes > 0);
+    EXPECT(m->window.size > 0 && m->window_page_bytes > 0);
     EXPECT_EQ(m->page_bytes > 0, has_full_layers);
     m->ops->close(m);
     compare_with_freed_pages(&f, 2);
