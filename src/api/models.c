@@ -55,6 +55,7 @@ static void put_meta(struct jw *w, const struct model_info *m)
     put_count(w, "n_active_experts", m->n_active_experts);
     put_count(w, "weight_bytes", (int64_t)m->weight_bytes);
     put_count(w, "kv_bytes", (int64_t)m->kv_bytes);
+    put_count(w, "window_kv_bytes", (int64_t)m->window_kv_bytes);
     put_count(w, "state_bytes", (int64_t)m->state_bytes);
     if (m->size_bytes) {
         jw_key(w, "size");

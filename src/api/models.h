@@ -15,8 +15,8 @@ struct model_info { /* strings are borrowed; NULL or 0 = unknown, and omitted */
     const char *quantization;
     int64_t n_ctx, n_ctx_train, n_vocab, n_embd, n_params;
     int64_t n_experts, n_active_experts; /* per layer, and per token; 0: no experts */
-    /* memory: packed weights, all KV pages, all state slots */
-    uint64_t weight_bytes, kv_bytes, state_bytes;
+    /* memory: packed weights, all KV pages, those of windowed layers, all state slots */
+    uint64_t weight_bytes, kv_bytes, window_kv_bytes, state_bytes;
     uint64_t size_bytes;   /* of the files */
     const uint8_t *digest; /* SHA-256 of the file, 32 bytes; NULL = unknown */
     const char *file;      /* file name without its folder */

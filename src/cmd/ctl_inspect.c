@@ -49,8 +49,9 @@ static struct gguf_facts find_facts(const struct gguf *g, struct err *e)
     if (llama_needs(&needs, g, KV_F16, e) || vocab_open(&v, g, e))
         return (struct gguf_facts){ .reason = e->msg };
     vocab_close(v);
-    return (struct gguf_facts){ .kv_bytes_per_token =
-                                    (needs.page_bytes + needs.window_page_bytes) / PAGE_TOKENS,
+    return (struct gguf_facts){ .kv_bytes_per_token = needs.page_bytes / PAGE_TOKENS,
+        .window = needs.window.size,
+        .window_kv_bytes_per_token = needs.window_page_bytes / PAGE_TOKENS,
         .state_bytes = needs.state_bytes };
 }
 

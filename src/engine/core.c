@@ -143,6 +143,7 @@ static int open_windows(struct core *c, struct sched_limits *l, struct err *e)
             c->lm->window.size, least, c->lm->n_window_pages);
     if (page_pool_new(&c->windows, c->lm->n_window_pages, e))
         return -1;
+    c->queue->stats.windows_total = c->lm->n_window_pages;
     l->windows = c->windows;
     l->window = c->lm->window;
     return 0;

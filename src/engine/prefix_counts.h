@@ -7,7 +7,7 @@
 struct prefix_counts {
     _Atomic uint64_t matches, hits, partial_hits, matched_tokens, asked_tokens;
     _Atomic uint64_t inserted, evicted, evicted_for_quota; /* pages */
-    _Atomic uint64_t checkpoints, checkpoints_evicted;
+    _Atomic uint64_t checkpoints, checkpoints_evicted, windows_evicted;
     struct tree_ages ages;
     /* Pages. lost: not written, because the queue was full; failed: missing or damaged when
      * read. */

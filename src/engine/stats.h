@@ -44,6 +44,8 @@ struct engine_stats {
     _Atomic uint32_t pages_cached;
     /* State slots of recurrent layers: used by sequences; held by the prefix cache only. */
     _Atomic uint32_t states_used, states_cached, states_total;
+    /* Pages of windowed layers, the same. */
+    _Atomic uint32_t windows_used, windows_cached, windows_total;
     struct prefix_counts prefix;
 };
 

@@ -355,6 +355,7 @@ static void update_prefix_stats(struct engine_stats *st, const struct tree_stats
     st->prefix.evicted_for_quota = t->n_evicted_for_quota;
     st->prefix.checkpoints = t->n_checkpoints_made;
     st->prefix.checkpoints_evicted = t->n_checkpoints_evicted;
+    st->prefix.windows_evicted = t->n_windows_evicted;
 }
 
 static void update_disk_stats(struct engine_stats *st, const struct tier_stats *t)
@@ -396,6 +397,11 @@ static void update_stats(struct core *c)
     st->preemptions = n.preemptions;
     st->pages_cached = page_n_idle(c->pool);
     st->pages_used = page_n_total(c->pool) - page_n_free(c->pool) - page_n_idle(c->pool);
+    if (c->windows) {
+        st->windows_cached = page_n_idle(c->windows);
+        st->windows_used =
+            page_n_total(c->windows) - page_n_free(c->windows) - page_n_idle(c->windows);
+    }
     if (c->states) {
         st->states_cached = page_n_idle(c->states);
         st->states_used = page_n_total(c->states) - page_n_free(c->states) - page_n_idle(c->states);

@@ -272,6 +272,11 @@ static void append_sizes(const struct gguf *g, const struct gguf_facts *facts, s
         append_bytes(out, facts->kv_bytes_per_token);
         buf_putz(out, " per token (f16)");
     }
+    if (facts->window_kv_bytes_per_token) {
+        buf_putz(out, ", windowed KV ");
+        append_bytes(out, facts->window_kv_bytes_per_token);
+        buf_printf(out, " per token of the last %d", facts->window);
+    }
     if (facts->state_bytes) {
         buf_putz(out, ", state ");
         append_bytes(out, facts->state_bytes);
@@ -496,6 +501,8 @@ static void write_json_head(struct jw *w, const struct gguf *g, const struct ggu
     write_size(w, "context", context_of(g));
     write_size(w, "weights_bytes", weights_bytes(g));
     write_size(w, "kv_bytes_per_token", facts->kv_bytes_per_token);
+    write_size(w, "window", (uint64_t)facts->window);
+    write_size(w, "window_kv_bytes_per_token", facts->window_kv_bytes_per_token);
     write_size(w, "state_bytes", facts->state_bytes);
     const struct gguf_experts experts = gguf_experts_of(g);
     jw_member_bool(w, "is_moe", experts.n > 0);

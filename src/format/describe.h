@@ -12,14 +12,17 @@
 
 /* The caller has found out these properties of the model by reading its hyper-parameters. */
 struct gguf_facts {
-    const char *reason;          /* why it cannot be served; NULL: unknown or it can */
-    uint64_t kv_bytes_per_token; /* 0: unknown */
-    uint64_t state_bytes;        /* recurrent state of a sequence; 0: none or unknown */
+    const char *reason;                 /* why it cannot be served; NULL: unknown or it can */
+    uint64_t kv_bytes_per_token;        /* of layers without a window; 0: unknown or none */
+    int window;                         /* positions; 0: no layer has an attention window */
+    uint64_t window_kv_bytes_per_token; /* of the windowed layers, for the last `window` tokens */
+    uint64_t state_bytes;               /* recurrent state of a sequence; 0: none or unknown */
 };
 
 /* Appends the description; the caller checks buf_ok. The JSON form is one object:
  *   version (0: a directory), parts, bytes, architecture, parameters, served, reason (null if
- *   served), context, weights_bytes, kv_bytes_per_token, state_bytes (null: unknown), is_moe,
+ *   served), context, weights_bytes, kv_bytes_per_token, window, window_kv_bytes_per_token,
+ *   state_bytes (null: unknown or none), is_moe,
  *   n_experts, n_active_experts, template (boolean),
  *   metadata {key: value; arrays of more than 16 are {kind, n, first}},
  *   tensors [{name, type, shape, bytes}], types [{type, tensors, parameters, bytes}] */

@@ -415,6 +415,12 @@ static struct page_sizes lay_out_pages(
     return sizes;
 }
 
+/* A window may be longer than every context. */
+static struct kv_window window_of(const struct hparams *h, struct page_sizes sizes)
+{
+    return (struct kv_window){ sizes.window ? MIN(h->window, 1 << 30) : 0, KV_BLOCK };
+}
+
 static int open_pages(struct llama *m, enum kv_type type, struct err *e)
 {
     m->kv_type = type;
@@ -424,7 +430,7 @@ static int open_pages(struct llama *m, enum kv_type type, struct err *e)
     struct page_sizes sizes = lay_out_pages(m->kv, &m->h, type);
     m->lm.page_bytes = sizes.full;
     m->lm.window_page_bytes = sizes.window;
-    m->lm.window = (struct kv_window){ sizes.window ? m->h.window : 0, KV_BLOCK };
+    m->lm.window = window_of(&m->h, sizes);
     m->lm.n_window_pages = sizes.window ? m->lm.n_window_pages : 0;
     m->min_kv_heads = INT32_MAX;
     for (int i = 0; i < m->h.n_layers; i++) {
@@ -673,7 +679,7 @@ int llama_needs(struct llama_needs *out, const struct gguf *g, enum kv_type kv_t
     *out = (struct llama_needs){ .n_vocab = h.n_vocab,
         .n_ctx_train = h.n_ctx,
         .page_bytes = sizes.full,
-        .window = { sizes.window ? h.window : 0, KV_BLOCK },
+        .window = window_of(&h, sizes),
         .window_page_bytes = sizes.window,
         .state_bytes = state.bytes };
     mem_free(kv);

@@ -16,6 +16,7 @@
 #include "registry/digest.h"
 #include "registry/model_capabilities.h"
 #include "registry/draft.h"
+#include "registry/kv_sizes.h"
 #include "registry/pack.h"
 
 #include <stdio.h>
@@ -139,46 +140,51 @@ bool model_has_its_files(const struct model *m)
     return true;
 }
 
-/* Number of KV pages: a full context for each sequence that may run, limited by --kv-bytes or by a
- * quarter of the available memory. If not even one context fits, the context shrinks to that size.
- * A context size that the operator configured may use three quarters of the memory; if it does not
- * fit, the model is rejected. */
-static int choose_pages(uint32_t *out, const struct model *m, size_t page_bytes, struct err *e)
+struct memory_plan {
+    struct llama_needs needs;
+    struct kv_sizes kv;
+    uint32_t n_states;
+};
+
+/* Checkpoints of a model with both windowed and recurrent layers divide --state-cache equally. */
+static uint64_t cache_parts(const struct llama_needs *needs)
+{
+    return needs->window.size && needs->state_bytes ? 2 : 1;
+}
+
+static int choose_pages(struct memory_plan *plan, const struct model *m, struct err *e)
 {
     const struct model_spec *spec = m->spec;
-    uint64_t per_seq = ((uint64_t)m->n_ctx + PAGE_TOKENS - 1) / PAGE_TOKENS + 1;
-    uint64_t at_hand = memory_available();
-    uint64_t fit = (spec->kv_bytes ? (uint64_t)spec->kv_bytes : at_hand / 4) / page_bytes;
-    uint64_t pages = spec->kv_bytes ? fit : MIN(fit, per_seq * (uint64_t)spec->engine.max_batch);
+    const struct kv_budget b = { .needs = &plan->needs,
+        .n_ctx = m->n_ctx,
+        .is_ctx_fixed = spec->ctx_size > 0,
+        .max_batch = spec->engine.max_batch,
+        .prefill_chunk = spec->engine.prefill_chunk,
+        .kv_bytes = (uint64_t)spec->kv_bytes,
+        .cache_bytes = (uint64_t)spec->state_cache / cache_parts(&plan->needs),
+        .available = memory_available() };
 
-    if (spec->ctx_size && !spec->kv_bytes)
-        pages = MAX(pages, MIN(per_seq, at_hand / 4 * 3 / page_bytes));
-    if (pages < 1 || (spec->ctx_size && pages < per_seq))
-        return err_set(e, ERR_MEMORY,
-            "the KV cache of a context of %d tokens takes %llu MB, and the limit is %llu MB",
-            m->n_ctx, (unsigned long long)(per_seq * page_bytes / MB + 1),
-            (unsigned long long)(pages * page_bytes / MB));
-    *out = (uint32_t)MIN(pages, (uint64_t)UINT32_MAX / 8 - 1);
-    return 0;
+    return kv_sizes_choose(&plan->kv, &b, e);
 }
 
 /* Number of state slots of a model with recurrent layers: two for each sequence that may run, since
  * a long run writes a second one, and those of checkpoints within --state-cache. By default there
  * are CHECKPOINTS_PER_SEQ checkpoints per sequence, within an eighth of the available memory. */
 static int choose_states(
-    uint32_t *out, const struct model *m, size_t state_bytes, uint64_t kv_bytes, struct err *e)
+    uint32_t *out, const struct model *m, const struct memory_plan *plan, struct err *e)
 {
     enum { CHECKPOINTS_PER_SEQ = 8 };
     const struct model_spec *spec = m->spec;
+    const size_t state_bytes = plan->needs.state_bytes;
     uint64_t all = memory_available(), n_seqs = (uint64_t)spec->engine.max_batch;
-    uint64_t at_hand = all - MIN(all, kv_bytes);
+    uint64_t at_hand = all - MIN(all, kv_sizes_bytes(&plan->kv, &plan->needs));
 
     *out = 0;
     if (!state_bytes)
         return 0;
     uint64_t running = MIN(2 * n_seqs, at_hand / 2 / state_bytes);
     uint64_t cached = spec->state_cache
-                          ? (uint64_t)spec->state_cache / state_bytes
+                          ? (uint64_t)spec->state_cache / cache_parts(&plan->needs) / state_bytes
                           : MIN(CHECKPOINTS_PER_SEQ * n_seqs, at_hand / 8 / state_bytes);
     if (running < 2)
         return err_set(e, ERR_MEMORY,
@@ -212,11 +218,6 @@ static int max_step_logits(const struct engine_options *o, int n_vocab)
     return MAX(n, MIN((int)SCORED_ROWS, (int)(SCORED_BYTES / sizeof(float)) / n_vocab));
 }
 
-struct memory_plan {
-    struct llama_needs needs;
-    uint32_t n_pages, n_states;
-};
-
 /* Memory that a native model needs, and the context length m->n_ctx. Reads no weights. */
 static int plan_memory(
     struct model *m, const struct gguf *g, struct memory_plan *plan, struct err *e)
@@ -232,12 +233,7 @@ static int plan_memory(
         return err_set(e, ERR_CORRUPT, "the vocabulary has %d tokens and the embedding %d rows",
             vocab_n_tokens(m->vocab), needs->n_vocab);
     m->n_ctx = spec->ctx_size ? (int)spec->ctx_size : needs->n_ctx_train;
-    size_t page_bytes = needs->page_bytes + needs->window_page_bytes;
-    return choose_pages(&plan->n_pages, m, page_bytes, e) ||
-                   choose_states(&plan->n_states, m, needs->state_bytes,
-                       (uint64_t)plan->n_pages * page_bytes, e)
-               ? -1
-               : 0;
+    return choose_pages(plan, m, e) || choose_states(&plan->n_states, m, plan, e) ? -1 : 0;
 }
 
 static int open_lm(
@@ -261,7 +257,8 @@ static int open_lm(
     struct llama_options o = {
         .kernels = k,
         .n_threads = spec->threads ? spec->threads : thread_count_online(),
-        .n_pages = plan.n_pages,
+        .n_pages = plan.kv.n_pages,
+        .n_window_pages = plan.kv.n_window_pages,
         .n_states = plan.n_states,
         .kv_type = kv_type_by_name(spec->kv_type),
         .n_ctx = m->n_ctx,

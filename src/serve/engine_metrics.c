@@ -40,6 +40,10 @@ static void copy_counters(const struct engine_stats *s, struct metrics *m)
         { METRIC_kv_disk_bytes, s->prefix.disk_bytes },
         { METRIC_kv_pages_used, s->pages_used },
         { METRIC_kv_pages_total, s->pages_total },
+        { METRIC_kv_window_pages_used, s->windows_used },
+        { METRIC_kv_window_pages_cached, s->windows_cached },
+        { METRIC_kv_window_pages_total, s->windows_total },
+        { METRIC_kv_window_pages_evicted_total, s->prefix.windows_evicted },
         { METRIC_state_slots_used, s->states_used },
         { METRIC_state_slots_cached, s->states_cached },
         { METRIC_state_slots_total, s->states_total },
@@ -150,6 +154,8 @@ static void copy_memory(const struct model *model, struct metrics *m)
     label_of(model, label);
     metric_add_series(m, METRIC_model_weight_bytes, label, lm->weight_bytes);
     metric_add_series(m, METRIC_model_kv_bytes, label, lm_kv_bytes(lm));
+    metric_add_series(
+        m, METRIC_model_window_kv_bytes, label, lm->n_window_pages * lm->window_page_bytes);
     metric_add_series(m, METRIC_model_state_bytes, label, lm->n_states * lm->state_bytes);
 }
 

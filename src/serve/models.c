@@ -42,6 +42,7 @@ struct model_info model_info_of(struct model *m)
     i.n_active_experts = m->n_active_experts;
     i.weight_bytes = m->lm->weight_bytes;
     i.kv_bytes = lm_kv_bytes(m->lm);
+    i.window_kv_bytes = m->lm->n_window_pages * m->lm->window_page_bytes;
     i.state_bytes = m->lm->n_states * m->lm->state_bytes;
     i.size_bytes = m->file_bytes;
     i.digest = has_digest(m) ? m->digest : NULL;

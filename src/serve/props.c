@@ -33,6 +33,9 @@ static void put_kv_cache(struct jw *w, const struct model *m)
     jw_member_i64(w, "page_tokens", PAGE_TOKENS);
     jw_member_i64(w, "page_bytes", (int64_t)m->lm->page_bytes);
     jw_member_i64(w, "pages", m->lm->n_pages);
+    jw_member_i64(w, "window", m->lm->window.size);
+    jw_member_i64(w, "window_page_bytes", (int64_t)m->lm->window_page_bytes);
+    jw_member_i64(w, "window_pages", m->lm->n_window_pages);
     jw_member_i64(w, "state_bytes", (int64_t)m->lm->state_bytes);
     jw_member_i64(w, "state_slots", m->lm->n_states);
     jw_end_object(w);

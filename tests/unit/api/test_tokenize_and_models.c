@@ -152,6 +152,7 @@ static void models_are_written_as_list_and_alone(void)
             .n_active_experts = 2,
             .weight_bytes = 700000000,
             .kv_bytes = 64000000,
+            .window_kv_bytes = 8000000,
             .state_bytes = 32000000,
             .size_bytes = 770000000,
             .can_chat = true,
@@ -177,7 +178,7 @@ static void models_are_written_as_list_and_alone(void)
                     "'meta':{'vocab_type':'bpe','n_vocab':512,'n_ctx':4096,'n_ctx_train':32768,"
                     "'n_embd':64,'n_params':1235814400,'is_moe':true,'n_experts':8,"
                     "'n_active_experts':2,'weight_bytes':700000000,'kv_bytes':64000000,"
-                    "'state_bytes':32000000,'size':770000000}}");
+                    "'window_kv_bytes':8000000,'state_bytes':32000000,'size':770000000}}");
     models_one(&b, &m[2]);
     EXPECT(str_find(buf_str(&b), STR("\"adapter\":{\"family\":\"chatml\",\"tool_parser\":\"null\","
                                      "\"thinking_parser\":\"think_tag\",\"tool_format\":null,"

@@ -85,6 +85,19 @@ static void text_form_is_complete(void)
     close_sample();
 }
 
+static void windowed_layers_have_a_size_of_their_own(void)
+{
+    const struct gguf_facts facts = {
+        .kv_bytes_per_token = 1536, .window = 1024, .window_kv_bytes_per_token = 768
+    };
+
+    open_sample(write_sample("llama", "gpt2", Q_Q4_K));
+    gguf_describe(opened, &facts, false, &text);
+    EXPECT(expect_description("KV cache 1536 B per token (f16), windowed KV 768 B per token of the "
+                              "last 1024\n"));
+    close_sample();
+}
+
 static struct gguf_experts experts_with(const char *arch, const char *prefix, uint32_t n)
 {
     struct gguf_writer *w = write_sample(arch, "gpt2", Q_Q4_K);
@@ -198,6 +211,7 @@ static void a_full_buffer_is_only_full(void)
     close_sample();
 }
 
-TESTS(TEST(text_form_is_complete), TEST(json_form_is_complete), TEST(experts_are_counted),
-    TEST(reason_of_the_caller_is_shown), TEST(unsupported_features_are_named),
-    TEST(family_list_equals_the_model_families), TEST(a_full_buffer_is_only_full))
+TESTS(TEST(text_form_is_complete), TEST(windowed_layers_have_a_size_of_their_own),
+    TEST(json_form_is_complete), TEST(experts_are_counted), TEST(reason_of_the_caller_is_shown),
+    TEST(unsupported_features_are_named), TEST(family_list_equals_the_model_families),
+    TEST(a_full_buffer_is_only_full))
