@@ -240,9 +240,8 @@ static const char *tail_of(const struct hf_tensor_row *row, bool is_bias)
     if (strstr(row->from, "sinks") || row->form == HF_FORM_COLUMN || row->form == HF_FORM_DECAY)
         return "";
     if (is_bias)
-        return str_ends(str_of(row->from), STR(".dt")) || strstr(row->from, "score_correction")
-                   ? "_bias"
-                   : ".bias";
+        return str_ends(str_of(row->from), STR(".dt")) || strstr(row->to, "exp_probs_b") ? "_bias"
+                                                                                         : ".bias";
     return ".weight";
 }
 
@@ -534,6 +533,35 @@ static void put_router_values(const struct writer *w, struct jw *j)
     jw_member_bool(j, "use_qk_norm", gguf_tensor(w->g, "blk.0.attn_q_norm.weight"));
 }
 
+/* LFM2: kinds of layers, and a width that is not adjusted. */
+static void put_short_conv_values(const struct writer *w, struct jw *j)
+{
+    const struct gguf_value *heads;
+    char key[128];
+    int64_t n;
+
+    if (!w->family->has_short_conv)
+        return;
+    snprintf(key, sizeof(key), "%s.attention.head_count_kv", w->arch);
+    heads = gguf_find(w->g, key);
+    copy_number(w, j, "shortconv.l_cache", "conv_L_cache");
+    copy_number(w, j, "attention.layer_norm_rms_epsilon", "norm_eps");
+    copy_number(w, j, "leading_dense_block_count", "num_dense_layers");
+    copy_number(w, j, "embedding_length", "block_dim");
+    jw_member_bool(j, "conv_bias", false);
+    jw_member_bool(j, "block_auto_adjust_ff_dim", false);
+    jw_member_i64(j, "block_multiple_of", 256);
+    jw_member_i64(j, "block_ffn_dim_multiplier", 1);
+    jw_member_bool(j, "use_expert_bias", true);
+    copy_number(w, j, "expert_count", "num_experts");
+    jw_key(j, "layer_types");
+    jw_array(j);
+    for (uint64_t i = 0; gguf_arr_i64(heads, i, &n); i++) {
+        jw_z(j, n ? "full_attention" : "conv");
+    }
+    jw_end_array(j);
+}
+
 static void put_latent_values(const struct writer *w, struct jw *j)
 {
     double key = 0, n_rot = 0, q_rank = 0;
@@ -576,7 +604,8 @@ static int put_config(const struct writer *w, struct err *e)
         copy_number(w, &j, "attention.key_length", "head_dim");
     copy_number(w, &j, "context_length", "max_position_embeddings");
     copy_number(w, &j, "vocab_size", "vocab_size");
-    copy_number(w, &j, "attention.layer_norm_rms_epsilon", "rms_norm_eps");
+    if (!w->family->has_short_conv)
+        copy_number(w, &j, "attention.layer_norm_rms_epsilon", "rms_norm_eps");
     copy_number(w, &j, "rope.freq_base", "rope_theta");
     copy_number(w, &j, "attention.sliding_window", "sliding_window");
     if (w->family->hybrid)
@@ -593,6 +622,7 @@ static int put_config(const struct writer *w, struct err *e)
     put_family_values(w, &j);
     put_router_values(w, &j);
     put_latent_values(w, &j);
+    put_short_conv_values(w, &j);
     jw_member_bool(&j, "tie_word_embeddings", !gguf_tensor(w->g, "output.weight"));
     hf_write_quantization(w, &j);
     jw_end_object(&j);

@@ -49,6 +49,17 @@ static void preset_deepseek3(struct synth *s)
     s->n_settings = ARRAY_LEN(settings);
 }
 
+/* All layers with attention have the same number of KV heads. */
+static void preset_lfm2moe(struct synth *s)
+{
+    static const char *const settings[] = { "attention.head_count_kv=[0,2,0,2]",
+        "shortconv.l_cache=3", "expert_feed_forward_length=48", "leading_dense_block_count=1",
+        "expert_gating_func=2", "expert_weights_norm=true" };
+
+    s->settings = settings;
+    s->n_settings = ARRAY_LEN(settings);
+}
+
 /* Writes the same model in both formats, and with `quant` also a directory with the rounded values.
  * Rows of quantised types are multiples of 64 elements. */
 static void write_both(const char *preset, enum qtype type, const struct hf_write_options *o)
@@ -62,6 +73,8 @@ static void write_both(const char *preset, enum qtype type, const struct hf_writ
         preset_deepseek3(&s);
     else
         EXPECT(synth_preset(&s, preset));
+    if (!strcmp(preset, "tiny-lfm2moe"))
+        preset_lfm2moe(&s);
     s.type = type;
     s.head_type = is_quantised ? Q_F16 : type;
     if (type == Q_NVFP4 || o->quant) {
@@ -170,8 +183,8 @@ static void families_give_the_same_bits(void)
     static const char *const presets[] = { "tiny-llama", "tiny-qwen2", "tiny-qwen3",
         "tiny-qwen3moe", "tiny-qwen2moe", "tiny-smollm3", "tiny-phi3", "tiny-phi3-short",
         "tiny-granite", "tiny-granitemoe", "tiny-mistral3", "tiny-olmo2", "tiny-olmo3",
-        "tiny-gemma2", "tiny-gemma3", "tiny-gpt-oss", "tiny-glm4", "tiny-glm4moe",
-        "tiny-deepseek2-old", "tiny-deepseek3" };
+        "tiny-gemma2", "tiny-gemma3", "tiny-gpt-oss", "tiny-glm4", "tiny-glm4moe", "tiny-lfm2",
+        "tiny-lfm2moe", "tiny-deepseek2-old", "tiny-deepseek3" };
 
     for (size_t i = 0; i < ARRAY_LEN(presets); i++)
         check_preset(

@@ -247,7 +247,8 @@ static int check_values(const struct hf_config *c, struct err *e)
 /* Values that are copied; the GGUF key has the prefix of the architecture. */
 static const struct {
     const char *from, *to;
-    bool is_per_layer; /* hybrid families have a value for each layer (hf_hybrid.c) */
+    /* families with layers of several kinds have other keys (hf_hybrid.c, put_short_conv) */
+    bool is_per_layer;
 } ints[] = {
     { "num_hidden_layers", ".block_count", true },
     { "hidden_size", ".embedding_length" },
@@ -274,7 +275,7 @@ static int put_copies(const struct hf_config *c, struct gguf_keys *k, struct err
 {
     for (size_t i = 0; i < ARRAY_LEN(ints); i++) {
         int64_t v = -1;
-        if (c->family->hybrid && ints[i].is_per_layer)
+        if ((c->family->hybrid || c->family->has_short_conv) && ints[i].is_per_layer)
             continue;
         if (hf_get_int(c->text, ints[i].from, &v, e))
             return -1;
@@ -360,7 +361,8 @@ static int put_dense_layers(const struct hf_config *c, struct gguf_keys *k, stru
         if (types->kind != JSON_ARRAY || i != c->n_layers)
             return hf_reject(types, e);
     }
-    if (hf_get_int(c->text, "first_k_dense_replace", &n, e))
+    if (hf_get_int(c->text, "first_k_dense_replace", &n, e) ||
+        hf_get_int(c->text, "num_dense_layers", &n, e))
         return -1;
     if (n > 0)
         gguf_keys_u32(k, ".leading_dense_block_count", (uint32_t)n);
@@ -449,6 +451,62 @@ static int put_layer_types(
     return 0;
 }
 
+/* Width of the feed-forward network of LFM2: two thirds, times a factor, rounded up. */
+static int put_adjusted_width(const struct hf_config *c, struct gguf_keys *k, struct err *e)
+{
+    int64_t width = 0, multiple = 256;
+    double factor = 1;
+
+    if (hf_get_int(c->text, "intermediate_size", &width, e) ||
+        hf_get_int(c->text, "block_ff_dim", &width, e) ||
+        hf_get_int(c->text, "block_multiple_of", &multiple, e) ||
+        hf_get_number(c->text, "block_ffn_dim_multiplier", &factor, e))
+        return -1;
+    if (hf_is_true(c->text, "block_auto_adjust_ff_dim")) {
+        if (multiple < 1 || !(factor > 0 && factor < 64))
+            return hf_reject(json_get(c->text, "block_auto_adjust_ff_dim"), e);
+        width = (int64_t)(factor * (double)(2 * width / 3));
+        width = (width + multiple - 1) / multiple * multiple;
+    }
+    if (width < 1 || width > INT32_MAX)
+        return err_set(e, ERR_RANGE, "config.json: a feed-forward network of %lld dimensions",
+            (long long)width);
+    gguf_keys_u32(k, ".feed_forward_length", (uint32_t)width);
+    return 0;
+}
+
+/* Layers with a short convolution have 0 KV heads. */
+static int put_short_conv(const struct hf_config *c, struct gguf_keys *k, struct err *e)
+{
+    const struct json *types = json_get(c->text, "layer_types");
+    double eps = 0;
+    int64_t taps = 0;
+
+    if (!types || types->kind != JSON_ARRAY || (int64_t)types->n != c->n_layers)
+        return err_set(e, ERR_CORRUPT, "config.json: layer_types is not an array of %lld strings",
+            (long long)c->n_layers);
+    if (hf_is_true(c->text, "conv_bias"))
+        return hf_reject(json_get(c->text, "conv_bias"), e);
+    if (require_int(c->text, "conv_L_cache", &taps, e) || put_adjusted_width(c, k, e) ||
+        hf_get_number(c->text, "norm_eps", &eps, e))
+        return -1;
+    if (eps > 0 && json_is_null(json_get(c->text, "rms_norm_eps")))
+        gguf_keys_f32(k, ".attention.layer_norm_rms_epsilon", (float)eps);
+    gguf_keys_u32(k, ".block_count", (uint32_t)c->n_layers);
+    gguf_keys_u32(k, ".shortconv.l_cache", (uint32_t)taps);
+    gguf_keys_arr(k, ".attention.head_count_kv", GGUF_I32, types->n);
+    for (const struct json *j = types->child; j; j = j->next) {
+        bool is_conv = j->kind == JSON_STRING && str_is(j->s, "conv");
+        const int32_t n = is_conv ? 0 : (int32_t)c->n_kv_heads;
+        if (!is_conv && !(j->kind == JSON_STRING && str_is(j->s, "full_attention")))
+            return err_set(e, ERR_UNSUPPORTED,
+                "config.json: layer_types contains " STR_FMT ", which is not supported",
+                STR_ARG(shown(j)));
+        buf_put(&k->b, &n, sizeof(n));
+    }
+    return 0;
+}
+
 /* The attention window: of all layers, of those of layer_types, of those from max_window_layers on
  * (Qwen), or of all but each n-th (sliding_window_pattern). */
 static int put_window(const struct hf_config *c, struct gguf_keys *k, struct err *e)
@@ -458,6 +516,8 @@ static int put_window(const struct hf_config *c, struct gguf_keys *k, struct err
     bool is_off = json_is_null(use) ? c->family->needs_use_window : !use->b;
     int64_t window = 0, first = -1, period = -1;
 
+    if (c->family->has_short_conv)
+        return put_short_conv(c, k, e);
     if (hf_get_int(c->text, "sliding_window", &window, e) ||
         hf_get_int(c->text, "max_window_layers", &first, e) ||
         hf_get_int(c->text, "sliding_window_pattern", &period, e))

@@ -54,6 +54,7 @@ struct hf_family {
     bool needs_norm_topk; /* the weights of experts are normalised only if norm_topk_prob is true */
     bool needs_use_window; /* sliding_window has no effect unless use_sliding_window is true */
     int head_dim;          /* unless config.json has it; 0: hidden_size / num_attention_heads */
+    bool has_short_conv;   /* layers without attention: layer_types = conv */
     bool has_latent_attn;  /* MLA: kv_lora_rank, qk_rope_head_dim, ... */
     const char *router; /* scoring_func unless config.json has it; NULL: the family has no choice */
     int n_dense;        /* layers without experts, unless config.json states them */
