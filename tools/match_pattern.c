@@ -1,16 +1,20 @@
 /* match_pattern.c: compares texts with patterns, for tests against other implementations.
  *
  * Each line of the input is a request, each line of the output its result: one digit 0 or 1 per
- * text, or `error MESSAGE`. PATTERN and TEXT are hexadecimal.
+ * text, or `error MESSAGE`. WHAT and TEXT are hexadecimal; `-` is the empty text.
  *
  *     search|full|json PATTERN TEXT...   texts of `json` are contents of JSON strings
- *     sample PATTERN SEED                a text that matches as a whole, from a random walk
+ *     format NAME TEXT...                string_format.h
+ *     number OPTIONS TEXT...             min=N, xmin=N, max=N, xmax=N, mult=N, frac, exp, commas
+ *     sample-KIND WHAT SEED              a text of the language, from a random walk
  *
  * The bytes of a sample are chosen from those that can be completed; the program aborts if the
  * walk reaches a dead end. */
 #include "base/rng.h"
 #include "constrain/automaton.h"
+#include "constrain/number.h"
 #include "constrain/pattern.h"
+#include "constrain/string_format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,16 +35,67 @@ static struct str from_hex(char *word) /* decodes in place */
     return (struct str){ word, n };
 }
 
-static int compile(const char *kind, struct str pattern, struct automaton **a, struct err *e)
+/* Reads one option of a number. */
+static int number_option(struct number_range *r, struct str option, struct err *e)
+{
+    ptrdiff_t equals = str_find(option, STR("="));
+    struct str key = { option.p, equals < 0 ? option.n : (size_t)equals };
+    struct decimal d = { 0 };
+
+    if (equals >= 0 && decimal_parse(&d, str_skip(option, (size_t)equals + 1), e))
+        return -1;
+    r->allows_fraction |= str_is(key, "frac");
+    r->allows_exponent |= str_is(key, "exp");
+    if (str_ends(key, STR("min"))) {
+        r->has_min = true;
+        r->is_min_exclusive = key.n > 3;
+        r->min = d;
+    } else if (str_ends(key, STR("max"))) {
+        r->has_max = true;
+        r->is_max_exclusive = key.n > 3;
+        r->max = d;
+    } else if (str_is(key, "mult")) {
+        r->has_multiple = true;
+        r->multiple = d;
+    }
+    return 0;
+}
+
+static int compile_number(struct exprs *x, struct str options, expr_id *root, struct err *e)
+{
+    struct number_range r = { 0 };
+
+    while (options.n) {
+        ptrdiff_t comma = str_find(options, STR(","));
+        size_t n = comma < 0 ? options.n : (size_t)comma;
+        if (number_option(&r, (struct str){ options.p, n }, e))
+            return -1;
+        options = str_skip(options, n + 1);
+    }
+    return expr_number(x, &r, root, e);
+}
+
+static int compile_kind(
+    struct exprs *x, const char *kind, struct str what, expr_id *root, struct err *e)
+{
+    enum text_mode mode = strcmp(kind, "json") ? TEXT_UTF8 : TEXT_JSON;
+
+    if (!strcmp(kind, "number"))
+        return compile_number(x, what, root, e);
+    if (!strcmp(kind, "format") && !string_format_is_known(what))
+        return err_set(e, ERR_NOT_FOUND, "unknown format");
+    if (!strcmp(kind, "format"))
+        return string_format_compile(x, what, TEXT_UTF8, root, e);
+    return pattern_compile(
+        x, what, mode, strcmp(kind, "full") ? PATTERN_SEARCH : PATTERN_FULL, root, e);
+}
+
+static int compile(const char *kind, struct str what, struct automaton **a, struct err *e)
 {
     struct exprs *x = exprs_new((struct expr_limits){ 32 * MB, 4000000 });
-    enum text_mode mode = strcmp(kind, "json") ? TEXT_UTF8 : TEXT_JSON;
-    bool is_full = !strcmp(kind, "full") || !strcmp(kind, "sample");
     struct automaton_limits limits = { 32 * MB, 4000000 };
     expr_id root;
-    int rc =
-        x ? pattern_compile(x, pattern, mode, is_full ? PATTERN_FULL : PATTERN_SEARCH, &root, e)
-          : -1;
+    int rc = x ? compile_kind(x, kind, what, &root, e) : -1;
 
     if (!rc)
         rc = automaton_new(a, x, root, limits, e);
@@ -85,13 +140,15 @@ static void respond(char *line)
     char *rest = NULL, *kind = strtok_r(line, " \n", &rest), *word = strtok_r(NULL, " \n", &rest);
     struct automaton *a = NULL;
     struct err e = { 0 };
+    bool is_sample = kind && !strncmp(kind, "sample-", 7);
 
+    kind += is_sample ? 7 : 0;
     if (!kind || compile(kind, word ? from_hex(word) : STR(""), &a, &e)) {
         printf("error %s\n", e.msg);
         return;
     }
     word = strtok_r(NULL, " \n", &rest);
-    if (!strcmp(kind, "sample")) {
+    if (is_sample) {
         sample(a, word ? strtoull(word, NULL, 10) : 0);
     } else {
         for (; word; word = strtok_r(NULL, " \n", &rest)) {
