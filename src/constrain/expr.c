@@ -452,10 +452,10 @@ expr_id expr_cat(struct exprs *x, expr_id a, expr_id b)
     /* `^` after a word that is not empty never holds. */
     if (db->flags & F_HAS_CARET && !(da->flags & F_IMPURE) && starts_with_caret(x, b))
         return da->flags & F_ACCEPTS ? b : EXPR_NONE;
-    expr_id head = db->kind == K_CAT ? arg_of(x, b, 0) : b;
-    expr_id merged = merge_repeats(x, a, head);
+    bool is_list = db->kind == K_CAT; /* `db` moves when an expression is added */
+    expr_id merged = merge_repeats(x, a, is_list ? arg_of(x, b, 0) : b);
     if (!expr_eq(merged, EXPR_NONE))
-        return db->kind == K_CAT ? expr_cat(x, merged, arg_of(x, b, 1)) : merged;
+        return is_list ? expr_cat(x, merged, arg_of(x, b, 1)) : merged;
     return expr_intern(x, K_CAT, (uint32_t[]){ a.i, b.i }, 2);
 }
 
@@ -602,6 +602,8 @@ void exprs_copy(struct exprs *to, const struct exprs *from, expr_id *const *root
     CHECK(to->n_nodes == 3);
     if (!map) {
         expr_fail(to, FAIL_MEMORY);
+        for (size_t k = 0; k < n; k++)
+            *roots[k] = EXPR_NONE;
         return;
     }
     for (uint32_t k = 0; k < from->n_numbers; k++)
@@ -617,8 +619,8 @@ void exprs_copy(struct exprs *to, const struct exprs *from, expr_id *const *root
         else if (map[id])
             map[id] = copy_node(to, from, id, map);
     for (size_t k = 0; k < n; k++)
-        roots[k]->i = map[roots[k]->i];
+        roots[k]->i = exprs_failed(to) ? EXPR_NONE.i : map[roots[k]->i];
     for (int m = 0; m < N_TEXT_MODES; m++)
-        to->any_star[m] = map[from->any_star[m]];
+        to->any_star[m] = exprs_failed(to) ? 0 : map[from->any_star[m]];
     mem_free(map);
 }

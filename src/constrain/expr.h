@@ -100,6 +100,10 @@ expr_id expr_scope(struct exprs *x, expr_id a, unsigned ctx);
 /* True if `a` contains no anchor or lookahead outside a scope. */
 bool expr_is_pure(const struct exprs *x, expr_id a);
 
+static inline bool expr_eq(expr_id a, expr_id b)
+{
+    return a.i == b.i;
+}
 static inline bool byte_set_has(const struct byte_set *s, uint8_t b)
 {
     return s->w[b >> 6] >> (b & 63) & 1;

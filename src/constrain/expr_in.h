@@ -92,10 +92,6 @@ static inline expr_id arg_of(const struct exprs *x, expr_id a, uint32_t k)
 {
     return (expr_id){ x->args[x->nodes[a.i].first + k] };
 }
-static inline bool expr_eq(expr_id a, expr_id b)
-{
-    return a.i == b.i;
-}
 
 /* Counts `n` units of work; false if the pool has failed or fails now. */
 bool expr_work(struct exprs *x, uint64_t n);
@@ -110,5 +106,6 @@ uint32_t expr_number_add(struct exprs *x, const struct number_spec *spec);
 bool expr_push(struct exprs *x, uint32_t v); /* onto the stack */
 bool expr_visit(struct exprs *x, expr_id a); /* marks and lists it as visited */
 
-/* Copies the expressions which the roots reach, and the roots' new ids replace them. */
+/* Copies the expressions which the roots reach, and the roots' new ids replace them. If `to` fails,
+ * the roots become EXPR_NONE. */
 void exprs_copy(struct exprs *to, const struct exprs *from, expr_id *const *roots, size_t n);

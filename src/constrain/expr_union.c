@@ -232,7 +232,8 @@ static void factor(struct exprs *x, uint32_t start)
         for (next = k + 1; next < n && p[next].head == p[k].head;)
             next++;
         uint32_t head = p[k].head, tail = union_of_tails(x, at, k, next - k);
-        x->stack[start + used++] = expr_cat(x, (expr_id){ head }, (expr_id){ tail }).i;
+        expr_id product = expr_cat(x, (expr_id){ head }, (expr_id){ tail });
+        x->stack[start + used++] = product.i;
     }
     x->n_stack = start + used;
 }
