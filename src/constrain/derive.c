@@ -334,29 +334,31 @@ expr_id expr_derive(struct exprs *x, expr_id a, uint8_t byte)
 
 /* ---- classes of bytes */
 
-/* Splits each class into the bytes inside and outside of `s`. */
-static void refine(struct byte_partition *p, const struct byte_set *s)
-{
-    uint8_t inside[256];
-    bool is_split[256] = { false }, has_outside[256] = { false };
+/* Disjoint sets that cover all bytes. */
+struct classes {
+    struct byte_set sets[256];
+    uint32_t n;
+};
 
-    for (unsigned b = 0; b < 256; b++)
-        has_outside[p->class_of[b]] |= !byte_set_has(s, (uint8_t)b);
-    for (unsigned b = 0; b < 256; b++) {
-        uint8_t c = p->class_of[b];
-        if (!has_outside[c] || !byte_set_has(s, (uint8_t)b))
-            continue;
-        if (!is_split[c]) {
-            is_split[c] = true;
-            inside[c] = (uint8_t)p->n++;
+/* Splits each class into the bytes inside and outside of `s`. */
+static void refine(struct classes *c, const struct byte_set *s)
+{
+    for (uint32_t k = 0, n = c->n; k < n; k++) {
+        struct byte_set inside, outside;
+        for (int w = 0; w < 4; w++) {
+            inside.w[w] = c->sets[k].w[w] & s->w[w];
+            outside.w[w] = c->sets[k].w[w] & ~s->w[w];
         }
-        p->class_of[b] = inside[c];
+        if (byte_set_is_empty(&inside) || byte_set_is_empty(&outside))
+            continue;
+        c->sets[k] = outside;
+        c->sets[c->n++] = inside;
     }
 }
 
 struct heads {
     struct exprs *x;
-    struct byte_partition *p;
+    struct classes *p;
     uint32_t start; /* of the numbers of the sets on the stack */
 };
 
@@ -369,7 +371,7 @@ static void refine_once(struct heads *h, uint32_t set)
     refine(h->p, &h->x->sets[set]);
 }
 
-static void refine_number(struct byte_partition *p)
+static void refine_number(struct classes *p)
 {
     static const char singles[] = "0123456789+-.eE";
 
@@ -430,23 +432,27 @@ static void refine_heads(struct heads *h, expr_id a)
 
 void expr_partition(struct exprs *x, expr_id a, struct byte_partition *p)
 {
-    struct heads h = { .x = x, .p = p, .start = x->n_stack };
-    uint8_t renamed[256];
-    bool is_named[256] = { false };
+    struct classes c;
+    struct heads h = { .x = x, .p = &c, .start = x->n_stack };
     uint32_t n = 0;
 
-    memset(p, 0, sizeof(*p));
-    p->n = 1;
+    c.n = 1; /* the other sets are not read */
+    memset(&c.sets[0], 0xff, sizeof(c.sets[0]));
     refine_heads(&h, a);
     x->n_stack = h.start;
-    for (unsigned b = 0; b < 256; b++) {
-        uint8_t c = p->class_of[b];
-        if (!is_named[c]) {
-            is_named[c] = true;
-            renamed[c] = (uint8_t)n;
-            p->first[n++] = (uint8_t)b;
-        }
-        p->class_of[b] = renamed[c];
+    /* The class of the smallest byte that has none is next. */
+    for (unsigned b = 0; b < 256 && c.n; b++) {
+        uint32_t k = 0;
+        while (k < c.n && !byte_set_has(&c.sets[k], (uint8_t)b))
+            k++;
+        if (k == c.n)
+            continue; /* its class is numbered */
+        p->first[n] = (uint8_t)b;
+        for (int w = 0; w < 4; w++)
+            for (uint64_t bits = c.sets[k].w[w]; bits; bits &= bits - 1)
+                p->class_of[w * 64 + __builtin_ctzll(bits)] = (uint8_t)n;
+        c.sets[k] = c.sets[--c.n];
+        n++;
     }
     p->n = n;
 }

@@ -57,7 +57,13 @@ struct derivative {
     uint32_t work;     /* of the computation; counted again on a hit */
 };
 
-enum { DERIVATIVE_CACHE = 2048 };
+enum { DERIVATIVE_CACHE = 2048, CLASS_CACHE = 64 };
+
+/* Recent classes of characters; the hash has a random seed and 64 bits. */
+struct class_entry {
+    uint64_t hash; /* of the ranges and the mode; 0 = unused */
+    expr_id expr;
+};
 
 struct exprs {
     struct expr_limits limits;
@@ -82,6 +88,7 @@ struct exprs {
     size_t bytes;
     uint64_t seed;
     struct derivative *cache;
+    struct class_entry classes[CLASS_CACHE];
 };
 
 static inline const struct node *node_of(const struct exprs *x, expr_id a)

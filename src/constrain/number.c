@@ -368,3 +368,24 @@ int expr_number(struct exprs *x, const struct number_range *r, expr_id *out, str
         *out = expr_and(x, *out, expr_number_leaf(x, expr_number_add(x, &multiple), &start));
     return exprs_check(x, e);
 }
+
+bool number_format_range(struct str name, struct number_range *out)
+{
+    static const struct {
+        const char *name, *min, *max;
+    } formats[] = {
+        { "int32", "-2147483648", "2147483647" },
+        { "int64", "-9223372036854775808", "9223372036854775807" },
+        { "uint32", "0", "4294967295" },
+        { "uint64", "0", "18446744073709551615" },
+    };
+    struct err e;
+
+    for (size_t k = 0; k < ARRAY_LEN(formats); k++)
+        if (str_is(name, formats[k].name)) {
+            *out = (struct number_range){ .has_min = true, .has_max = true };
+            return !decimal_parse(&out->min, str_of(formats[k].min), &e) &&
+                   !decimal_parse(&out->max, str_of(formats[k].max), &e);
+        }
+    return false;
+}

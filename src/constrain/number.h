@@ -34,6 +34,9 @@ struct number_range {
 int expr_number(
     struct exprs *x, const struct number_range *r, expr_id *out, struct err *e) MUST_CHECK;
 
+/* The range of the formats int32, int64, uint32 and uint64 of JSON Schema; false: another name. */
+bool number_format_range(struct str name, struct number_range *out) MUST_CHECK;
+
 /* ---- one machine, for expr.c and derive.c */
 
 struct number_spec {

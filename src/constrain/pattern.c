@@ -24,6 +24,9 @@ static expr_id character(struct pattern_cursor *c, uint32_t cp)
 {
     struct code_points one = { 0 };
 
+    /* Most characters are one byte in every mode. */
+    if (cp >= ' ' && cp <= '~' && cp != '"' && cp != '\\' && cp != '/' && !c->is_failed)
+        return expr_range(c->x, (uint8_t)cp, (uint8_t)cp);
     code_points_add(&one, cp, cp);
     return class_expr(c, &one);
 }

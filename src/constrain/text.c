@@ -1,5 +1,6 @@
 #include "constrain/text.h"
 
+#include "base/hash.h"
 #include "base/utf8.h"
 #include "constrain/expr_in.h"
 
@@ -111,23 +112,34 @@ static expr_id ascii_characters(struct exprs *x, const struct code_points *s, en
     return expr_or(x, expr_bytes(x, &plain), escape);
 }
 
-expr_id text_class(struct exprs *x, struct code_points *s, enum text_mode mode)
+static expr_id build_class(struct exprs *x, const struct code_points *s, enum text_mode mode)
 {
     expr_id parts[5];
 
-    code_points_sort(s);
-    if (s->is_failed)
-        expr_fail(x, FAIL_MEMORY);
-    /* A set of n ranges has at most about 8 n prefixes; an empty block costs one look-up. */
-    if (!expr_work(x, 16 + s->n))
-        return EXPR_NONE;
     parts[0] = ascii_characters(x, s, mode);
     parts[1] = characters_of_length(x, s, 0x80, 0x7FF, 1);
     parts[2] = characters_of_length(x, s, 0x800, 0xD7FF, 2);
     parts[3] = characters_of_length(x, s, 0xE000, 0xFFFF, 2);
     parts[4] = characters_of_length(x, s, 0x10000, CODE_POINT_MAX, 3);
-    expr_id all = expr_or_all(x, parts, ARRAY_LEN(parts));
+    return expr_or_all(x, parts, ARRAY_LEN(parts));
+}
+
+expr_id text_class(struct exprs *x, struct code_points *s, enum text_mode mode)
+{
+    code_points_sort(s);
+    if (s->is_failed)
+        expr_fail(x, FAIL_MEMORY);
+    /* A set of n ranges has at most about 8 n prefixes; an empty block costs one look-up. */
+    if (!expr_work(x, 16 + s->n) || !s->n)
+        return EXPR_NONE;
+    uint64_t hash = hash_bytes(x->seed + (unsigned)mode, s->r, s->n * sizeof(*s->r)) | 1;
+    struct class_entry *c = &x->classes[hash >> 32 & (CLASS_CACHE - 1)];
+    if (c->hash == hash)
+        return c->expr;
+    expr_id all = s->r[s->n - 1].to < 0x80 ? ascii_characters(x, s, mode) : build_class(x, s, mode);
     expr_mark_text(x, all, mode);
+    if (!exprs_failed(x))
+        *c = (struct class_entry){ hash, all };
     return all;
 }
 

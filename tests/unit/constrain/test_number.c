@@ -44,7 +44,7 @@ static void digits_are_bounded(void)
     EXPECT(language_has(&l, digits));
     digits[20] = '.';
     EXPECT(language_has(&l, digits));
-    strcat(digits, "1");
+    digits[NUMBER_DIGITS_MAX] = '1';
     EXPECT(language_has(&l, digits));
     digits[20] = '7';
     EXPECT(!language_has(&l, digits));
@@ -113,6 +113,22 @@ static void impossible_multiples_are_refused(void)
     }
 }
 
-TESTS(TEST(digits_are_bounded), TEST(dead_prefixes_are_detected_at_once),
-    TEST(large_bounds_are_exact), TEST(multiples_may_be_large),
-    TEST(impossible_multiples_are_refused))
+static void integer_formats_are_ranges(void)
+{
+    struct number_range r;
+    struct language l;
+    expr_id root;
+
+    EXPECT(number_format_range(STR("uint64"), &r));
+    language_begin(&l);
+    EXPECT_EQ(expr_number(l.x, &r, &root, &l.e), 0);
+    EXPECT_EQ(language_start(&l, root), 0);
+    EXPECT(language_has(&l, "18446744073709551615") && language_has(&l, "0"));
+    EXPECT(!language_has(&l, "18446744073709551616") && is_dead(&l, "-1") && is_dead(&l, "1."));
+    language_end(&l);
+    EXPECT(!number_format_range(STR("int16"), &r));
+}
+
+TESTS(TEST(digits_are_bounded), TEST(integer_formats_are_ranges),
+    TEST(dead_prefixes_are_detected_at_once), TEST(large_bounds_are_exact),
+    TEST(multiples_may_be_large), TEST(impossible_multiples_are_refused))

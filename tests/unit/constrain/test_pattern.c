@@ -1,5 +1,5 @@
-/* tests/golden/test_patterns.py compares random patterns with Node.js; here are refusals and hostile
- * patterns. */
+/* tests/golden/test_patterns.py compares random patterns with Node.js; here are refusals and
+ * hostile patterns. */
 #include "constrain/pattern.h"
 
 #include "support/language_kit.h"
