@@ -1,6 +1,7 @@
 #include "constrain/pattern_in.h"
 
 #include "base/utf8.h"
+#include "constrain/expr_in.h"
 #include "constrain/unicode_property.h"
 
 #include <stdio.h>
@@ -96,6 +97,7 @@ static void property(struct pattern_cursor *c, bool is_inverted, struct code_poi
     } else {
         c->at += name.n + 2;
     }
+    expr_work(c->x, part.n);
     add_inverted(set, &part, is_inverted);
 }
 

@@ -34,18 +34,35 @@
 /* A label with `--` in the third place is reserved (RFC 5890, 2.3.1), for example for Punycode. */
 #define LABEL    "(?!..--)[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #define HOSTNAME "(?=.{1,253}$)" LABEL "(?:\\." LABEL ")*"
-/* Letters that IDNA 2008 permits (PVALID) in names from left to right: lower-case Latin, Greek and
- * Cyrillic, Hangul syllables, Han, Hiragana, Katakana. */
-#define IDN_LETTER                                                                                 \
-    "\\u00df-\\u00f6\\u00f8-\\u00ff\\u03ac-\\u03ce\\u0430-\\u045f\\uac00-\\ud7a3\\u3400-\\u4dbf"   \
-    "\\u4e00-\\u9fff\\u3041-\\u3096\\u30a1-\\u30fa\\u30fc"
-/* The A-label of at most 11 characters has at most 63 octets: 4 for `xn--`, 5 for each. */
+/* Labels of IDNA 2008 (RFC 5892): characters that are valid (PVALID) in names from left to right,
+ * namely lower-case Latin, Greek and Cyrillic, Hangul syllables, Han, Hiragana, Katakana, some
+ * Devanagari; and characters that need a context (appendix A): the middle dot between two l, keraia
+ * before Greek, the katakana middle dot with kana or Han, joiners after virama. A label of at most
+ * 11 characters has at most 63 octets as A-label: 4 for `xn--`, 5 for each. */
+#define KANA       "\\u3007\\u3400-\\u4dbf\\u4e00-\\u9fff\\u3041-\\u3096\\u30a1-\\u30fa"
+#define DEVANAGARI "[\\u0905-\\u0939]"
+#define IDN_CHARACTER                                                                              \
+    "(?:[a-km-z0-9\\u00df-\\u00f6\\u00f8-\\u00ff\\u03ac-\\u03ce\\u0430-\\u045f\\u0f0b\\u30fc"      \
+    "\\uac00-\\ud7a3" KANA "]|l(?:\\u00b7l)*|\\u0375[\\u03ac-\\u03ce]|" DEVANAGARI                 \
+    "(?:\\u094d[\\u200c\\u200d]?" DEVANAGARI ")*)"
+#define IDN_DOT    "(?:" IDN_CHARACTER "|\\u30fb)"
+#define IDN_NO_DOT "[^.\\u3002\\uff0e\\uff61]"
 #define IDN_LABEL                                                                                  \
-    "(?:" LABEL "|(?!..--)[a-z0-9" IDN_LETTER "](?:[a-z0-9" IDN_LETTER "-]{0,9}[a-z0-9" IDN_LETTER \
-    "])?)"
+    "(?:" LABEL "|(?!..--)(?=" IDN_NO_DOT "{1,11}(?!" IDN_NO_DOT "))(?:" IDN_CHARACTER             \
+    "(?:-*" IDN_CHARACTER ")*|(?=" IDN_NO_DOT "*[" KANA "])" IDN_DOT "(?:-*" IDN_DOT ")*))"
+/* A name from right to left is one label, for which RFC 5893 holds: letters first, no digits of
+ * other kinds. ZERO WIDTH NON-JOINER is between two letters that join on both sides. Extended
+ * Arabic-Indic digits are a label by themselves. */
+#define ARABIC "\\u0621-\\u063a\\u0641-\\u064a\\u06fd\\u06fe"
+#define DUAL   "[\\u0626\\u0628\\u062a-\\u062e\\u0633-\\u063a\\u0641-\\u0647\\u064a]"
+#define IDN_RTL                                                                                    \
+    "(?=.{1,11}$)(?:[\\u05d0-\\u05ea][\\u05d0-\\u05ea\\u05f3\\u05f4]*|(?:[" ARABIC "]|" DUAL       \
+    "(?:\\u200c" DUAL ")+)(?:[" ARABIC "\\u0660-\\u0669]|" DUAL "(?:\\u200c" DUAL                  \
+    ")+)*|[\\u06f0-\\u06f9][0-9\\u06f0-\\u06f9]*)"
 /* 253 octets: a character becomes at most 5 */
 #define IDN_HOSTNAME                                                                               \
-    "(?=[ -~]{1,253}$|.{1,50}$)" IDN_LABEL "(?:[.\\u3002\\uff0e\\uff61]" IDN_LABEL ")*"
+    "(?:(?=[ -~]{1,253}$|.{1,50}$)" IDN_LABEL "(?:[.\\u3002\\uff0e\\uff61]" IDN_LABEL              \
+    ")*|" IDN_RTL ")"
 
 #define ATEXT  "A-Za-z0-9!#$%&'*+/=?^_`{|}~\\-"
 #define DOMAIN "(?:" LABEL "(?:\\." LABEL ")*|\\[(?:" IPV4 "|IPv6:" IPV6 ")\\])"

@@ -14,8 +14,8 @@
  *   byte                   RFC 4648 base64 with padding (OpenAPI)
  *
  * Where a format is not regular or depends on tables, the language is narrower, so that each text
- * in it is valid: labels of idn-hostname are letters, marks and digits of one script from a list,
- * without a hyphen in the third and fourth place; hostname has no "xn--" labels.
+ * in it is valid: hostname has no "xn--" labels; labels of idn-hostname that are not ASCII have at
+ * most 11 characters, of the scripts and contexts listed in string_format.c.
  *
  * int32, int64, uint32 and uint64 are formats of numbers: number.h with their limits.
  *
