@@ -9,7 +9,10 @@
 
 #define NEXT_UNKNOWN UINT32_MAX
 
-enum { PARTITION_SLOTS = 256 };
+enum {
+    PARTITION_SLOTS = 256,
+    MAP_ENTRY = 48 /* bytes of state_of per state, which is at least a third full */
+};
 
 /* The transitions of a state. */
 struct row {
@@ -50,7 +53,7 @@ static struct expr_limits pool_limits(const struct automaton *a)
 size_t automaton_bytes(const struct automaton *a)
 {
     return sizeof(*a) + exprs_bytes(a->x) + a->row_bytes + a->cap_states * sizeof(*a->states) +
-           a->cap_partitions * sizeof(*a->partitions);
+           a->cap_partitions * sizeof(*a->partitions) + u64_map_count(a->state_of) * MAP_ENTRY;
 }
 
 static size_t table_bytes(const struct automaton *a)

@@ -78,13 +78,15 @@ static expr_id empty_rest(struct exprs *x, expr_id a, unsigned ctx)
 }
 
 /* True if `a` contains (empty, empty) in a context. */
-static bool accepts_in(const struct exprs *x, expr_id a, unsigned ctx)
+static bool accepts_in(struct exprs *x, expr_id a, unsigned ctx)
 {
     const struct node *d = node_of(x, a);
     bool found = d->kind != K_OR;
 
     if (!(d->flags & (F_HAS_CARET | F_HAS_BOUND)))
         return d->flags & F_ACCEPTS;
+    if (!expr_work(x, 1))
+        return false;
     switch ((enum expr_kind)d->kind) {
     case K_CARET:
         return (ctx & 3) == CTX_START;
