@@ -118,21 +118,27 @@ def quantise_layers(path, out, ggml, kind):
 # ---- comparison
 
 class Sums:
-    """Differences of logits from those of the reference."""
+    """Differences of logits from those of the reference, of each position."""
 
     def __init__(self):
-        self.n = self.same = self.difference = self.kl = 0
+        self.same, self.difference, self.kl = [], [], []
 
     def add(self, p, logits, following):
         """One position: log-probabilities p of the reference, logits, and the token that follows."""
         q = accuracy.log_softmax(logits.astype(np.float64))
-        self.n += 1
-        self.same += int(p.argmax() == q.argmax())
-        self.difference += abs(p[following] - q[following])
-        self.kl += (np.exp(p) * (p - q)).sum()
+        self.same.append(int(p.argmax() == q.argmax()))
+        self.difference.append(abs(p[following] - q[following]))
+        self.kl.append((np.exp(p) * (p - q)).sum())
 
     def row(self):
-        return f"{self.same / self.n * 100:.2f} | {self.difference / self.n:.5f} | {self.kl / self.n:.2e}"
+        return (f"{len(self.same):,} | {np.mean(self.same) * 100:.2f} | {np.mean(self.difference):.5f} | "
+                f"{np.mean(self.kl):.2e}")
+
+
+def gap(ours, theirs):
+    """Mean of ours - theirs over the positions, with its standard error."""
+    d = np.array(ours) - np.array(theirs)
+    return f"{d.mean():+.5f} +- {d.std() / len(d) ** 0.5:.5f}"
 
 
 class Inferflux:
@@ -204,11 +210,13 @@ def check_real(name, packages, digest, counts):
             "InferFlux, F32": Inferflux(whole, windows, work), "llama.cpp, F32": Llama(whole)}
         sums = compare(reference, engines, windows)
     ours, theirs, exact = (sums[k] for k in ("InferFlux", "llama.cpp", "InferFlux, F32"))
-    good = {"InferFlux": ours.same >= theirs.same and ours.difference <= theirs.difference,
-        "InferFlux, F32": exact.difference / exact.n < F32_DIFFERENCE}
+    is_as_good = np.sum(ours.same) >= np.sum(theirs.same) and np.sum(ours.difference) <= np.sum(theirs.difference)
+    good = {"InferFlux": is_as_good, "InferFlux, F32": np.mean(exact.difference) < F32_DIFFERENCE}
     for engine, s in sums.items():
         mark = verdict(counts, good[engine]) if engine in good else ""
-        print(f"| {name} | {engine} | {s.n:,} | {s.row()}{mark} |", flush=True)
+        print(f"| {name} | {engine} | {s.row()}{mark} |", flush=True)
+    print(f"| {name} | InferFlux - llama.cpp | | {gap(ours.same, theirs.same)} | "
+          f"{gap(ours.difference, theirs.difference)} | {gap(ours.kl, theirs.kl)} |", flush=True)
 
 
 def check_types(counts):
@@ -227,7 +235,7 @@ def check_types(counts):
             quantise_layers(whole, path, ggml, ggml.ids[kind])
             engines = {"ours": Inferflux(path, windows, work), "theirs": Llama(path)}
             sums = compare(reference, engines, windows)
-            ours, theirs = (sums[k].kl / sums[k].n for k in ("ours", "theirs"))
+            ours, theirs = (np.mean(sums[k].kl) for k in ("ours", "theirs"))
             mark = verdict(counts, ours <= KL_RATIO * theirs)
             print(f"| {kind} | {ours:.3e} | {theirs:.3e} | {ours / theirs:.3f}{mark} |", flush=True)
 
