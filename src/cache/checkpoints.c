@@ -291,19 +291,19 @@ struct resume_point tree_resume(
 
 /* ---- slots that other threads read or fill */
 
-int tree_acquire_resumable(
-    struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages, state_id *state)
+struct resume_point tree_acquire_resumable(
+    struct tree *t, tree_node root, const int32_t *tokens, int n, const struct resume_pages *out)
 {
-    struct resume_point from =
-        tree_resume(t, &root, tokens, n, &(struct resume_pages){ .pages = pages });
+    struct resume_point from = tree_resume(t, &root, tokens, n, out);
 
-    CHECK(!t->o.windows);
-    for (int i = 0; i * PAGE_TOKENS < from.n; i++)
-        tree_pin_page(t, pages[i].i); /* uses the reference of tree_resume */
+    for (int i = 0; i * PAGE_TOKENS < from.n; i++) {
+        tree_pin_page(t, out->pages[i].i); /* uses the reference of tree_resume */
+        if (t->o.windows && out->windows[i].i != PAGE_NONE.i)
+            windows_add_reader(t, out->windows[i]);
+    }
     if (from.state.i != STATE_NONE.i)
         t->checkpoints[from.state.i].n_readers++;
-    *state = from.state;
-    return from.n;
+    return from;
 }
 
 state_id tree_take_state(struct tree *t)

@@ -8,7 +8,7 @@ static const char magic[8] = "IFLUXKV";
 
 enum { VERSION = 2, HEAD_SUM_AT = RECORD_HEAD - 4, PARTS_MAX = 8 };
 
-enum part_kind { PART_STATE = 1 };
+enum part_kind { PART_STATE = 1, PART_WINDOWS = 2 };
 
 struct record_header { /* file layout, without padding */
     char magic[8];
@@ -79,12 +79,30 @@ static uint64_t first_part_at(const struct record_header *h)
     return align_up(meta_bytes_of(h) + h->n_pages * h->page_bytes);
 }
 
+/* The parts of a record in their order; returns their number. */
+static uint32_t list_parts(
+    const struct record_kind *k, const struct record *r, struct part_header parts[PARTS_MAX])
+{
+    uint32_t n = 0;
+
+    if (r->has_state)
+        parts[n++] = (struct part_header){ .kind = PART_STATE, .n_bytes = k->state_bytes };
+    if (r->n_windows > 0)
+        parts[n++] = (struct part_header){ .kind = PART_WINDOWS,
+            .n_bytes = (uint64_t)r->n_windows * k->window_bytes };
+    return n;
+}
+
 size_t record_bytes(const struct record_kind *k, const struct record *r)
 {
+    struct part_header parts[PARTS_MAX];
+    uint32_t n_parts = list_parts(k, r, parts);
     uint64_t n_pages = (uint64_t)(n_pages_for(r->n_tokens) - r->first_page);
-    uint64_t n = meta_bytes((uint64_t)r->n_tokens, n_pages, r->has_state) + n_pages * k->page_bytes;
+    uint64_t n = meta_bytes((uint64_t)r->n_tokens, n_pages, n_parts) + n_pages * k->page_bytes;
 
-    return r->has_state ? align_up(n) + k->state_bytes : n;
+    for (uint32_t i = 0; i < n_parts; i++)
+        n = align_up(n) + parts[i].n_bytes;
+    return n;
 }
 
 size_t record_meta_max(int n_tokens)
@@ -107,30 +125,33 @@ void record_begin(uint8_t *out, const struct record_kind *k, struct record *r)
         .kv_kind = k->kv_kind,
         .n_tokens = (uint32_t)r->n_tokens,
         .first_page = (uint32_t)r->first_page,
-        .tenant = r->scope.tenant,
-        .n_parts = r->has_state };
-    struct part_header state = { .kind = PART_STATE, .n_bytes = k->state_bytes };
+        .tenant = r->scope.tenant };
+    struct part_header parts[PARTS_MAX];
 
     CHECK(r->n_tokens >= 1 && r->n_tokens <= RECORD_TOKENS_MAX);
     CHECK(r->first_page >= 0 && r->first_page < n_pages_for(r->n_tokens));
     CHECK(!r->has_state || k->state_bytes > 0);
+    CHECK(r->n_windows == 0 || k->window_bytes > 0);
+    h.n_parts = list_parts(k, r, parts);
     r->n_pages = n_pages_for(r->n_tokens) - r->first_page;
     h.n_pages = (uint32_t)r->n_pages;
     memcpy(h.magic, magic, sizeof(magic));
     memcpy(h.model, k->model, sizeof(h.model));
     memcpy(h.salt, r->scope.salt, sizeof(h.salt));
     size_t n_front = meta_bytes_of(&h), n = h.n_tokens * sizeof(*r->tokens);
-    size_t n_pages_end = n_front + h.n_pages * h.page_bytes;
     memcpy(out, &h, sizeof(h));
     memcpy(out + RECORD_HEAD, r->tokens, n);
     memset(out + RECORD_HEAD + n, 0, n_front - RECORD_HEAD - n);
+    memcpy(part_table(&h, out), parts, h.n_parts * sizeof(parts[0]));
     r->pages = out + n_front;
-    r->state = NULL;
-    if (!r->has_state)
-        return;
-    memcpy(part_table(&h, out), &state, sizeof(state));
-    r->state = out + first_part_at(&h);
-    memset(out + n_pages_end, 0, first_part_at(&h) - n_pages_end);
+    r->state = r->windows = NULL;
+    uint64_t end = n_front + h.n_pages * h.page_bytes;
+    for (uint32_t i = 0; i < h.n_parts; i++) {
+        uint64_t at = align_up(end);
+        memset(out + end, 0, at - end);
+        *(parts[i].kind == PART_STATE ? &r->state : &r->windows) = out + at;
+        end = at + parts[i].n_bytes;
+    }
 }
 
 void record_seal(uint8_t *bytes)
@@ -181,6 +202,27 @@ static int check_kind(const struct record_header *h, const struct record_kind *k
     return 0;
 }
 
+/* Sets the fields of a part that the model has and that the record has once; false = it is none. */
+static bool set_part(
+    struct record *out, const struct record_kind *k, const struct part_header *part, uint8_t *bytes)
+{
+    uint64_t n_windows = k->window_bytes ? part->n_bytes / k->window_bytes : 0;
+
+    if (part->kind == PART_STATE && !out->has_state && k->state_bytes > 0 &&
+        part->n_bytes == k->state_bytes) {
+        out->has_state = true;
+        out->state = bytes;
+        return true;
+    }
+    if (part->kind != PART_WINDOWS || out->n_windows > 0 || n_windows == 0 ||
+        n_windows > (uint64_t)n_pages_for(out->n_tokens) ||
+        n_windows * k->window_bytes != part->n_bytes)
+        return false;
+    out->n_windows = (int)n_windows;
+    out->windows = bytes;
+    return true;
+}
+
 /* Sets the parts of *out, whose header has been checked. *n_bytes are the available bytes and
  * become the size of the record. */
 static int find_parts(
@@ -193,19 +235,34 @@ static int find_parts(
     for (uint32_t i = 0; i < h.n_parts; i++) {
         struct part_header part = get_part(&h, bytes, i);
         uint64_t at = align_up(end);
-        if (part.kind != PART_STATE || out->has_state || part.n_bytes != k->state_bytes ||
-            k->state_bytes == 0)
+        if (!set_part(out, k, &part, bytes + MIN(at, n)))
             return err_set(e, ERR_UNSUPPORTED,
                 "part %u of the KV record has kind %u and %llu bytes, which this model does not "
                 "have",
                 i, part.kind, (unsigned long long)part.n_bytes);
         if (at > n || part.n_bytes > n - at)
             return err_set(e, ERR_CORRUPT, "the KV record is truncated");
-        out->has_state = true;
-        out->state = bytes + at;
         end = at + part.n_bytes;
     }
     *n_bytes = end;
+    return 0;
+}
+
+/* Verifies the checksums of the parts, and that the bytes before each are zero. */
+static int check_parts(const struct record_header *h, uint8_t *bytes, struct err *e)
+{
+    uint64_t at = meta_bytes_of(h) + h->n_pages * h->page_bytes;
+
+    for (uint32_t i = 0; i < h->n_parts; i++) {
+        struct part_header part = get_part(h, bytes, i);
+        for (uint64_t begin = align_up(at); at < begin; at++)
+            if (bytes[at] != 0)
+                return err_set(
+                    e, ERR_CORRUPT, "bytes between the parts of the KV record are not zero");
+        if (crc32c(0, bytes + at, part.n_bytes) != part.sum)
+            return err_set(e, ERR_CORRUPT, "the checksum of part %u of the KV record is wrong", i);
+        at += part.n_bytes;
+    }
     return 0;
 }
 
@@ -272,11 +329,8 @@ int record_read(
         if (crc32c(0, r.pages + i * h.page_bytes, h.page_bytes) != sum)
             return err_set(e, ERR_CORRUPT, "the checksum of page %u of the KV record is wrong", i);
     }
-    for (const uint8_t *p = r.pages + h.n_pages * h.page_bytes; r.has_state && p < r.state; p++)
-        if (*p != 0)
-            return err_set(e, ERR_CORRUPT, "bytes between the parts of the KV record are not zero");
-    if (r.has_state && crc32c(0, r.state, k->state_bytes) != get_part(&h, bytes, 0).sum)
-        return err_set(e, ERR_CORRUPT, "the checksum of the state of the KV record is wrong");
+    if (check_parts(&h, bytes, e))
+        return -1;
     *out = r;
     return 0;
 }

@@ -137,8 +137,8 @@ int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n);
  * tree_acquire_resumable is the same for tree_resume. */
 int tree_acquire(struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages);
 void tree_release(struct tree *t, const page_id *pages, int n);
-int tree_acquire_resumable(
-    struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages, state_id *state);
+struct resume_point tree_acquire_resumable(
+    struct tree *t, tree_node root, const int32_t *tokens, int n, const struct resume_pages *out);
 /* Takes a slot to be filled by the caller, by eviction if necessary; STATE_NONE = none. */
 state_id tree_take_state(struct tree *t) MUST_CHECK;
 /* For a slot of the two functions above. tree_insert_state makes a slot that can resume at

@@ -76,6 +76,7 @@ struct tree {
     struct checkpoint *checkpoints; /* [state slots] */
     struct evict evict_checkpoints; /* those whose slot has no other holder */
     uint32_t *window_nodes;         /* [window pages] node that holds it; NONE = none */
+    uint32_t *window_readers;       /* [window pages] references of other threads */
     struct evict evict_windows;     /* window pages without other holders */
 };
 
@@ -97,6 +98,7 @@ void tree_check_place(const struct tree *t, tree_node at); /* `at` is a root or 
 
 /* ---- windows.c */
 
+void windows_add_reader(struct tree *t, page_id window); /* the caller has a reference */
 int windows_init(struct tree *t, struct err *e) MUST_CHECK;
 void windows_clear(struct tree *t);
 void windows_drop(struct tree *t, uint32_t node); /* releases the window page of a node, if any */

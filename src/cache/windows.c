@@ -32,7 +32,8 @@ int windows_init(struct tree *t, struct err *e)
 
     CHECK(t->o.window.size > 0 && t->o.window.align > 0);
     t->window_nodes = try_calloc(n, sizeof(*t->window_nodes));
-    if (!t->window_nodes)
+    t->window_readers = try_calloc(n, sizeof(*t->window_readers));
+    if (!t->window_nodes || !t->window_readers)
         return err_set(e, ERR_MEMORY, "no memory for %u window pages", n);
     for (uint32_t i = 0; i < n; i++)
         t->window_nodes[i] = NONE;
@@ -48,6 +49,7 @@ void windows_clear(struct tree *t)
         page_pool_watch(t->o.windows, NULL, NULL);
     evict_clear(&t->evict_windows);
     mem_free(t->window_nodes);
+    mem_free(t->window_readers);
 }
 
 void windows_drop(struct tree *t, uint32_t node)
@@ -136,6 +138,70 @@ bool tree_evict_window(struct tree *t)
     t->stats.n_windows_evicted++;
     windows_drop(t, t->window_nodes[i]);
     return true;
+}
+
+/* ---- window pages that other threads read or fill */
+
+void windows_add_reader(struct tree *t, page_id window)
+{
+    t->window_readers[window.i]++;
+}
+
+page_id tree_take_window(struct tree *t)
+{
+    page_id window = page_take(t->o.windows);
+
+    if (window.i == PAGE_NONE.i && tree_evict_window(t))
+        window = page_take(t->o.windows);
+    if (window.i != PAGE_NONE.i)
+        windows_add_reader(t, window);
+    return window;
+}
+
+void tree_release_windows(struct tree *t, const page_id *windows, int n)
+{
+    for (int i = 0; i < n; i++) {
+        CHECK(t->window_readers[windows[i].i] > 0);
+        t->window_readers[windows[i].i]--;
+        tree_unref_window(t, windows[i]);
+    }
+}
+
+/* Node of the n tokens after `at`; NONE = not cached. */
+static uint32_t find_node(struct tree *t, uint32_t at, const int32_t *tokens, int n)
+{
+    int n_same;
+
+    if (n == PAGE_TOKENS)
+        return tree_find_full(t, at, tokens);
+    uint32_t i = tree_find_partial(t, at, tokens, n, &n_same);
+    return n_same == n ? i : NONE;
+}
+
+void tree_insert_windows(
+    struct tree *t, tree_node root, const int32_t *tokens, int n, int first, const page_id *windows)
+{
+    const int n_pages = (n + PAGE_TOKENS - 1) / PAGE_TOKENS;
+    uint32_t at = root.i;
+
+    for (int i = 0; i < n_pages && at != NONE; i++) {
+        int n_own = MIN(n - i * PAGE_TOKENS, (int)PAGE_TOKENS);
+        at = find_node(t, at, tokens + i * PAGE_TOKENS, n_own);
+        page_id window = windows[i];
+        if (at == NONE || i < first)
+            continue;
+        page_ref(t->o.windows, window); /* released here, and once more below */
+        tree_insert_window(t, (page_id){ at }, n_own, &window);
+        page_unref(t->o.windows, window);
+    }
+    if (at != NONE)
+        tree_keep_windows(t, (page_id){ at }, n);
+    tree_release_windows(t, windows + first, n_pages - first);
+}
+
+uint32_t tree_window_refs(const struct tree *t, page_id window)
+{
+    return page_is_cached(t->o.windows, window) + t->window_readers[window.i];
 }
 
 /* ---- matching */

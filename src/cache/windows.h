@@ -26,3 +26,16 @@ void tree_unref_window(struct tree *t, page_id window); /* releases a reference 
 bool tree_evict_window(struct tree *t); /* frees one idle window page; false = there is none */
 /* Removes a window page whose only other holder will write to it; false if there are others. */
 bool tree_remove_window(struct tree *t, page_id window);
+
+/* Window pages that other threads read or fill. tree_take_window takes one to be filled by the
+ * caller, by eviction if necessary; PAGE_NONE = none. */
+page_id tree_take_window(struct tree *t) MUST_CHECK;
+/* Releases window pages of tree_acquire_resumable or tree_take_window. */
+void tree_release_windows(struct tree *t, const page_id *windows, int n);
+/* Gives the window pages of a prefix from page number `first` on, of tree_take_window, to the nodes
+ * of the pages, and makes position n a checkpoint, as far as these tokens are cached. Releases
+ * them. windows[i] is that of page i. */
+void tree_insert_windows(struct tree *t, tree_node root, const int32_t *tokens, int n, int first,
+    const page_id *windows);
+/* References to the window page that the tree and other threads hold. */
+uint32_t tree_window_refs(const struct tree *t, page_id window);

@@ -2,12 +2,15 @@
 #include "base/mem.h"
 #include "engine/call.h"
 #include "cache/record.h"
+#include "cache/windows.h"
 
 struct kv_job {
     struct mailbox *reply;
     const struct cache_scope *scope;
     const int32_t *tokens;
-    page_id *pages; /* [pages_for(n)] */
+    page_id *pages;   /* [pages_for(n)] */
+    page_id *windows; /* [pages_for(n)] window pages; those from first_window on are held */
+    int first_window;
     int n;          /* requested tokens */
     int n_found;    /* tokens found */
     int n_pages;    /* held pages */
@@ -15,18 +18,31 @@ struct kv_job {
     int state_from; /* import: first position at which the slot can resume; -1: it is damaged */
 };
 
+static struct record_kind kind_of(const struct lm *lm)
+{
+    return (struct record_kind){ .page_bytes = lm->page_bytes,
+        .state_bytes = lm->state_bytes,
+        .window_bytes = lm->window_page_bytes };
+}
+
+/* First page of a prefix of n tokens whose window page the next row reads; all pages if there are
+ * no windowed layers. */
+static int first_window_page(const struct lm *lm, int n)
+{
+    return lm->window.size ? kv_window_from(&lm->window, n) / PAGE_TOKENS : pages_for(n);
+}
+
 static bool get_record_kind(
     struct engine *en, const uint8_t *digest, struct record_kind *k, struct err *e)
 {
     const struct lm *lm = engine_lm(en);
 
-    if (!engine_settings(en)->prefix_cache || lm->page_bytes == 0 || lm->window.size) {
+    if (!engine_settings(en)->prefix_cache || lm->page_bytes == 0) {
         err_set(e, ERR_UNSUPPORTED, "the KV cache of this model cannot be exported");
         return false;
     }
-    *k = (struct record_kind){
-        .kv_kind = lm->kv_kind, .page_bytes = lm->page_bytes, .state_bytes = lm->state_bytes
-    };
+    *k = kind_of(lm);
+    k->kv_kind = lm->kv_kind;
     memcpy(k->model, digest, sizeof(k->model));
     return true;
 }
@@ -38,11 +54,15 @@ static void hold_pages(struct core *c, void *arg)
     struct kv_job *h = arg;
     tree_node root = tree_enter(c->tree, h->scope);
 
-    if (c->states)
-        h->n_found = tree_acquire_resumable(c->tree, root, h->tokens, h->n, h->pages, &h->state);
-    else
+    const struct resume_pages out = { .pages = h->pages, .windows = h->windows };
+    if (c->states || c->windows) {
+        struct resume_point from = tree_acquire_resumable(c->tree, root, h->tokens, h->n, &out);
+        h->n_found = from.n;
+        h->state = from.state;
+    } else
         h->n_found = tree_acquire(c->tree, root, h->tokens, h->n, h->pages);
     h->n_pages = pages_for(h->n_found);
+    h->first_window = MIN(first_window_page(c->lm, h->n_found), h->n_pages);
     tree_leave(c->tree, root);
 }
 
@@ -51,6 +71,8 @@ static void release_pages(struct core *c, void *arg)
     struct kv_job *h = arg;
 
     tree_release(c->tree, h->pages, h->n_pages);
+    if (c->windows)
+        tree_release_windows(c->tree, h->windows + h->first_window, h->n_pages - h->first_window);
     if (h->state.i != STATE_NONE.i)
         tree_release_state(c->tree, h->state);
 }
@@ -62,7 +84,8 @@ static int export_pages(
     struct record r = { .scope = *h->scope,
         .tokens = h->tokens,
         .n_tokens = h->n_found,
-        .has_state = k->state_bytes > 0 };
+        .has_state = k->state_bytes > 0,
+        .n_windows = h->n_pages - h->first_window };
 
     out->n_tokens = h->n_found;
     out->n_bytes = record_bytes(k, &r);
@@ -72,6 +95,9 @@ static int export_pages(
     record_begin(out->bytes, k, &r);
     for (int i = 0; i < r.n_pages; i++)
         lm->ops->read_page(lm, h->pages[i], r.pages + (size_t)i * k->page_bytes);
+    for (int i = 0; i < r.n_windows; i++)
+        lm_read_window_page(
+            lm, h->windows[h->first_window + i], r.windows + (size_t)i * k->window_bytes);
     if (r.has_state)
         lm->ops->read_state(lm, h->state, r.state);
     return 0;
@@ -79,7 +105,8 @@ static int export_pages(
 
 static int job_begin(struct kv_job *h, struct err *e)
 {
-    h->pages = try_calloc((size_t)pages_for(h->n), sizeof(*h->pages));
+    h->pages = try_calloc(2 * (size_t)pages_for(h->n), sizeof(*h->pages));
+    h->windows = h->pages ? h->pages + pages_for(h->n) : NULL;
     if (!h->pages)
         return err_set(e, ERR_MEMORY, "no memory for the pages of %d tokens", h->n);
     return mailbox_open(&h->reply, e);
@@ -123,13 +150,29 @@ int engine_kv_export(
 size_t engine_kv_record_bytes(const struct engine *en, int n_tokens)
 {
     const struct lm *lm = engine_lm(en);
-    struct record_kind k = { .page_bytes = lm->page_bytes, .state_bytes = lm->state_bytes };
+    struct record_kind k = kind_of(lm);
+    struct record r = { .n_tokens = n_tokens,
+        .has_state = lm->state_bytes > 0,
+        .n_windows = MAX(pages_for(n_tokens) - first_window_page(lm, n_tokens), 0) };
 
-    return record_bytes(
-        &k, &(struct record){ .n_tokens = n_tokens, .has_state = lm->state_bytes > 0 });
+    return record_bytes(&k, &r);
 }
 
 /* ---- import */
+
+/* Takes the window pages from the last one backwards. */
+static void take_blank_windows(struct core *c, struct kv_job *h)
+{
+    int first = MIN(first_window_page(c->lm, h->n), pages_for(h->n));
+
+    for (h->first_window = pages_for(h->n); h->first_window > first; h->first_window--) {
+        page_id page = tree_take_window(c->tree);
+        if (page.i == PAGE_NONE.i)
+            return;
+        (void)!page_claim(c->windows, page, h->scope->tenant);
+        h->windows[h->first_window - 1] = page;
+    }
+}
 
 static void take_blank_pages(struct core *c, void *arg)
 {
@@ -145,6 +188,8 @@ static void take_blank_pages(struct core *c, void *arg)
     }
     if (c->states && h->n_pages == pages_for(h->n))
         h->state = tree_take_state(c->tree);
+    if (c->windows)
+        take_blank_windows(c, h);
 }
 
 static void insert_pages(struct core *c, void *arg)
@@ -165,6 +210,8 @@ static void insert_pages(struct core *c, void *arg)
         tree_insert_state(c->tree, root, h->tokens, h->state_from, h->n, h->state);
     else if (h->state.i != STATE_NONE.i)
         tree_release_state(c->tree, h->state);
+    if (c->windows)
+        tree_insert_windows(c->tree, root, h->tokens, h->n, h->first_window, h->windows);
     tree_leave(c->tree, root);
 }
 
@@ -172,6 +219,8 @@ static int check_record(const struct record *r, uint64_t tenant, const struct lm
 {
     if (r->first_page > 0)
         return err_set(e, ERR_UNSUPPORTED, "the KV record does not begin at position 0");
+    if (r->n_windows < pages_for(r->n_tokens) - first_window_page(lm, r->n_tokens))
+        return err_set(e, ERR_UNSUPPORTED, "the KV record lacks pages of the windowed layers");
     if (lm->state_bytes > 0 && !r->has_state)
         return err_set(e, ERR_UNSUPPORTED, "the KV record has no state of recurrent layers");
     if (r->scope.tenant != tenant)
@@ -204,6 +253,9 @@ int engine_kv_import(struct engine *en, struct kv_prefix *p, struct kv_record *r
     engine_call(en, h.reply, take_blank_pages, &h);
     for (int i = 0; i < h.n_pages; i++)
         lm->ops->write_page(lm, h.pages[i], in.pages + (size_t)i * k.page_bytes);
+    for (int i = h.first_window; lm->window.size && i < pages_for(h.n); i++)
+        lm_write_window_page(lm, h.windows[i],
+            in.windows + (size_t)(i - (pages_for(h.n) - in.n_windows)) * k.window_bytes);
     if (h.state.i != STATE_NONE.i)
         h.state_from = lm->ops->write_state(lm, h.state, in.state, h.n);
     bool is_damaged = h.state_from < 0;
@@ -271,9 +323,9 @@ int engine_kv_pin(struct engine *en, const struct cache_scope *scope, struct tok
 {
     struct kv_job h = { .scope = scope, .tokens = list.tokens, .n = list.n };
 
-    if (engine_lm(en)->n_states > 0)
-        return err_set(
-            e, ERR_UNSUPPORTED, "a prefix of a model with recurrent layers cannot be pinned");
+    if (engine_lm(en)->n_states > 0 || engine_lm(en)->window.size > 0)
+        return err_set(e, ERR_UNSUPPORTED,
+            "a prefix of a model with recurrent or windowed layers cannot be pinned");
     return run_tree_job(en, pin_pages, &h, n_pinned, e);
 }
 

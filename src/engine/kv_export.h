@@ -46,7 +46,7 @@ int engine_kv_erase(struct engine *en, const struct kv_prefix *p, int *n_erased,
 /* Pins the full pages of these tokens in the prefix cache, once per call, until as many unpins.
  * *n_pinned in tokens; 0: none is cached, or the limit is reached, which is half of the pages that
  * one request of maximum length leaves. ERR_UNSUPPORTED: no prefix cache, or a model with recurrent
- * layers, whose checkpoints cannot be pinned. */
+ * or windowed layers, whose checkpoints cannot be pinned. */
 int engine_kv_pin(struct engine *en, const struct cache_scope *scope, struct token_list list,
     int *n_pinned, struct err *e);
 int engine_kv_unpin(struct engine *en, const struct cache_scope *scope, struct token_list list,

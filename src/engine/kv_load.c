@@ -389,7 +389,7 @@ int kv_load_open(struct core *c, struct sched_limits *l, struct err *e)
         return 0;
     if (c->lm->window.size) {
         log_info("engine", "no_kv_tier",
-            "reason=\"records have no pages of layers with an attention window\"");
+            "reason=\"the KV of layers with an attention window is not written to disk\"");
         return 0;
     }
     if (strlen(c->o.kv_disk) > sizeof(dir) - 100)

@@ -62,7 +62,7 @@ static const char *check_windows(const struct sched *sc)
 {
     for (uint32_t i = 0; sc->l.windows && i < page_n_total(sc->l.windows); i++)
         if (page_refs(sc->l.windows, (page_id){ i }) !=
-            sc->window_refs[i] + page_is_cached(sc->l.windows, (page_id){ i }))
+            sc->window_refs[i] + (sc->l.tree ? tree_window_refs(sc->l.tree, (page_id){ i }) : 0))
             return "the reference count of a window page is wrong";
     return NULL;
 }

@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "support/check.h"
 
-enum { PAGE_BYTES = 96, STATE_BYTES = 40 };
+enum { PAGE_BYTES = 96, STATE_BYTES = 40, WINDOW_BYTES = 56 };
 
 static struct record_kind kind = { .model = "a model", .kv_kind = 7, .page_bytes = PAGE_BYTES };
 
@@ -18,7 +18,8 @@ static uint8_t *make_record(int n_tokens, int first_page, size_t *n)
         .tokens = tokens,
         .n_tokens = n_tokens,
         .first_page = first_page,
-        .has_state = kind.state_bytes > 0 };
+        .has_state = kind.state_bytes > 0,
+        .n_windows = kind.window_bytes ? 1 + (n_tokens > PAGE_TOKENS) : 0 };
     uint8_t *bytes;
 
     r.scope.salt[31] = 9;
@@ -32,6 +33,8 @@ static uint8_t *make_record(int n_tokens, int first_page, size_t *n)
         r.pages[i] = (uint8_t)(i * 7);
     for (uint64_t i = 0; i < kind.state_bytes; i++)
         r.state[i] = (uint8_t)(i * 5);
+    for (int i = 0; i < r.n_windows * WINDOW_BYTES; i++)
+        r.windows[i] = (uint8_t)(i * 3);
     record_seal(bytes);
     return bytes;
 }
@@ -67,7 +70,11 @@ static void written_record_is_read_back(void)
             EXPECT(
                 r.pages[r.n_pages * PAGE_BYTES - 1] == (uint8_t)((r.n_pages * PAGE_BYTES - 1) * 7));
             EXPECT_EQ(r.has_state, kind.state_bytes > 0);
-            if (r.has_state) {
+            EXPECT_EQ(r.n_windows, kind.window_bytes ? 1 + (n_tokens > PAGE_TOKENS) : 0);
+            EXPECT(!r.n_windows || r.windows + r.n_windows * WINDOW_BYTES == bytes + n);
+            for (int i = 0; i < r.n_windows * WINDOW_BYTES; i++)
+                EXPECT_EQ(r.windows[i], (uint8_t)(i * 3));
+            if (r.has_state && !r.n_windows) {
                 size_t n_before = (size_t)(r.pages - bytes) + (size_t)r.n_pages * PAGE_BYTES;
                 size_t at = (n_before + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
                 EXPECT(r.state == bytes + at && r.state + kind.state_bytes == bytes + n);
@@ -166,7 +173,26 @@ static void records_may_have_a_state(void)
     kind.state_bytes = 0;
 }
 
+/* Window pages, alone and after a state. */
+static void records_may_have_window_pages(void)
+{
+    enum { N_TOKENS = 3, TABLE_AT = RECORD_HEAD + N_TOKENS * 4, BYTES_AT = TABLE_AT + 8 };
+
+    kind.window_bytes = WINDOW_BYTES;
+    written_record_is_read_back();
+    every_changed_byte_and_every_truncation_is_detected();
+    expect_part_is_rejected(TABLE_AT, 1, 4, ERR_UNSUPPORTED); /* a state */
+    expect_part_is_rejected(BYTES_AT, 0, 8, ERR_UNSUPPORTED);
+    expect_part_is_rejected(BYTES_AT, WINDOW_BYTES + 1, 8, ERR_UNSUPPORTED);
+    expect_part_is_rejected(BYTES_AT, 1u << 30, 8, ERR_UNSUPPORTED); /* more than pages */
+    expect_part_is_rejected(BYTES_AT, UINT64_MAX, 8, ERR_UNSUPPORTED);
+    kind.state_bytes = STATE_BYTES;
+    written_record_is_read_back();
+    every_changed_byte_and_every_truncation_is_detected();
+    kind.state_bytes = kind.window_bytes = 0;
+}
+
 TESTS(TEST(checksums_equal_the_published_vectors), TEST(written_record_is_read_back),
     TEST(every_changed_byte_and_every_truncation_is_detected),
     TEST(other_model_or_layout_is_rejected), TEST(records_may_have_a_state),
-    TEST(parts_that_the_model_does_not_have_are_rejected))
+    TEST(records_may_have_window_pages), TEST(parts_that_the_model_does_not_have_are_rejected))

@@ -10,14 +10,8 @@ enum { VOCAB = 50, PROMPT = 3 * PAGE_TOKENS + 5, OUT = PAGE_TOKENS };
 static const uint8_t digest[32] = "the fake";
 static int32_t prompt[PROMPT];
 
-static struct engine *engine_with_states(uint32_t n_pages, uint32_t n_states, bool has_cache)
+static struct engine *open_engine(const struct fake_options *f, bool has_cache)
 {
-    struct fake_options f = { .n_vocab = VOCAB,
-        .n_ctx_train = 4000,
-        .max_rows = 64,
-        .n_pages = n_pages,
-        .n_states = n_states,
-        .seed = 1 };
     struct engine_options o = engine_options_default;
     const struct kernels *k;
     struct engine *en;
@@ -27,11 +21,38 @@ static struct engine *engine_with_states(uint32_t n_pages, uint32_t n_states, bo
     o.prefix_cache = has_cache;
     o.n_ctx = PROMPT + 2 * OUT;
     EXPECT_EQ(kernels_choose(&k, "ref", &e), 0);
-    EXPECT_EQ(lm_open_fake(&lm, &f, &e), 0);
+    EXPECT_EQ(lm_open_fake(&lm, f, &e), 0);
     EXPECT_EQ(engine_open(&en, lm, k, &o, &e), 0);
     for (int i = 0; i < PROMPT; i++)
         prompt[i] = i * i % VOCAB;
     return en;
+}
+
+static struct engine *engine_with(
+    uint32_t n_pages, uint32_t n_states, int window, uint32_t n_window_pages)
+{
+    struct fake_options f = { .n_vocab = VOCAB,
+        .n_ctx_train = 4000,
+        .max_rows = 64,
+        .n_pages = n_pages,
+        .n_states = n_states,
+        .window = window,
+        .n_window_pages = n_window_pages,
+        .seed = 1 };
+
+    return open_engine(&f, true);
+}
+
+static struct engine *engine_with_states(uint32_t n_pages, uint32_t n_states, bool has_cache)
+{
+    struct fake_options f = { .n_vocab = VOCAB,
+        .n_ctx_train = 4000,
+        .max_rows = 64,
+        .n_pages = n_pages,
+        .n_states = n_states,
+        .seed = 1 };
+
+    return open_engine(&f, has_cache);
 }
 
 static struct engine *engine_of(uint32_t n_pages, bool has_cache)
@@ -190,6 +211,51 @@ static void recurrent_state_is_exported_with_the_pages(void)
     engine_close(plain);
 }
 
+/* The record has the pages of the last window only. */
+static void check_window_export(uint32_t n_states)
+{
+    enum { WINDOW = PAGE_TOKENS + 3 };
+    struct engine *one = engine_with(40, n_states, WINDOW, 30),
+                  *two = engine_with(40, n_states, WINDOW, 30), *plain = engine_of(40, true);
+    const struct cache_scope scope = { .tenant = 8 };
+    struct result first, next, again;
+    struct kv_record r;
+    struct err e;
+
+    generate(one, &scope, &first);
+    struct token_list all = { first.tokens, PROMPT + OUT };
+    EXPECT_EQ(save(one, &scope, all, &r, &e), 0);
+    EXPECT_EQ(r.n_tokens, PROMPT + OUT - 1);
+    EXPECT_EQ(r.n_bytes, engine_kv_record_bytes(one, r.n_tokens));
+    expect_consistent(one);
+    generate_after(one, &scope, all, &next);
+    EXPECT_EQ(next.n_cached, PROMPT + OUT - 1);
+
+    EXPECT_EQ(restore(plain, &scope, &r, &e), -1); /* the other model has no window */
+    EXPECT(e.code == ERR_UNSUPPORTED);
+    EXPECT_EQ(restore(two, &scope, &r, &e), 0);
+    EXPECT_EQ(restore(two, &scope, &r, &e), 0);
+    expect_consistent(two);
+    generate_after(two, &scope, all, &again);
+    EXPECT_EQ(again.n_cached, PROMPT + OUT - 1);
+    EXPECT(!memcmp(again.tokens, next.tokens, sizeof(next.tokens)));
+    EXPECT(!memcmp(again.logprobs, next.logprobs, sizeof(next.logprobs)));
+    int n;
+    EXPECT_EQ(engine_kv_pin(two, &scope, all, &n, &e), -1);
+    EXPECT(e.code == ERR_UNSUPPORTED);
+    expect_consistent(two);
+    mem_free(r.bytes);
+    engine_close(one);
+    engine_close(two);
+    engine_close(plain);
+}
+
+static void window_pages_are_exported_with_the_pages(void)
+{
+    check_window_export(0);
+    check_window_export(8);
+}
+
 static void import_restores_the_prefix_that_fits(void)
 {
     struct engine *one = engine_of(40, true), *small = engine_of(2, true);
@@ -330,6 +396,7 @@ static void missing_memory_is_an_error(void)
 }
 
 TESTS(TEST(another_engine_continues_from_imported_kv),
-    TEST(recurrent_state_is_exported_with_the_pages), TEST(import_restores_the_prefix_that_fits),
+    TEST(recurrent_state_is_exported_with_the_pages),
+    TEST(window_pages_are_exported_with_the_pages), TEST(import_restores_the_prefix_that_fits),
     TEST(damaged_and_foreign_records_are_rejected), TEST(pinned_prompt_is_not_evicted),
     TEST(erased_prefix_is_not_found), TEST(missing_memory_is_an_error))
