@@ -51,7 +51,12 @@ static struct lm *open_demo(const struct gguf *g, enum kv_type type)
 static const float *evaluate(struct lm *m, const struct text *t, int from, int n_logits)
 {
     static page_id pages[MAX_TOKENS / PAGE_TOKENS + 1];
-    struct lm_run run = { t->ids + from, t->n - from, from, pages, n_logits, NULL };
+    struct lm_run run = { .tokens = t->ids + from,
+        .n = t->n - from,
+        .pos = from,
+        .pages = pages,
+        .n_logits = n_logits,
+        .state = STATE_NONE };
 
     for (uint32_t i = 0; i < ARRAY_LEN(pages); i++)
         pages[i].i = i;
