@@ -133,7 +133,7 @@ help:
 	@echo "make run        install missing packages, build, serve models/demo.gguf (HOST=, PORT=)"
 	@echo "make test       install test packages, build every variant, run all tests"
 	@echo "make test-long  long fuzzing (FUZZ_SECONDS=60 each), hostile input (HOSTILE_SECONDS=60 each), soak"
-	@echo "                test, a million cancelled requests"
+	@echo "                test, a million cancelled requests, ten rounds of schedule invariance"
 	@echo "make check      check layers, sizes, banned functions, headers"
 	@echo "make bench      run benchmarks (BENCH=kernels|serve|decode|compare selects one)"
 	@echo "make fuzz       run every fuzzer for FUZZ_SECONDS=600 each"

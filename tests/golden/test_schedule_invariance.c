@@ -715,7 +715,7 @@ static void demo_model_with_a_draft_model(void)
 
 /* A family with random weights. Models with recurrent layers have as many state slots as running
  * sequences, so that some runs have no second slot and some sequences are preempted. */
-static void family(const char *preset, enum qtype type)
+static void family(const char *preset, enum qtype type, uint64_t seed)
 {
     char path[] = "/tmp/inferflux-family-XXXXXX";
     struct subject s = { .name = preset, .n_requests = N_FAMILY };
@@ -749,20 +749,23 @@ static void family(const char *preset, enum qtype type)
         { .batch = 16, .rows = 64, .chunk = 64, .threads = 1, .pages = 60, .seed = 9, .draft = 6 },
     };
 
-    expect_schedule_invariance(&s, w, ARRAY_LEN(w), 45);
+    expect_schedule_invariance(&s, w, ARRAY_LEN(w), seed);
     gguf_close(g);
 }
 
+/* INVARIANCE_ROUNDS: each round has other requests, and each family another type of weights. */
 static void every_family(void)
 {
     /* types whose blocks fit into the rows of the small models */
     static const enum qtype types[] = { Q_F32, Q_Q4_0, Q_Q8_0, Q_BF16, Q_Q5_1, Q_IQ4_NL };
-    const char *name;
+    const char *name, *rounds = getenv("INVARIANCE_ROUNDS");
+    const size_t n_rounds = rounds ? strtoul(rounds, NULL, 10) : 1;
 
     /* the families share most code: the thread sanitizer runs a quarter of them */
-    for (size_t i = 0; (name = synth_preset_name(i)); i += IS_WATCHED ? 4 : 1)
-        if (!strncmp(name, "tiny-", 5))
-            family(name, types[i % ARRAY_LEN(types)]);
+    for (size_t round = 0; round < n_rounds; round++)
+        for (size_t i = 0; (name = synth_preset_name(i)); i += IS_WATCHED ? 4 : 1)
+            if (!strncmp(name, "tiny-", 5))
+                family(name, types[(i + round) % ARRAY_LEN(types)], 45 + round);
 }
 
 TESTS(TEST(every_family), TEST(fake_model), TEST(fake_model_with_state_slots),
