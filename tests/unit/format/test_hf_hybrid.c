@@ -29,7 +29,7 @@ static struct json *parse(struct arena *a, const char *config, const char *from,
 {
     const struct json_limits limits = { 32, 1000, .has_infinity = true };
     const char *at = strstr(config, from);
-    struct json *j;
+    struct json *j = NULL;
     struct buf b;
     struct err e;
 
