@@ -62,39 +62,57 @@ static const char *dtype_of(enum qtype type)
     return type == Q_F32 ? "F32" : type == Q_F16 ? "F16" : type == Q_BF16 ? "BF16" : NULL;
 }
 
-uint64_t hf_write_gguf_row(const struct hf_tensor_row *row, uint64_t r, uint64_t head_rows)
-{
-    uint64_t half = head_rows / 2;
-
-    if (row->rows != HF_ROWS_Q && row->rows != HF_ROWS_K)
-        return r;
-    return r / head_rows * head_rows + r % half * 2 + r % head_rows / half;
-}
-
-uint64_t hf_write_head_rows(const struct writer *w, const struct hf_tensor_row *row, uint64_t n)
+/* Rows of a head if the halves of the heads are swapped, otherwise 0. */
+static uint64_t head_rows_of(const struct writer *w, const struct hf_tensor_row *row, uint64_t n)
 {
     if (!w->family->swaps_halves || (row->rows != HF_ROWS_Q && row->rows != HF_ROWS_K))
         return 0;
     return n / (row->rows == HF_ROWS_Q ? w->n_heads : w->n_kv_heads);
 }
 
+/* The row, of n, in GGUF terms that is row r of the directory. */
+static uint64_t gguf_row(
+    const struct writer *w, const struct hf_tensor_row *row, uint64_t r, uint64_t n)
+{
+    const uint64_t head_rows = head_rows_of(w, row, n), half = head_rows / 2;
+
+    if (row->rows == HF_ROWS_VALUES || row->rows == HF_ROWS_QK_VALUES)
+        return hf_write_value_index(w, row, r, n);
+    return head_rows ? r / head_rows * head_rows + r % half * 2 + r % head_rows / half : r;
+}
+
+const uint8_t *hf_write_row(struct writer *w, const struct hf_write_matrices *m, uint64_t r)
+{
+    const uint64_t n = m->t->dims[1], row_bytes = m->t->bytes / (n * m->t->dims[2]);
+    const uint64_t row = (m->first + r / n) * n + gguf_row(w, m->row, r % n, n);
+    const uint8_t *from = m->t->data + row * row_bytes;
+
+    if (m->row->rows != HF_COLS_VALUES)
+        return from;
+    w->row.n = 0;
+    for (uint64_t i = 0; i < row_bytes; i++)
+        buf_putc(&w->row, (char)from[hf_write_value_index(w, m->row, i, row_bytes)]);
+    return (const uint8_t *)w->row.p;
+}
+
 static float subtract_one(const struct writer *w, const struct hf_tensor_row *row, float f)
 {
-    return w->family->adds_one && row->is_norm ? f - 1 : f;
+    const bool is_summed = w->family->has_delta_net && w->o->is_mlx;
+
+    return w->family->adds_one && row->is_norm && !is_summed ? f - 1 : f;
 }
 
 static void put_vector(struct writer *w, const char *name, const struct hf_tensor_row *row,
     const struct gguf_tensor *t)
 {
-    uint64_t n = t->dims[0], head_rows = t->n_dims == 1 ? hf_write_head_rows(w, row, n) : 0;
-    uint64_t dims[2] = { t->dims[1], n };
+    const bool is_bias = t->n_dims == 1 && str_ends(t->name, STR(".bias"));
+    uint64_t n = t->dims[0], dims[2] = { t->dims[1], n };
     struct buf *to =
         hf_write_begin(w, name, "F32", t->n_dims, t->n_dims == 1 ? dims + 1 : dims, t->bytes);
 
     for (uint64_t i = 0; i < n * t->dims[1]; i++) {
         float f;
-        uint64_t from =
-            head_rows && str_ends(t->name, STR(".bias")) ? hf_write_gguf_row(row, i, head_rows) : i;
+        uint64_t from = is_bias ? gguf_row(w, row, i, n) : i;
         memcpy(&f, t->data + from * sizeof(f), sizeof(f));
         f = subtract_one(w, row, f);
         buf_put(to, &f, sizeof(f));
@@ -107,14 +125,11 @@ static void put_floats(struct writer *w, const char *name, const struct hf_write
     const struct gguf_tensor *t = m->t;
     uint64_t dims[3] = { m->n, t->dims[1], t->dims[0] };
     uint64_t row_bytes = t->bytes / (t->dims[1] * t->dims[2]);
-    uint64_t head_rows = hf_write_head_rows(w, m->row, t->dims[1]);
     struct buf *to = hf_write_begin(w, name, dtype_of(t->type), m->n > 1 ? 3 : 2,
         m->n > 1 ? dims : dims + 1, row_bytes * t->dims[1] * m->n);
 
-    for (uint64_t i = m->first * t->dims[1]; i < (m->first + m->n) * t->dims[1]; i++) {
-        uint64_t from = head_rows ? hf_write_gguf_row(m->row, i, head_rows) : i;
-        buf_put(to, t->data + from * row_bytes, row_bytes);
-    }
+    for (uint64_t i = 0; i < m->n * t->dims[1]; i++)
+        buf_put(to, hf_write_row(w, m, i), row_bytes);
 }
 
 /* The GGUF name of a row, with the layer. */
@@ -142,6 +157,8 @@ static bool is_in_layout(const struct writer *w, const struct hf_tensor_row *row
     if (strstr(row->from, "%e") || strstr(row->from, "moe.input_linear") ||
         strstr(row->from, "moe.output_linear"))
         return false;
+    if (w->family->has_delta_net)
+        return !strstr(row->from, ".experts.");
     return !w->family->hybrid ||
            (!strstr(row->from, ".experts.") && (w->n_experts || !strstr(row->from, "shared_mlp")));
 }
@@ -206,6 +223,7 @@ static void put_form(struct writer *w, const char *name, const struct hf_tensor_
     const uint64_t n = t->dims[0] * t->dims[1], taps = t->dims[0], channels = t->dims[1];
     const uint64_t hf_conv[3] = { channels, 1, taps }, mlx_conv[3] = { channels, taps, 1 };
     const bool is_conv = row->form == HF_FORM_CONV;
+    const uint64_t width = is_conv ? taps : 1;
     struct buf *to = hf_write_begin(w, name, "F32", is_conv ? 3 : 1,
         !is_conv       ? &n
         : w->o->is_mlx ? mlx_conv
@@ -214,8 +232,9 @@ static void put_form(struct writer *w, const char *name, const struct hf_tensor_
 
     for (uint64_t i = 0; i < n; i++) {
         float f;
-        memcpy(&f, t->data + i * sizeof(f), sizeof(f));
-        f = row->form == HF_FORM_DECAY ? log_of_decay(f) : f;
+        uint64_t from = hf_write_value_index(w, row, i / width, n / width) * width + i % width;
+        memcpy(&f, t->data + from * sizeof(f), sizeof(f));
+        f = row->form == HF_FORM_DECAY || row->form == HF_FORM_DECAYS ? log_of_decay(f) : f;
         buf_put(to, &f, sizeof(f));
     }
 }
@@ -235,9 +254,12 @@ static void stem_of(const struct hf_tensor_row *row, int layer, int expert, char
 }
 
 /* A parameter of a module is a module for some tensors. */
-static const char *tail_of(const struct hf_tensor_row *row, bool is_bias)
+static const char *tail_of(const struct writer *w, const struct hf_tensor_row *row, bool is_bias)
 {
-    if (strstr(row->from, "sinks") || row->form == HF_FORM_COLUMN || row->form == HF_FORM_DECAY)
+    const bool is_stacked = w->family->has_delta_net && strstr(row->from, ".experts.");
+
+    if (strstr(row->from, "sinks") || row->form == HF_FORM_COLUMN || row->form == HF_FORM_DECAY ||
+        row->form == HF_FORM_DECAYS || is_stacked)
         return "";
     if (is_bias)
         return str_ends(str_of(row->from), STR(".dt")) || strstr(row->to, "exp_probs_b") ? "_bias"
@@ -317,7 +339,7 @@ static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err 
     if (!row)
         return err_set(e, ERR_UNSUPPORTED, "tensor %s has no name in this layout", text);
     stem_of(row, layer, 0, stem);
-    snprintf(name, sizeof(name), "%s%s", stem, tail_of(row, is_bias));
+    snprintf(name, sizeof(name), "%s%s", stem, tail_of(w, row, is_bias));
     if (row->rows == HF_ROWS_SECOND_HALF)
         return 0; /* written with the first half */
     if (row->rows == HF_ROWS_FIRST_HALF) {
@@ -608,6 +630,8 @@ static int put_config(const struct writer *w, struct err *e)
         copy_number(w, &j, "attention.layer_norm_rms_epsilon", "rms_norm_eps");
     copy_number(w, &j, "rope.freq_base", "rope_theta");
     copy_number(w, &j, "attention.sliding_window", "sliding_window");
+    if (w->family->has_delta_net)
+        hf_write_delta(w, &j);
     if (w->family->hybrid)
         hf_write_hybrid(&j, w->g, w->family);
     else if (!w->family->router)
@@ -617,7 +641,8 @@ static int put_config(const struct writer *w, struct err *e)
     if (get_number(w, "rope.dimension_count", &v) && !w->family->has_latent_attn &&
         get_number(w, "attention.key_length", &head_dim) && v < head_dim)
         jw_member_f32(&j, "partial_rotary_factor", (float)(v / head_dim));
-    put_scaling(w, &j);
+    if (!w->family->has_delta_net)
+        put_scaling(w, &j);
     put_layer_types(w, &j);
     put_family_values(w, &j);
     put_router_values(w, &j);
@@ -802,6 +827,7 @@ int hf_write(const struct gguf *g, const char *dir, const struct hf_write_option
         jw_object(&w.shards[i].w);
     }
     buf_init(&w.index, FILE_MAX);
+    buf_init(&w.row, MB);
     jw_init(&w.index_json, &w.index);
     jw_object(&w.index_json);
     jw_key(&w.index_json, "weight_map");
@@ -813,5 +839,6 @@ int hf_write(const struct gguf *g, const char *dir, const struct hf_write_option
         buf_clear(&w.shards[i].data);
     }
     buf_clear(&w.index);
+    buf_clear(&w.row);
     return rc ? -1 : 0;
 }

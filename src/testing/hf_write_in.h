@@ -1,5 +1,5 @@
-/* hf_write_in.h: parts of hf_write.c and hf_write_quant.c that only these files use. Owner: the
- * caller of hf_write; one thread. */
+/* hf_write_in.h: parts of hf_write.c, hf_write_delta.c and hf_write_quant.c that only these files
+ * use. Owner: the caller of hf_write; one thread. */
 #pragma once
 
 #include "base/json.h"
@@ -25,17 +25,13 @@ struct writer {
     struct buf index;
     struct jw index_json;
     size_t n_written;
+    struct buf row; /* hf_write_row */
 };
 
 /* Begins a tensor of n_dims dimensions, outermost first; the caller appends `bytes` bytes to the
  * returned buffer. */
 struct buf *hf_write_begin(struct writer *w, const char *name, const char *dtype, int n_dims,
     const uint64_t *dims, uint64_t bytes);
-/* Rows of a head if the rows of this tensor are reordered, otherwise 0; and the row in GGUF terms
- * that is row r of the directory. */
-uint64_t hf_write_head_rows(const struct writer *w, const struct hf_tensor_row *row, uint64_t n);
-uint64_t hf_write_gguf_row(const struct hf_tensor_row *row, uint64_t r, uint64_t head_rows);
-
 /* Matrices first .. first + n - 1 of a tensor, which become the tensors stem.weight, ... */
 struct hf_write_matrices {
     const char *stem;
@@ -43,6 +39,18 @@ struct hf_write_matrices {
     const struct gguf_tensor *t;
     uint64_t first, n;
 };
+
+/* Row r of the matrices, in the order of the directory; valid until the next call. */
+const uint8_t *hf_write_row(struct writer *w, const struct hf_write_matrices *m, uint64_t r);
+
+/* ---- hf_write_delta.c */
+
+/* The index in GGUF terms of row, column or element `i` of n of a tensor of the directory, whose
+ * value heads are grouped. */
+uint64_t hf_write_value_index(
+    const struct writer *w, const struct hf_tensor_row *row, uint64_t i, uint64_t n);
+/* The members of config.json for DeltaNet. */
+void hf_write_delta(const struct writer *w, struct jw *j);
 
 /* ---- hf_write_quant.c */
 

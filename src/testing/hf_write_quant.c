@@ -92,17 +92,6 @@ static const struct layout *find_layout(const struct writer *w, enum qtype type)
     return NULL;
 }
 
-/* Row r of the matrices, in the order of the directory. */
-static const uint8_t *source_row(
-    const struct writer *w, const struct hf_write_matrices *m, uint64_t r)
-{
-    uint64_t head_rows = hf_write_head_rows(w, m->row, m->t->dims[1]);
-    uint64_t row_bytes = m->t->bytes / (m->t->dims[1] * m->t->dims[2]);
-
-    r += m->first * m->t->dims[1];
-    return m->t->data + (head_rows ? hf_write_gguf_row(m->row, r, head_rows) : r) * row_bytes;
-}
-
 static struct buf *begin_part(struct writer *w, const struct hf_write_matrices *m,
     const struct part *p, uint64_t n_rows, uint64_t n_cols)
 {
@@ -151,8 +140,8 @@ static void put_interleaved(struct writer *w, const struct layout *l,
         const uint64_t cols = gate->t->dims[0], rows = gate->t->dims[1];
         struct buf *to = begin_part(w, &both, p, 2 * rows, cols / p->per);
         for (uint64_t r = 0; r < both.n * rows; r++) {
-            l->put_row(to, source_row(w, gate, r), cols, i);
-            l->put_row(to, source_row(w, up, r), cols, i);
+            l->put_row(to, hf_write_row(w, gate, r), cols, i);
+            l->put_row(to, hf_write_row(w, up, r), cols, i);
         }
     }
 }
@@ -171,7 +160,7 @@ static void put_layout(struct writer *w, const struct layout *l, const struct hf
         const struct part *p = &l->parts[i];
         struct buf *to = begin_part(w, m, p, m->t->dims[1], m->t->dims[0] / p->per);
         for (uint64_t r = 0; r < m->n * m->t->dims[1]; r++)
-            l->put_row(to, source_row(w, m, r), m->t->dims[0], i);
+            l->put_row(to, hf_write_row(w, m, r), m->t->dims[0], i);
     }
 }
 
@@ -202,12 +191,12 @@ static float float_of_row(const uint8_t *row, uint64_t k)
     return f;
 }
 
-static float largest_of(const struct writer *w, const struct hf_write_matrices *m)
+static float largest_of(struct writer *w, const struct hf_write_matrices *m)
 {
     float top = 0;
 
     for (uint64_t r = 0; r < m->n * m->t->dims[1]; r++) {
-        const uint8_t *row = source_row(w, m, r);
+        const uint8_t *row = hf_write_row(w, m, r);
         for (uint64_t k = 0; k < m->t->dims[0]; k++)
             top = fmaxf(top, fabsf(float_of_row(row, k)));
     }
@@ -274,7 +263,7 @@ static void put_rounded(
     struct buf *to = begin_part(w, m, codes, rows, cols / codes->per);
 
     for (uint64_t r = 0; r < m->n * rows; r++) {
-        const uint8_t *row = source_row(w, m, r);
+        const uint8_t *row = hf_write_row(w, m, r);
         for (uint64_t k = 0; k < cols; k++) {
             float d = scale_of(&q->scales, top, r % rows / block_rows, k / block_cols);
             uint8_t code = e4m3_of(float_of_row(row, k) / d);

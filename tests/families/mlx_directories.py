@@ -28,7 +28,7 @@ N_TOKENS, STEP, N_IDS = 300, 3, 12
 PRESETS = ("tiny-llama tiny-qwen2 tiny-qwen3 tiny-qwen3moe tiny-qwen2moe tiny-smollm3 tiny-phi3 "
            "tiny-granite tiny-mistral3 tiny-olmo2 tiny-olmo3 tiny-gemma2 tiny-gemma3 tiny-gpt-oss "
            "tiny-glm4 tiny-glm4moe tiny-lfm2 tiny-granitehybrid tiny-granitehybrid-moe "
-           "tiny-nemotron-h tiny-nemotron-h-moe tiny-nemotron-h-latent").split()
+           "tiny-nemotron-h tiny-nemotron-h-moe tiny-nemotron-h-latent tiny-qwen35 tiny-qwen35moe").split()
 
 
 # mlx-lm has no window in Gemma 2 (of 30 tokens here), rounds the factor of the embedding of Gemma 3 to
@@ -58,7 +58,8 @@ def make_directory(preset, folder):
 
 def logits(folder):
     model, _ = mlx_lm.utils.load_model(pathlib.Path(folder))
-    n_vocab = model.args.vocab_size
+    args = getattr(model, "language_model", model).args
+    n_vocab = args.vocab_size
     x = mx.array([[token(i, n_vocab) for i in range(N_TOKENS)]])
     y = model(x, cache=mlx_lm.models.cache.make_prompt_cache(model)).astype(mx.float32)
     return np.array(y[0])

@@ -60,6 +60,19 @@ static void preset_lfm2moe(struct synth *s)
     s->n_settings = ARRAY_LEN(settings);
 }
 
+/* Value heads of 64 dimensions, so that columns of quantised types are whole blocks. */
+static void preset_wide_delta_net(struct synth *s)
+{
+    static const char *const settings[] = { "rope.dimension_count=16",
+        "rope.dimension_sections=[2,2,2,0]", "full_attention_interval=3", "ssm.conv_kernel=4",
+        "ssm.state_size=64", "ssm.group_count=2", "ssm.time_step_rank=6", "ssm.inner_size=384" };
+
+    EXPECT(synth_preset(s, "tiny-qwen35"));
+    s->head_dim = 32;
+    s->settings = settings;
+    s->n_settings = ARRAY_LEN(settings);
+}
+
 /* Writes the same model in both formats, and with `quant` also a directory with the rounded values.
  * Rows of quantised types are multiples of 64 elements. */
 static void write_both(const char *preset, enum qtype type, const struct hf_write_options *o)
@@ -71,6 +84,8 @@ static void write_both(const char *preset, enum qtype type, const struct hf_writ
 
     if (!strcmp(preset, "tiny-deepseek3"))
         preset_deepseek3(&s);
+    else if (!strcmp(preset, "tiny-qwen35-wide"))
+        preset_wide_delta_net(&s);
     else
         EXPECT(synth_preset(&s, preset));
     if (!strcmp(preset, "tiny-lfm2moe"))
@@ -82,7 +97,8 @@ static void write_both(const char *preset, enum qtype type, const struct hf_writ
         s.d_ff = 192;
         s.head_dim = strncmp(preset, "tiny-deepseek", 13) ? 32 : s.head_dim;
     }
-    if (!strncmp(preset, "tiny-gemma", 10))
+    if (!strncmp(preset, "tiny-gemma", 10) || !strncmp(preset, "tiny-qwen35", 11) ||
+        !strncmp(preset, "tiny-qwen3next", 14))
         s.vector_sigma = 0.02f; /* w - 1 + 1 is w for w from 0.5 to 2 */
     if (synth_write(&s, gguf_path, &e) || gguf_open(&g, gguf_path, &e))
         fail_with(preset, &e);
@@ -173,6 +189,9 @@ static void check_preset(const char *preset, enum qtype type, struct hf_write_op
 static const char *const hybrids[] = { "tiny-granitehybrid", "tiny-granitehybrid-moe",
     "tiny-nemotron-h", "tiny-nemotron-h-moe", "tiny-nemotron-h-latent" };
 
+/* Families with DeltaNet layers. */
+static const char *const delta_nets[] = { "tiny-qwen35", "tiny-qwen35moe", "tiny-qwen35-wide" };
+
 static enum qtype float_type(size_t i)
 {
     return i % 3 == 0 ? Q_F32 : i % 3 == 1 ? Q_BF16 : Q_F16;
@@ -205,6 +224,24 @@ static void mlx_directories_give_the_same_bits(void)
             hybrids[i], i % 2 ? Q_BF16 : Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
 }
 
+/* Value heads have another order in directories than in the files of Qwen 3.5. */
+static void delta_net_directories_give_the_same_bits(void)
+{
+    for (size_t i = 0; i < 3 * ARRAY_LEN(delta_nets); i++) {
+        check_preset(delta_nets[i / 3], float_type(i),
+            (struct hf_write_options){ .n_shards = i % 2 ? 2 : 1 });
+        check_preset(delta_nets[i / 3], float_type(i), (struct hf_write_options){ .is_mlx = true });
+    }
+    check_preset("tiny-qwen35-wide", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
+    check_preset("tiny-qwen35-wide", Q_MXFP4, (struct hf_write_options){ .is_mlx = true });
+    check_preset("tiny-qwen35-wide", Q_NVFP4, (struct hf_write_options){ .n_shards = 1 });
+    check_preset("tiny-qwen35-wide", Q_NVFP4, (struct hf_write_options){ .is_mlx = true });
+    check_preset(
+        "tiny-qwen35-wide", Q_F32, (struct hf_write_options){ .quant = HF_WRITE_FP8_ROWS });
+    check_preset("tiny-qwen35-wide", Q_F32,
+        (struct hf_write_options){ .is_mlx = true, .quant = HF_WRITE_MXFP8 });
+}
+
 /* Types that GGUF files have as well; gpt-oss alternates the rows of gate and up. */
 static void repacked_directories_give_the_same_bits(void)
 {
@@ -234,5 +271,5 @@ static void fp8_directories_give_the_bits_of_their_values(void)
 }
 
 TESTS(TEST(families_give_the_same_bits), TEST(mlx_directories_give_the_same_bits),
-    TEST(repacked_directories_give_the_same_bits),
+    TEST(delta_net_directories_give_the_same_bits), TEST(repacked_directories_give_the_same_bits),
     TEST(fp8_directories_give_the_bits_of_their_values))

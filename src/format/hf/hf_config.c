@@ -72,7 +72,7 @@ bool hf_is_true(const struct json *object, const char *key)
     return j && j->kind == JSON_BOOL && j->b;
 }
 
-static int require_int(const struct json *object, const char *key, int64_t *out, struct err *e)
+int hf_require_int(const struct json *object, const char *key, int64_t *out, struct err *e)
 {
     if (json_is_null(json_get(object, key)))
         return err_set(e, ERR_CORRUPT, "config.json: %s is missing", key);
@@ -123,7 +123,7 @@ static int read_layers(struct hf_config *c, struct err *e)
     c->arch = c->family->arch;
     c->n_groups = 1;
     return c->family->hybrid ? hf_hybrid_read(c, e)
-                             : require_int(c->text, "num_hidden_layers", &c->n_layers, e);
+                             : hf_require_int(c->text, "num_hidden_layers", &c->n_layers, e);
 }
 
 /* Number of experts, under the name that the family uses. */
@@ -135,8 +135,8 @@ static int read_experts(struct hf_config *c, struct err *e)
         return 0;
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (json_get(c->text, names[i]))
-            return require_int(c->text, names[i], &c->n_experts, e);
-    return require_int(c->text, "num_experts", &c->n_experts, e);
+            return hf_require_int(c->text, names[i], &c->n_experts, e);
+    return hf_require_int(c->text, "num_experts", &c->n_experts, e);
 }
 
 int hf_config_read(struct hf_config *c, const struct json *all, struct err *e)
@@ -145,8 +145,8 @@ int hf_config_read(struct hf_config *c, const struct json *all, struct err *e)
     if (all->kind != JSON_OBJECT)
         return err_set(e, ERR_CORRUPT, "config.json is not an object");
     if (find_family(c, e) || read_layers(c, e) ||
-        require_int(c->text, "hidden_size", &c->d_model, e) ||
-        require_int(c->text, "num_attention_heads", &c->n_heads, e))
+        hf_require_int(c->text, "hidden_size", &c->d_model, e) ||
+        hf_require_int(c->text, "num_attention_heads", &c->n_heads, e))
         return -1;
     c->n_kv_heads = c->n_heads;
     if (!c->n_heads || !c->n_layers || c->n_layers > 4096)
@@ -157,7 +157,9 @@ int hf_config_read(struct hf_config *c, const struct json *all, struct err *e)
         hf_get_int(c->text, "head_dim", &c->head_dim, e) || read_experts(c, e) ||
         hf_get_int(c->text, "num_nextn_predict_layers", &c->n_mtp_layers, e) ||
         hf_get_int(c->text, "num_mtp_layers", &c->n_mtp_layers, e) ||
-        (c->family->has_latent_attn && require_int(c->text, "qk_rope_head_dim", &c->head_dim, e)))
+        (c->family->has_latent_attn &&
+            hf_require_int(c->text, "qk_rope_head_dim", &c->head_dim, e)) ||
+        (c->family->has_delta_net && hf_delta_net_read(c, e)))
         return -1;
     if (!c->n_kv_heads || !c->head_dim || c->head_dim > 1 << 16)
         return err_set(e, ERR_RANGE, "config.json: %lld KV heads of %lld dimensions",
@@ -313,9 +315,9 @@ static int put_latent(const struct hf_config *c, struct gguf_keys *k, struct err
 {
     int64_t nope = 0, value = 0, rank = 0, q_rank = 0;
 
-    if (require_int(c->text, "qk_nope_head_dim", &nope, e) ||
-        require_int(c->text, "v_head_dim", &value, e) ||
-        require_int(c->text, "kv_lora_rank", &rank, e) ||
+    if (hf_require_int(c->text, "qk_nope_head_dim", &nope, e) ||
+        hf_require_int(c->text, "v_head_dim", &value, e) ||
+        hf_require_int(c->text, "kv_lora_rank", &rank, e) ||
         hf_get_int(c->text, "q_lora_rank", &q_rank, e))
         return -1;
     gguf_keys_u32(k, ".attention.q_lora_rank", (uint32_t)q_rank);
@@ -487,7 +489,7 @@ static int put_short_conv(const struct hf_config *c, struct gguf_keys *k, struct
             (long long)c->n_layers);
     if (hf_is_true(c->text, "conv_bias"))
         return hf_reject(json_get(c->text, "conv_bias"), e);
-    if (require_int(c->text, "conv_L_cache", &taps, e) || put_adjusted_width(c, k, e) ||
+    if (hf_require_int(c->text, "conv_L_cache", &taps, e) || put_adjusted_width(c, k, e) ||
         hf_get_number(c->text, "norm_eps", &eps, e))
         return -1;
     if (eps > 0 && json_is_null(json_get(c->text, "rms_norm_eps")))
@@ -518,6 +520,8 @@ static int put_window(const struct hf_config *c, struct gguf_keys *k, struct err
 
     if (c->family->has_short_conv)
         return put_short_conv(c, k, e);
+    if (c->family->has_delta_net)
+        return hf_delta_net_put(c, k, e);
     if (hf_get_int(c->text, "sliding_window", &window, e) ||
         hf_get_int(c->text, "max_window_layers", &first, e) ||
         hf_get_int(c->text, "sliding_window_pattern", &period, e))

@@ -16,6 +16,8 @@ struct hf_config {
     const struct hf_family *family;
     const char *arch; /* general.architecture */
     int64_t n_groups; /* of Mamba2 heads, at least 1 */
+    /* DeltaNet: numbers of heads, at least 1, and dimensions of a head */
+    int64_t n_key_heads, n_value_heads, state_dim;
     int64_t n_layers, d_model, n_heads, n_kv_heads, n_experts;
     int64_t head_dim;          /* of latent attention: the rotated dimensions */
     int64_t n_mtp_layers;      /* layers for drafts, after the others; not loaded */
@@ -33,11 +35,16 @@ int hf_config_put(struct hf_config *c, struct gguf_keys *k, struct arena *a, str
 /* ---- for the files of this folder: values of an object; false or 0 with *out unchanged: absent or
  * null; -1: of another type, or not in the range 0 .. 2^31 - 1 */
 int hf_get_int(const struct json *object, const char *key, int64_t *out, struct err *e);
+int hf_require_int(const struct json *object, const char *key, int64_t *out, struct err *e);
 int hf_get_number(const struct json *object, const char *key, double *out, struct err *e);
 bool hf_get_str(const struct json *object, const char *key, struct str *out);
 bool hf_is_true(const struct json *object, const char *key);
 /* "config.json: KEY = VALUE is not supported" */
 int hf_reject(const struct json *value, struct err *e);
+
+/* hf_delta_net.c: sets the sizes of *c; writes the keys of the layers and of DeltaNet */
+int hf_delta_net_read(struct hf_config *c, struct err *e);
+int hf_delta_net_put(const struct hf_config *c, struct gguf_keys *k, struct err *e);
 
 /* hf_rope.c: the keys rope.* and the divisors */
 int hf_rope_put(struct hf_config *c, struct gguf_keys *k, struct arena *a, struct err *e);

@@ -201,6 +201,33 @@ static const struct hf_tensor_row nemotron_h_rows[] = {
     { 0 },
 };
 
+#define LINEAR LAYER "linear_attn."
+#define DELTA_NET_VECTORS(order)                                                                   \
+    { LINEAR "dt", "blk.%d.ssm_dt", order, false },                                                \
+    {                                                                                              \
+        LINEAR "norm", "blk.%d.ssm_norm", 0, false                                                 \
+    }
+#define QWEN_LAYER                                                                                 \
+    { LAYER "post_attention_layernorm", "blk.%d.post_attention_norm", 0, true },                   \
+        { LAYER "mlp.experts.gate_up_proj", "blk.%d.ffn_gate_exps", HF_ROWS_FIRST_HALF, false },   \
+        { LAYER "mlp.experts.gate_up_proj", "blk.%d.ffn_up_exps", HF_ROWS_SECOND_HALF, false },    \
+    {                                                                                              \
+        LAYER "mlp.experts.down_proj", "blk.%d.ffn_down_exps", 0, false                            \
+    }
+
+static const struct hf_tensor_row qwen3_5_rows[] = {
+    QWEN_LAYER,
+    DELTA_NET_VECTORS(HF_ROWS_VALUES),
+    { LINEAR "in_proj_qkv", "blk.%d.attn_qkv", HF_ROWS_QK_VALUES, false },
+    { LINEAR "in_proj_z", "blk.%d.attn_gate", HF_ROWS_VALUES, false },
+    { LINEAR "in_proj_b", "blk.%d.ssm_beta", HF_ROWS_VALUES, false },
+    { LINEAR "in_proj_a", "blk.%d.ssm_alpha", HF_ROWS_VALUES, false },
+    { LINEAR "conv1d", "blk.%d.ssm_conv1d", HF_ROWS_QK_VALUES, false, HF_FORM_CONV },
+    { LINEAR "A_log", "blk.%d.ssm_a", HF_COLS_VALUES, false, HF_FORM_DECAYS },
+    { LINEAR "out_proj", "blk.%d.ssm_out", HF_COLS_VALUES, false },
+    { 0 },
+};
+
 static const struct hf_family families[] = {
     { .model_type = "llama", .arch = "llama", .activation = "silu", .swaps_halves = true },
     { .model_type = "mistral", .arch = "llama", .activation = "silu", .swaps_halves = true },
@@ -224,6 +251,25 @@ static const struct hf_family families[] = {
         .has_experts = true,
         .needs_norm_topk = true,
         .needs_use_window = true },
+    { .model_type = "qwen3_5",
+        .has_text_type = true,
+        .arch = "qwen35",
+        .activation = "silu",
+        .rows = qwen3_5_rows,
+        .adds_one = true,
+        .head_dim = 256,
+        .rotated = 0.25,
+        .has_delta_net = true },
+    { .model_type = "qwen3_5_moe",
+        .has_text_type = true,
+        .arch = "qwen35moe",
+        .activation = "silu",
+        .rows = qwen3_5_rows,
+        .adds_one = true,
+        .has_experts = true,
+        .head_dim = 256,
+        .rotated = 0.25,
+        .has_delta_net = true },
     { .model_type = "smollm3",
         .arch = "smollm3",
         .activation = "silu",
@@ -330,8 +376,13 @@ static const struct hf_family families[] = {
 
 const struct hf_family *hf_family_find(struct str model_type)
 {
+    const struct str text = STR("_text");
+    struct str base = model_type;
+
+    if (str_ends(base, text))
+        base.n -= text.n;
     for (size_t i = 0; i < ARRAY_LEN(families); i++)
-        if (str_is(model_type, families[i].model_type))
+        if (str_is(families[i].has_text_type ? base : model_type, families[i].model_type))
             return &families[i];
     return NULL;
 }
@@ -345,7 +396,8 @@ bool hf_tensor_is_ignored(struct str name)
 {
     static const char *const starts[] = { "vision_tower.", "vision_model.", "visual.",
         "model.visual.", "model.vision_tower.", "multi_modal_projector.",
-        "model.multi_modal_projector.", "audio_tower.", "model.audio_tower.", "mtp." };
+        "model.multi_modal_projector.", "audio_tower.", "model.audio_tower.", "mtp.", "model.mtp.",
+        "embed_vision.", "model.embed_vision.", "embed_audio.", "model.embed_audio." };
 
     for (size_t i = 0; i < ARRAY_LEN(starts); i++)
         if (str_starts(name, str_of(starts[i])))

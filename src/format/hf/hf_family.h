@@ -6,7 +6,9 @@
 
 #include "base/str.h"
 
-/* Rows of a source tensor that are the rows of the tensor in GGUF terms, in this order. */
+/* Rows of a source tensor that are the rows of the tensor in GGUF terms, in this order; or the
+ * order of its columns. Value heads of DeltaNet are grouped by their key head in directories; in
+ * GGUF terms value head h has the key head h % n_key_heads. */
 enum hf_rows {
     HF_ROWS_ALL,
     HF_ROWS_Q, /* of families with swaps_halves: row 2i + j of a head is row j * half + i */
@@ -15,6 +17,9 @@ enum hf_rows {
     HF_ROWS_ODD,
     HF_ROWS_FIRST_HALF,
     HF_ROWS_SECOND_HALF,
+    HF_ROWS_VALUES,    /* all rows are of value heads */
+    HF_ROWS_QK_VALUES, /* those after the queries and keys are of value heads */
+    HF_COLS_VALUES,    /* all columns are of value heads */
 };
 
 /* Shape of the tensor in GGUF terms. All but the first one are F32. */
@@ -22,6 +27,7 @@ enum hf_form {
     HF_FORM_SAME,
     HF_FORM_COLUMN, /* a vector as rows of one element, under a name without ".weight" */
     HF_FORM_DECAY,  /* the same with -exp(x) of each element x */
+    HF_FORM_DECAYS, /* a vector with -exp(x) of each element x, under a name without ".weight" */
     HF_FORM_GROUPS, /* a vector as one row per group of the Mamba2 layers */
     HF_FORM_CONV,   /* [channels, 1, taps] or [channels, taps, 1] as rows of taps */
 };
@@ -40,6 +46,7 @@ struct hf_tensor_row {
 
 struct hf_family {
     const char *model_type; /* of config.json */
+    bool has_text_type;     /* also MODEL_TYPE_text, of the language model alone */
     const char *arch;       /* general.architecture */
     const char *moe_arch;   /* the same of models with experts; NULL: arch */
     const char *activation; /* hidden_act, hidden_activation or mlp_hidden_act */
@@ -49,11 +56,14 @@ struct hf_family {
     enum hf_hybrid hybrid;
     /* RoPE rotates the dimensions i and i + half of a head; in GGUF terms 2i and 2i + 1 */
     bool swaps_halves;
-    bool adds_one; /* norms multiply by 1 + weight */
+    /* Norms multiply by 1 + weight. MLX stores the sum in families with has_delta_net. */
+    bool adds_one;
     bool has_experts;
     bool needs_norm_topk; /* the weights of experts are normalised only if norm_topk_prob is true */
     bool needs_use_window; /* sliding_window has no effect unless use_sliding_window is true */
     int head_dim;          /* unless config.json has it; 0: hidden_size / num_attention_heads */
+    double rotated;        /* partial_rotary_factor unless config.json has it; 0: 1 */
+    bool has_delta_net;    /* layers without attention: layer_types = linear_attention */
     bool has_short_conv;   /* layers without attention: layer_types = conv */
     bool has_latent_attn;  /* MLA: kv_lora_rank, qk_rope_head_dim, ... */
     const char *router; /* scoring_func unless config.json has it; NULL: the family has no choice */

@@ -38,7 +38,7 @@ static int put_bases(
 static int put_rotated(
     struct hf_config *c, const struct json *scaling, struct gguf_keys *k, struct err *e)
 {
-    double share = 1;
+    double share = c->family->rotated > 0 ? c->family->rotated : 1;
 
     if (hf_get_number(c->text, "partial_rotary_factor", &share, e) ||
         hf_get_number(scaling, "partial_rotary_factor", &share, e))

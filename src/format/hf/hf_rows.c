@@ -4,6 +4,12 @@
 
 #include <math.h>
 
+/* The value head of the source that is head h in GGUF terms. */
+static uint64_t source_head(const struct hf_recipe *p, uint64_t h)
+{
+    return h % p->n_key_heads * (p->n_value_heads / p->n_key_heads) + h / p->n_key_heads;
+}
+
 /* Row of the source that is row r of a matrix in GGUF terms. */
 static uint64_t source_row(const struct hf_recipe *p, uint64_t r)
 {
@@ -19,7 +25,14 @@ static uint64_t source_row(const struct hf_recipe *p, uint64_t r)
     case HF_ROWS_Q:
     case HF_ROWS_K:
         return r / p->head_rows * p->head_rows + r % 2 * half + r % p->head_rows / 2;
+    case HF_ROWS_VALUES:
+    case HF_ROWS_QK_VALUES:
+        if (r < p->first_row)
+            return r;
+        r -= p->first_row;
+        return p->first_row + source_head(p, r / p->head_rows) * p->head_rows + r % p->head_rows;
     case HF_ROWS_FIRST_HALF:
+    case HF_COLS_VALUES:
     case HF_ROWS_ALL:
         break;
     }
@@ -42,14 +55,19 @@ static float float_at(const struct st_tensor *t, uint64_t i)
     return t->dtype == ST_F16 ? f16_to_f32(half) : bf16_to_f32(half);
 }
 
+/* Columns of a row of the source: whole blocks. */
+struct span {
+    uint64_t row, first, end;
+};
+
 static void put_floats(
-    const struct hf_recipe *p, const struct st_tensor *t, uint64_t row, uint8_t *to)
+    const struct hf_recipe *p, const struct st_tensor *t, struct span s, uint8_t *to)
 {
-    for (uint64_t i = 0; i < p->cols; i++) {
-        float f = float_at(t, row * p->cols + i) + p->add;
+    for (uint64_t i = s.first; i < s.end; i++, to += sizeof(float)) {
+        float f = float_at(t, s.row * p->cols + i) + p->add;
         if (p->convert == HF_DECAY)
             f = (float)-exp((double)f);
-        memcpy(to + i * sizeof(f), &f, sizeof(f));
+        memcpy(to, &f, sizeof(f));
     }
 }
 
@@ -75,16 +93,16 @@ static void put_nibbles(uint8_t *to, const uint8_t codes[32])
 
 /* Codes of the affine types: 4 bits as in Q4_0 per 32 elements, the others as they are. */
 static void put_affine(
-    const struct hf_recipe *p, const struct hf_source *s, uint64_t row, uint8_t *to)
+    const struct hf_recipe *p, const struct hf_source *s, struct span c, uint8_t *to)
 {
     const unsigned bits = (unsigned)p->quant.bits;
     const struct qtype_info *q = qtype_info((uint32_t)p->type);
     const uint64_t n_groups = p->cols / (uint64_t)p->quant.group;
-    const uint8_t *codes = s->codes->data + row * (p->cols * bits / 8);
+    const uint8_t *codes = s->codes->data + c.row * (p->cols * bits / 8);
     uint8_t block[64];
 
-    for (uint64_t at = 0; at < p->cols; at += q->block, to += q->block_bytes) {
-        uint64_t group = row * n_groups + at / (uint64_t)p->quant.group;
+    for (uint64_t at = c.first; at < c.end; at += q->block, to += q->block_bytes) {
+        uint64_t group = c.row * n_groups + at / (uint64_t)p->quant.group;
         float scale_offset[2] = { float_at(s->scales, group), float_at(s->offsets, group) };
         memcpy(to, scale_offset, 8);
         if (bits != 4) {
@@ -98,13 +116,13 @@ static void put_affine(
 }
 
 static void put_mxfp4(
-    const struct hf_recipe *p, const struct hf_source *s, uint64_t row, uint8_t *to)
+    const struct hf_recipe *p, const struct hf_source *s, struct span c, uint8_t *to)
 {
-    const uint8_t *codes = s->codes->data + row * (p->cols / 2);
-    const uint8_t *scales = s->scales->data + row * (p->cols / 32);
+    const uint8_t *codes = s->codes->data + c.row * (p->cols / 2);
+    const uint8_t *scales = s->scales->data + c.row * (p->cols / 32);
     uint8_t block[32];
 
-    for (uint64_t b = 0; b < p->cols / 32; b++, to += 17) {
+    for (uint64_t b = c.first / 32; b < c.end / 32; b++, to += 17) {
         to[0] = scales[b];
         get_codes(codes, 4, 32 * b, 32, block);
         put_nibbles(to + 1, block);
@@ -112,12 +130,12 @@ static void put_mxfp4(
 }
 
 static void put_mxfp8(
-    const struct hf_recipe *p, const struct hf_source *s, uint64_t row, uint8_t *to)
+    const struct hf_recipe *p, const struct hf_source *s, struct span c, uint8_t *to)
 {
-    const uint8_t *codes = s->codes->data + row * p->cols;
-    const uint8_t *scales = s->scales->data + row * (p->cols / 32);
+    const uint8_t *codes = s->codes->data + c.row * p->cols;
+    const uint8_t *scales = s->scales->data + c.row * (p->cols / 32);
 
-    for (uint64_t b = 0; b < p->cols / 32; b++, to += 33) {
+    for (uint64_t b = c.first / 32; b < c.end / 32; b++, to += 33) {
         to[0] = scales[b];
         memcpy(to + 1, codes + 32 * b, 32);
     }
@@ -126,14 +144,14 @@ static void put_mxfp8(
 /* Per 64 elements four scales and, per 16 elements, eight bytes: the first eight in the low, the
  * second in the high nibbles. */
 static void put_nvfp4(
-    const struct hf_recipe *p, const struct hf_source *s, uint64_t row, uint8_t *to)
+    const struct hf_recipe *p, const struct hf_source *s, struct span c, uint8_t *to)
 {
-    const uint8_t *codes = s->codes->data + row * (p->cols / 2);
-    const uint8_t *scales = s->scales->data + row * (p->cols / 16);
+    const uint8_t *codes = s->codes->data + c.row * (p->cols / 2);
+    const uint8_t *scales = s->scales->data + c.row * (p->cols / 16);
     uint8_t sub[16];
 
-    for (uint64_t b = 0; b < p->cols / 16; b++) {
-        uint8_t *block = to + b / 4 * 36, *at = block + 4 + b % 4 * 8;
+    for (uint64_t b = c.first / 16; b < c.end / 16; b++) {
+        uint8_t *block = to + (b - c.first / 16) / 4 * 36, *at = block + 4 + b % 4 * 8;
         block[b % 4] = scales[b] & 0x7f;
         get_codes(codes, 4, 16 * b, 16, sub);
         for (int i = 0; i < 8; i++)
@@ -141,49 +159,66 @@ static void put_nvfp4(
     }
 }
 
-static void put_fp8(const struct hf_recipe *p, const struct hf_source *s, uint64_t row, uint8_t *to)
+static void put_fp8(
+    const struct hf_recipe *p, const struct hf_source *s, struct span c, uint8_t *to)
 {
     const struct qtype_info *q = qtype_info((uint32_t)p->type);
     const struct hf_scale_grid *g = &p->grid;
-    const uint8_t *codes = s->codes->data + row * p->cols;
-    uint64_t grid_row = row / p->rows_in * g->n_rows + row % p->rows_in / g->rows;
+    const uint8_t *codes = s->codes->data + c.row * p->cols;
+    uint64_t grid_row = c.row / p->rows_in * g->n_rows + c.row % p->rows_in / g->rows;
 
-    for (uint64_t at = 0; at < p->cols; at += q->block, to += q->block_bytes) {
+    for (uint64_t at = c.first; at < c.end; at += q->block, to += q->block_bytes) {
         float d = float_at(s->scales, grid_row * g->n_cols + at / g->cols);
         memcpy(to, &d, sizeof(d));
         memcpy(to + sizeof(d), codes + at, q->block);
     }
 }
 
-static void put_row(const struct hf_recipe *p, uint64_t matrix, uint64_t r, uint8_t *to)
+static void put_span(
+    const struct hf_recipe *p, const struct hf_source *s, struct span c, uint8_t *to)
 {
-    const struct hf_source *s = &p->sources[p->is_per_expert ? matrix : 0];
-    uint64_t row = source_row(p, r) + (p->is_per_expert ? 0 : matrix * p->rows_in);
-    uint64_t bytes = p->cols * st_dtype_bytes(s->codes->dtype);
+    const uint64_t bytes = st_dtype_bytes(s->codes->dtype);
 
     switch (p->convert) {
     case HF_COPY:
-        memcpy(to, s->codes->data + row * bytes, bytes);
+        memcpy(to, s->codes->data + (c.row * p->cols + c.first) * bytes, (c.end - c.first) * bytes);
         return;
     case HF_TO_F32:
     case HF_DECAY:
-        put_floats(p, s->codes, row, to);
+        put_floats(p, s->codes, c, to);
         return;
     case HF_AFFINE:
-        put_affine(p, s, row, to);
+        put_affine(p, s, c, to);
         return;
     case HF_MXFP4:
-        put_mxfp4(p, s, row, to);
+        put_mxfp4(p, s, c, to);
         return;
     case HF_MXFP8:
-        put_mxfp8(p, s, row, to);
+        put_mxfp8(p, s, c, to);
         return;
     case HF_NVFP4:
-        put_nvfp4(p, s, row, to);
+        put_nvfp4(p, s, c, to);
         return;
     case HF_FP8:
-        put_fp8(p, s, row, to);
+        put_fp8(p, s, c, to);
         return;
+    }
+}
+
+static void put_row(const struct hf_recipe *p, uint64_t matrix, uint64_t r, uint8_t *to)
+{
+    const struct hf_source *s = &p->sources[p->is_per_expert ? matrix : 0];
+    const struct qtype_info *q = qtype_info((uint32_t)p->type);
+    struct span c = { source_row(p, r) + (p->is_per_expert ? 0 : matrix * p->rows_in), 0, p->cols };
+
+    if (p->rows != HF_COLS_VALUES) {
+        put_span(p, s, c, to);
+        return;
+    }
+    for (uint64_t h = 0; h < p->n_value_heads; h++) {
+        c.first = source_head(p, h) * p->head_cols;
+        c.end = c.first + p->head_cols;
+        put_span(p, s, c, to + h * (p->head_cols / q->block * q->block_bytes));
     }
 }
 

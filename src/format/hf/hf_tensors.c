@@ -172,8 +172,9 @@ static int add_source(struct hf_tensors *t, const struct hf_tensor_row *row,
             base, sizeof(base), "%.*s%d%s", (int)(number - row->to), row->to, m->layer, number + 2);
     else
         snprintf(base, sizeof(base), "%s", row->to);
-    bool is_column = row->form == HF_FORM_COLUMN || row->form == HF_FORM_DECAY;
-    snprintf(name, sizeof(name), "%s%s", base, is_bias ? ".bias" : is_column ? "" : ".weight");
+    bool is_parameter =
+        row->form == HF_FORM_COLUMN || row->form == HF_FORM_DECAY || row->form == HF_FORM_DECAYS;
+    snprintf(name, sizeof(name), "%s%s", base, is_bias ? ".bias" : is_parameter ? "" : ".weight");
     struct hf_recipe *r = find_recipe(t, str_of(name), e);
     if (!r)
         return -1;
@@ -342,16 +343,16 @@ static const struct hf_mode_row *find_conversion(enum hf_mode mode, enum st_dtyp
 }
 
 /* Sets the conversion and the type from the first source. */
-static int choose_conversion(struct hf_recipe *r, const struct hf_config *c, struct err *e)
+static int choose_conversion(struct hf_recipe *r, struct err *e)
 {
     const struct st_tensor *t = r->sources[0].codes;
     bool is_vector = r->is_bias || t->n_dims == 1 || r->form != HF_FORM_SAME;
+    bool is_decay = r->form == HF_FORM_DECAY || r->form == HF_FORM_DECAYS;
 
     if (is_float(t->dtype)) { /* also modules that the quantisation leaves out */
         r->quant.mode = HF_MODE_NONE;
-        r->convert = r->form == HF_FORM_DECAY ? HF_DECAY : is_vector ? HF_TO_F32 : HF_COPY;
+        r->convert = is_decay ? HF_DECAY : is_vector ? HF_TO_F32 : HF_COPY;
         r->type = is_vector || t->dtype == ST_F32 ? Q_F32 : t->dtype == ST_F16 ? Q_F16 : Q_BF16;
-        r->add = r->is_norm && c->family->adds_one ? 1 : 0;
         return 0;
     }
     const struct hf_mode_row *m = is_vector ? NULL : find_conversion(r->quant.mode, t->dtype);
@@ -423,7 +424,7 @@ static int choose_block(struct hf_recipe *r, struct shape s, struct err *e)
         for (size_t i = 0; i < ARRAY_LEN(types); i++) {
             const uint64_t block = qtype_info((uint32_t)types[i])->block;
             r->type = types[i];
-            if (r->cols % block == 0 && (r->grid.n_cols == 1 || r->grid.cols % block == 0))
+            if (r->head_cols % block == 0 && (r->grid.n_cols == 1 || r->grid.cols % block == 0))
                 break;
         }
         if (r->grid.n_cols > 1 && r->grid.cols % qtype_info((uint32_t)r->type)->block)
@@ -526,18 +527,61 @@ static int check_source(
     return expect_shape(r, s->offsets, groups, e);
 }
 
+static int reject_heads(
+    const struct hf_recipe *r, uint64_t n, const char *what, uint64_t n_heads, struct err *e)
+{
+    return err_set(e, ERR_CORRUPT, "tensor %.*s: %llu %s are not %llu heads of a whole size",
+        SHORT_ARG(r->from), (unsigned long long)n, what, (unsigned long long)n_heads);
+}
+
+/* Rows or columns of value heads, which have another order. */
+static int set_value_heads(struct hf_recipe *r, const struct hf_config *c, struct err *e)
+{
+    const uint64_t n = (uint64_t)c->n_value_heads, block = qtype_info((uint32_t)r->type)->block;
+
+    r->n_key_heads = (uint64_t)c->n_key_heads;
+    r->n_value_heads = n;
+    if (r->rows == HF_COLS_VALUES) {
+        if (r->cols % n)
+            return reject_heads(r, r->cols, "columns", n, e);
+        if (r->head_cols % block)
+            return err_set(e, ERR_UNSUPPORTED,
+                "tensor %.*s: heads of %llu columns, supported are multiples of %llu for %s",
+                SHORT_ARG(r->from), (unsigned long long)r->head_cols, (unsigned long long)block,
+                qtype_info((uint32_t)r->type)->name);
+        return 0;
+    }
+    if (r->rows == HF_ROWS_QK_VALUES)
+        r->first_row = 2 * (uint64_t)c->n_key_heads * (uint64_t)c->state_dim;
+    if (r->rows_in <= r->first_row || (r->rows_in - r->first_row) % n)
+        return reject_heads(r, r->rows_in, "rows", n, e);
+    r->head_rows = (r->rows_in - r->first_row) / n;
+    return 0;
+}
+
 static int set_rows(struct hf_recipe *r, const struct hf_config *c, struct err *e)
 {
     const struct st_tensor *t = r->sources[0].codes;
     uint64_t n_heads = (uint64_t)(r->rows == HF_ROWS_Q ? c->n_heads : c->n_kv_heads);
 
     r->rows_out = r->rows_in;
-    if (r->rows > HF_ROWS_K) {
+    switch (r->rows) {
+    case HF_ROWS_ALL:
+        return 0;
+    case HF_ROWS_EVEN:
+    case HF_ROWS_ODD:
+    case HF_ROWS_FIRST_HALF:
+    case HF_ROWS_SECOND_HALF:
         r->rows_out = r->rows_in / 2;
         return r->rows_in % 2 ? reject_shape(t, "an odd number of rows", e) : 0;
+    case HF_ROWS_VALUES:
+    case HF_ROWS_QK_VALUES:
+    case HF_COLS_VALUES:
+        return set_value_heads(r, c, e);
+    case HF_ROWS_Q:
+    case HF_ROWS_K:
+        break;
     }
-    if (r->rows == HF_ROWS_ALL)
-        return 0;
     r->head_rows = r->rows_in / n_heads;
     if (r->rows_in % (2 * n_heads))
         return err_set(e, ERR_CORRUPT, "tensor %.*s: %llu rows are not %llu heads of an even size",
@@ -562,6 +606,8 @@ static int apply_form(
             return reject_shape(t, "expected a vector", e);
         *s = (struct shape){ 1, s->cols, 1 };
         break;
+    case HF_FORM_DECAYS:
+        return s->n != 1 || s->rows != 1 ? reject_shape(t, "expected a vector", e) : 0;
     case HF_FORM_GROUPS:
         if (s->n != 1 || s->rows != 1 || s->cols % n_groups)
             return reject_shape(t, "expected a vector of whole groups", e);
@@ -586,8 +632,11 @@ static int complete(struct hf_recipe *r, const struct hf_config *c, struct err *
     if (r->is_per_expert && r->n_sources != (uint64_t)c->n_experts)
         return err_set(e, ERR_CORRUPT, "tensor %.*s: %zu experts, expected %lld",
             SHORT_ARG(r->from), r->n_sources, (long long)c->n_experts);
-    if (choose_conversion(r, c, e) || shape_of(r, r->sources[0].codes, &s, e) ||
-        set_cols(r, r->sources[0].codes, s, e) || choose_block(r, s, e))
+    if (choose_conversion(r, e) || shape_of(r, r->sources[0].codes, &s, e) ||
+        set_cols(r, r->sources[0].codes, s, e))
+        return -1;
+    r->head_cols = r->rows == HF_COLS_VALUES ? r->cols / (uint64_t)c->n_value_heads : r->cols;
+    if (choose_block(r, s, e))
         return -1;
     for (size_t i = 0; i < r->n_sources; i++)
         if (check_source(r, &r->sources[i], s, e))
@@ -601,6 +650,28 @@ static int complete(struct hf_recipe *r, const struct hf_config *c, struct err *
     return set_rows(r, c, e);
 }
 
+/* Sets what is added to the weights of norms. MLX stores the sums for families with DeltaNet, and
+ * convolutions as [channels, taps, 1]. */
+static int set_norm_offsets(struct hf_tensors *t, struct err *e)
+{
+    const struct st_tensor *first = NULL;
+    bool is_summed = false;
+
+    for (size_t i = 0; i < t->n && t->config->family->has_delta_net; i++) {
+        const struct st_tensor *conv = t->all[i].n_sources ? t->all[i].sources[0].codes : NULL;
+        if (t->all[i].form != HF_FORM_CONV || !conv || conv->n_dims != 3)
+            continue;
+        if (first && is_summed != (conv->dims[2] == 1))
+            return err_set(e, ERR_CORRUPT, "tensors %.*s and %.*s have the layouts of two formats",
+                SHORT_ARG(first->name), SHORT_ARG(conv->name));
+        first = conv;
+        is_summed = conv->dims[2] == 1;
+    }
+    for (size_t i = 0; i < t->n; i++)
+        t->all[i].add = t->all[i].is_norm && t->config->family->adds_one && !is_summed ? 1 : 0;
+    return 0;
+}
+
 /* The tensor in GGUF terms. */
 static int describe(const struct hf_recipe *r, struct gguf_tensor *t, struct err *e)
 {
@@ -608,7 +679,8 @@ static int describe(const struct hf_recipe *r, struct gguf_tensor *t, struct err
     uint64_t n_rows, row_bytes;
 
     *t = (struct gguf_tensor){ .name = r->name, .type = r->type, .recipe = r };
-    bool is_vector = r->is_bias || (first->n_dims == 1 && r->form == HF_FORM_SAME);
+    bool is_vector = r->is_bias ||
+                     (first->n_dims == 1 && (r->form == HF_FORM_SAME || r->form == HF_FORM_DECAYS));
     uint64_t dims[4] = { r->cols, r->rows_out, r->n_matrices, 1 };
     if (r->is_bias) {
         dims[0] = r->rows_out;
@@ -690,6 +762,8 @@ int hf_tensors_end(struct hf_tensors *t, struct gguf_translation *out, struct er
     out->tensors = try_calloc(2 * t->n + ARRAY_LEN(computed), sizeof(*out->tensors));
     if (!out->tensors)
         return err_set(e, ERR_MEMORY, "no memory for %zu tensors", t->n);
+    if (set_norm_offsets(t, e))
+        return -1;
     for (size_t i = 0; i < t->n; i++)
         if (complete(&t->all[i], c, e) ||
             describe(&t->all[i], &out->tensors[out->n_tensors++], e) ||

@@ -351,6 +351,131 @@ static void a_sequence_of_expressions_is_recognised(void)
     tmpdir_remove(folder);
 }
 
+/* The order of value heads requires whole heads; norms have the meaning of one format. */
+static void tensors_of_delta_net_models_are_checked(void)
+{
+    static const char file[] = "model.safetensors";
+    static const struct {
+        const char *name, *from, *to, *message; /* `to` is as long as `from` */
+        enum errcode code;
+    } rows[] = {
+        { "A_log", "F32", "I32", "A_log: type I32 is not supported", ERR_UNSUPPORTED },
+        { "conv1d.weight", "[200,1,4]", "[200,2,2]", "[channels, 1, taps]", ERR_CORRUPT },
+        { "conv1d.weight", "[200,1,4]", "[200,4,1]", "the layouts of two formats", ERR_CORRUPT },
+        { "conv1d.weight", "[200,1,4]", "[400,1,2]", "400 rows are not 6 heads", ERR_CORRUPT },
+        { "in_proj_qkv.weight", "[200,96]", "[300,64]", "300 rows are not 6 heads", ERR_CORRUPT },
+        { "in_proj_z.weight", "[120,96]", "[128,90]", "128 rows are not 6 heads", ERR_CORRUPT },
+        { "out_proj.weight", "[96,120]", "[90,128]", "128 columns are not 6 heads", ERR_CORRUPT },
+        { "in_proj_z", "proj_z", "proj_y", "in_proj_y.weight is not expected", ERR_UNSUPPORTED },
+    };
+    static const struct hf_write_options o = { .n_shards = 1 };
+    struct err e = { 0 };
+
+    tmpdir_make(folder);
+    make_preset_in("model", "tiny-qwen35", 0, &o);
+    EXPECT_EQ(open_model(&e), 0);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct buf b = read_file(file);
+        char name[96];
+        const size_t n = strlen(rows[i].from);
+        snprintf(name, sizeof(name), "\"model.layers.0.linear_attn.%s", rows[i].name);
+        const ptrdiff_t at = str_find(buf_str(&b), str_of(name));
+        EXPECT(at > 0);
+        const ptrdiff_t in = str_find(str_skip(buf_str(&b), (size_t)at), str_of(rows[i].from));
+        EXPECT(in > 0 && strlen(rows[i].to) == n);
+        memcpy(b.p + at + in, rows[i].to, n);
+        write_file(file, b.p, b.n);
+        expect_error(rows[i].code, rows[i].message);
+        memcpy(b.p + at + in, rows[i].from, n);
+        write_file(file, b.p, b.n);
+        buf_clear(&b);
+    }
+    tmpdir_remove(folder);
+}
+
+/* Replaces the start of all names of tensors that begin with it. */
+static void rename_tensors(const char *from, const char *to)
+{
+    struct buf file = read_file("model.safetensors"), header, all;
+    struct str data = str_skip(buf_str(&file), 8), left;
+    uint64_t n;
+
+    memcpy(&n, file.p, sizeof(n));
+    left = (struct str){ data.p, (size_t)n };
+    buf_init(&header, MB);
+    for (ptrdiff_t at; (at = str_find(left, str_of(from))) >= 0;) {
+        buf_put(&header, left.p, (size_t)at);
+        buf_putz(&header, to);
+        left = str_skip(left, (size_t)at + strlen(from));
+    }
+    buf_puts(&header, left);
+    data = str_skip(data, (size_t)n);
+    n = header.n;
+    buf_init(&all, 16 * MB);
+    buf_put(&all, &n, sizeof(n));
+    buf_puts(&all, buf_str(&header));
+    buf_puts(&all, data);
+    write_file("model.safetensors", all.p, all.n);
+    buf_clear(&all);
+    buf_clear(&header);
+    buf_clear(&file);
+}
+
+/* The language model of a multimodal checkpoint has other names; the tensors of vision and of draft
+ * layers are not loaded. */
+static void multimodal_directories_are_read(void)
+{
+    static const char *const ignored[] = { "model.visual.blocks.0.attn.qkv.weight",
+        "mtp.layers.0.self_attn.q_proj.weight", "model.mtp.fc.weight" };
+    static const struct hf_write_options o = { .n_shards = 1 };
+    struct err e = { 0 };
+
+    for (size_t i = 0; i < ARRAY_LEN(ignored); i++)
+        EXPECT(hf_tensor_is_ignored(str_of(ignored[i])));
+    tmpdir_make(folder);
+    make_preset_in("model", "tiny-qwen35moe", 0, &o);
+    replace_in("config.json", "{\"model_type\":\"qwen3_5_moe\"",
+        "{\"model_type\":\"qwen3_5_moe\",\"vision_config\":{},\"text_config\":{\"model_type\":"
+        "\"qwen3_5_moe_text\"");
+    struct buf b = read_file("config.json");
+    buf_putc(&b, '}');
+    write_file("config.json", b.p, b.n);
+    buf_clear(&b);
+    EXPECT_EQ(open_model(&e), 0);
+    rename_tensors("\"model.", "\"model.language_model.");
+    EXPECT_EQ(open_model(&e), 0);
+    rename_tensors("\"model.language_model.", "\"language_model.model.");
+    rename_tensors("\"lm_head.", "\"language_model.lm_head.");
+    EXPECT_EQ(open_model(&e), 0);
+    rename_tensors("\"language_model.model.layers.0.mlp", "\"model.visual.layers.0.mlp");
+    EXPECT_EQ(open_model(&e), 0); /* missing tensors are found when the weights are loaded */
+    tmpdir_remove(folder);
+}
+
+/* That of Qwen 3.5, where marks belong to words. */
+static void an_expression_with_marks_is_recognised(void)
+{
+    static const char split[] = "\"pretokenizers\":[" SPLIT(
+        "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\\\p{L}\\\\p{N}]?[\\\\p{L}\\\\p{M}]+|\\\\p{"
+        "N}"
+        "| "
+        "?[^\\\\s\\\\p{L}\\\\p{M}\\\\p{N}]+[\\r\\n]*|\\\\s*[\\r\\n]+|\\\\s+(?!\\\\S)|"
+        "\\\\s+") ",{"
+                  "\"type\":\"ByteLevel\",\"use_regex\":false}],\"unused\":[";
+    struct gguf *g;
+    struct vocab *v;
+    struct err e = { 0 };
+
+    make_model();
+    replace_in("tokenizer.json", "\"pretokenizers\":[", split);
+    EXPECT_EQ(model_file_open(&g, dir, &e), 0);
+    EXPECT_EQ(vocab_open(&v, g, &e), 0);
+    EXPECT(!strcmp(vocab_pre(v), "qwen35"));
+    vocab_close(v);
+    gguf_close(g);
+    tmpdir_remove(folder);
+}
+
 /* Layers after the last one are for drafts, as many as config.json states. */
 static void draft_layers_are_not_read(void)
 {
@@ -658,8 +783,10 @@ static void every_allocation_and_system_call_may_fail(void)
 TESTS(TEST(a_directory_is_opened), TEST(configurations_are_refused_by_name_and_value),
     TEST(tensors_are_refused_by_name), TEST(tensors_of_hybrid_models_are_checked),
     TEST(names_of_hybrid_models_have_two_forms), TEST(tokenizers_are_refused_by_name),
-    TEST(a_sequence_of_expressions_is_recognised), TEST(draft_layers_are_not_read),
-    TEST(values_of_other_families_are_refused), TEST(roles_and_template_are_read),
-    TEST(other_formats_are_refused_with_what_is_read), TEST(links_are_followed_in_a_hub_cache_only),
-    TEST(damaged_files_are_refused), TEST(every_allocation_may_fail_while_weights_are_loaded),
+    TEST(a_sequence_of_expressions_is_recognised), TEST(an_expression_with_marks_is_recognised),
+    TEST(draft_layers_are_not_read), TEST(tensors_of_delta_net_models_are_checked),
+    TEST(multimodal_directories_are_read), TEST(values_of_other_families_are_refused),
+    TEST(roles_and_template_are_read), TEST(other_formats_are_refused_with_what_is_read),
+    TEST(links_are_followed_in_a_hub_cache_only), TEST(damaged_files_are_refused),
+    TEST(every_allocation_may_fail_while_weights_are_loaded),
     TEST(every_allocation_and_system_call_may_fail))

@@ -24,6 +24,18 @@
     "\"shared_intermediate_size\":64,\"num_local_experts\":5,\"num_experts_per_tok\":2,"           \
     "\"position_embedding_type\":\"nope\",\"hidden_act\":\"silu\"}"
 
+#define QWEN                                                                                       \
+    "{\"model_type\":\"qwen3_5_moe\",\"vision_config\":{},\"tie_word_embeddings\":true,"           \
+    "\"text_config\":{\"model_type\":\"qwen3_5_moe_text\",\"hidden_size\":96,"                     \
+    "\"num_attention_heads\":6,\"num_key_value_heads\":2,\"num_hidden_layers\":3,"                 \
+    "\"layer_types\":[\"linear_attention\",\"linear_attention\",\"full_attention\"],"              \
+    "\"linear_num_key_heads\":2,\"linear_num_value_heads\":6,\"linear_key_head_dim\":20,"          \
+    "\"linear_value_head_dim\":20,\"linear_conv_kernel_dim\":4,\"num_experts\":8,"                 \
+    "\"num_experts_per_tok\":2,\"moe_intermediate_size\":48,"                                      \
+    "\"shared_expert_intermediate_size\":80,\"attn_output_gate\":true,\"hidden_act\":\"silu\","    \
+    "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":10000000,"                      \
+    "\"mrope_interleaved\":true,\"mrope_section\":[11,11,10]}}}"
+
 /* Parses a configuration in which the first occurrence of `from` is replaced. */
 static struct json *parse(struct arena *a, const char *config, const char *from, const char *to)
 {
@@ -151,6 +163,33 @@ static void granite_without_experts_has_the_shared_width(void)
     gguf_close(g);
 }
 
+/* Values of the language model of a multimodal one; a head has 256 dimensions, 64 are rotated. */
+static void qwen_has_the_kinds_of_its_layers(void)
+{
+    static const int listed[] = { 1, 1, 0 }, spaced[] = { 1, 0, 1 };
+    static const char types[] =
+        "\"layer_types\":[\"linear_attention\",\"linear_attention\",\"full_attention\"]";
+    struct hf_config c;
+    struct err e;
+    struct gguf *g = translate(QWEN, "{", "{", &c, &e);
+
+    EXPECT(g && c.is_tied && c.n_key_heads == 2 && c.n_value_heads == 6 && c.state_dim == 20);
+    expect_array(g, "qwen35moe.attention.recurrent_layers", listed, 3);
+    expect_u64(g, "qwen35moe.attention.key_length", 256);
+    expect_u64(g, "qwen35moe.rope.dimension_count", 64);
+    expect_u64(g, "qwen35moe.ssm.conv_kernel", 4);
+    expect_u64(g, "qwen35moe.ssm.group_count", 2);
+    expect_u64(g, "qwen35moe.ssm.time_step_rank", 6);
+    expect_u64(g, "qwen35moe.ssm.inner_size", 120);
+    expect_u64(g, "qwen35moe.expert_shared_feed_forward_length", 80);
+    EXPECT(!gguf_find(g, "qwen35moe.expert_weights_norm"));
+    gguf_close(g);
+    g = translate(QWEN, types, "\"full_attention_interval\":2", &c, &e);
+    EXPECT(g);
+    expect_array(g, "qwen35moe.attention.recurrent_layers", spaced, 3);
+    gguf_close(g);
+}
+
 static void values_are_refused_by_name(void)
 {
     static const struct {
@@ -188,6 +227,32 @@ static void values_are_refused_by_name(void)
         { GRANITE, "[\"mamba\",\"attention\",\"mamba\"]", "[1,2,3]", "layer_types = [1,2,3]" },
         { GRANITE, "\"nope\"", "\"alibi\"", "position_embedding_type = \"alibi\"" },
         { GRANITE, "\"num_hidden_layers\":3", "\"num_hidden_layers\":4", "num_hidden_layers = 4" },
+        { QWEN, "qwen3_5_moe_text", "qwen3_text", "model_type 'qwen3_text' is not supported" },
+        { QWEN, "[\"linear_attention\"", "[\"sliding_attention\"", "layer_types[0] is neither" },
+        { QWEN, "[\"linear_attention\"", "[7", "layer_types[0] is neither" },
+        { QWEN, "\"full_attention\"]", "\"linear_attention\"]", "3 of 3 layers" },
+        { QWEN, ",\"full_attention\"]", "]", "layer_types is not an array of 3 strings" },
+        { QWEN, "\"attn_output_gate\":true", "\"full_attention_interval\":0",
+            "full_attention_interval = 0" },
+        { QWEN, "\"attn_output_gate\":true", "\"attn_output_gate\":false",
+            "attn_output_gate = false" },
+        { QWEN, "\"attn_output_gate\":true", "\"norm_topk_prob\":false", "norm_topk_prob = false" },
+        { QWEN, "\"attn_output_gate\":true", "\"use_sliding_window\":true",
+            "use_sliding_window = true" },
+        { QWEN, "\"attn_output_gate\":true", "\"linear_scale\":2", "linear_scale = 2" },
+        { QWEN, "\"attn_output_gate\":true", "\"mlp_only_layers\":[1]", "mlp_only_layers = [1]" },
+        { QWEN, "\"linear_num_key_heads\":2", "\"linear_num_key_heads\":0", "0 key heads" },
+        { QWEN, "\"linear_num_key_heads\":2", "\"linear_num_key_heads\":4", "4 key heads and 6" },
+        { QWEN, "\"linear_num_value_heads\":6", "\"linear_num_value_heads\":2147483646",
+            "2147483646 value heads" },
+        { QWEN, "\"linear_num_value_heads\":6,", "", "linear_num_value_heads is missing" },
+        { QWEN, "\"linear_value_head_dim\":20", "\"linear_value_head_dim\":24",
+            "linear_value_head_dim = 24" },
+        { QWEN, "\"linear_key_head_dim\":20", "\"linear_key_head_dim\":2147483647",
+            "of 2147483647 dimensions" },
+        { QWEN, "\"linear_conv_kernel_dim\":4,", "", "linear_conv_kernel_dim is missing" },
+        { QWEN, "\"mrope_interleaved\":true", "\"partial_rotary_factor\":2",
+            "partial_rotary_factor = 2" },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -216,5 +281,5 @@ static void unlimited_time_steps_have_several_spellings(void)
 }
 
 TESTS(TEST(nemotron_has_a_value_for_each_layer), TEST(layers_may_be_named_in_a_list),
-    TEST(granite_without_experts_has_the_shared_width), TEST(values_are_refused_by_name),
-    TEST(unlimited_time_steps_have_several_spellings))
+    TEST(granite_without_experts_has_the_shared_width), TEST(qwen_has_the_kinds_of_its_layers),
+    TEST(values_are_refused_by_name), TEST(unlimited_time_steps_have_several_spellings))
