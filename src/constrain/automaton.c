@@ -366,6 +366,11 @@ bool automaton_accepts(const struct automaton *a, state_id s)
     return s.i && expr_accepts(a->x, a->states[s.i].expr);
 }
 
+bool automaton_permits_all(const struct automaton *a, state_id s)
+{
+    return expr_eq(a->states[s.i].expr, EXPR_ALL);
+}
+
 struct byte_set automaton_next_bytes(struct automaton *a, state_id s)
 {
     struct byte_set all = { 0 };

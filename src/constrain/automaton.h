@@ -52,6 +52,8 @@ state_id automaton_step(struct automaton *a, state_id s, uint8_t byte);
 /* The state after all bytes of `text`. */
 state_id automaton_run(struct automaton *a, state_id s, struct str text);
 bool automaton_accepts(const struct automaton *a, state_id s);
+/* True if all texts may follow. False does not exclude it: other forms of this language exist. */
+bool automaton_permits_all(const struct automaton *a, state_id s);
 /* The bytes that do not lead to STATE_DEAD. */
 struct byte_set automaton_next_bytes(struct automaton *a, state_id s);
 /* The only byte that can follow if the state does not accept; otherwise -1. */
