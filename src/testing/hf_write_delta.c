@@ -59,6 +59,12 @@ void hf_write_delta(const struct writer *w, struct jw *j)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         if (value_of(w, rows[i].tail))
             jw_member_u64(j, rows[i].key, value_of(w, rows[i].tail));
+    if (!strcmp(w->arch, "qwen3next")) { /* mlx-lm requires these */
+        jw_member_i64(j, "decoder_sparse_step", 1);
+        jw_member_bool(j, "norm_topk_prob", true);
+        jw_key(j, "mlp_only_layers");
+        jw_raw(j, STR("[]"));
+    }
     snprintf(key, sizeof(key), "%s.attention.recurrent_layers", w->arch);
     const struct gguf_value *list = gguf_find(w->g, key);
     if (!list)

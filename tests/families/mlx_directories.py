@@ -28,7 +28,8 @@ N_TOKENS, STEP, N_IDS = 300, 3, 12
 PRESETS = ("tiny-llama tiny-qwen2 tiny-qwen3 tiny-qwen3moe tiny-qwen2moe tiny-smollm3 tiny-phi3 "
            "tiny-granite tiny-mistral3 tiny-olmo2 tiny-olmo3 tiny-gemma2 tiny-gemma3 tiny-gpt-oss "
            "tiny-glm4 tiny-glm4moe tiny-lfm2 tiny-granitehybrid tiny-granitehybrid-moe "
-           "tiny-nemotron-h tiny-nemotron-h-moe tiny-nemotron-h-latent tiny-qwen35 tiny-qwen35moe").split()
+           "tiny-nemotron-h tiny-nemotron-h-moe tiny-nemotron-h-latent tiny-qwen35 tiny-qwen35moe "
+           "tiny-qwen3next-fused").split()
 
 
 # mlx-lm has no window in Gemma 2 (of 30 tokens here), rounds the factor of the embedding of Gemma 3 to

@@ -190,7 +190,8 @@ static const char *const hybrids[] = { "tiny-granitehybrid", "tiny-granitehybrid
     "tiny-nemotron-h", "tiny-nemotron-h-moe", "tiny-nemotron-h-latent" };
 
 /* Families with DeltaNet layers. */
-static const char *const delta_nets[] = { "tiny-qwen35", "tiny-qwen35moe", "tiny-qwen35-wide" };
+static const char *const delta_nets[] = { "tiny-qwen35", "tiny-qwen35moe", "tiny-qwen35-wide",
+    "tiny-qwen3next-fused" };
 
 static enum qtype float_type(size_t i)
 {

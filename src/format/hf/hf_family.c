@@ -228,6 +228,17 @@ static const struct hf_tensor_row qwen3_5_rows[] = {
     { 0 },
 };
 
+static const struct hf_tensor_row qwen3_next_rows[] = {
+    { LAYER "post_attention_layernorm", "blk.%d.post_attention_norm", 0, true },
+    DELTA_NET_VECTORS(HF_ROWS_ALL),
+    { LINEAR "in_proj_qkvz", "blk.%d.ssm_in", 0, false },
+    { LINEAR "in_proj_ba", "blk.%d.ssm_ba", 0, false },
+    { LINEAR "conv1d", "blk.%d.ssm_conv1d", 0, false, HF_FORM_CONV },
+    { LINEAR "A_log", "blk.%d.ssm_a", 0, false, HF_FORM_DECAYS },
+    { LINEAR "out_proj", "blk.%d.ssm_out", 0, false },
+    { 0 },
+};
+
 static const struct hf_family families[] = {
     { .model_type = "llama", .arch = "llama", .activation = "silu", .swaps_halves = true },
     { .model_type = "mistral", .arch = "llama", .activation = "silu", .swaps_halves = true },
@@ -265,6 +276,15 @@ static const struct hf_family families[] = {
         .arch = "qwen35moe",
         .activation = "silu",
         .rows = qwen3_5_rows,
+        .adds_one = true,
+        .has_experts = true,
+        .head_dim = 256,
+        .rotated = 0.25,
+        .has_delta_net = true },
+    { .model_type = "qwen3_next",
+        .arch = "qwen3next",
+        .activation = "silu",
+        .rows = qwen3_next_rows,
         .adds_one = true,
         .has_experts = true,
         .head_dim = 256,

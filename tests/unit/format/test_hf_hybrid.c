@@ -190,6 +190,20 @@ static void qwen_has_the_kinds_of_its_layers(void)
     gguf_close(g);
 }
 
+/* Normalised weights of experts are a choice in Qwen3-Next. */
+static void qwen_next_may_keep_expert_weights(void)
+{
+    bool norms = true;
+    struct hf_config c;
+    struct err e;
+    struct gguf *g =
+        translate(QWEN, "\"qwen3_5_moe_text\"", "\"qwen3_next\",\"norm_topk_prob\":false", &c, &e);
+
+    EXPECT(g && gguf_get_bool(g, "qwen3next.expert_weights_norm", &norms) && !norms);
+    expect_u64(g, "qwen3next.rope.dimension_count", 64);
+    gguf_close(g);
+}
+
 static void values_are_refused_by_name(void)
 {
     static const struct {
@@ -227,6 +241,7 @@ static void values_are_refused_by_name(void)
         { GRANITE, "[\"mamba\",\"attention\",\"mamba\"]", "[1,2,3]", "layer_types = [1,2,3]" },
         { GRANITE, "\"nope\"", "\"alibi\"", "position_embedding_type = \"alibi\"" },
         { GRANITE, "\"num_hidden_layers\":3", "\"num_hidden_layers\":4", "num_hidden_layers = 4" },
+        { QWEN, "qwen3_5_moe_text", "qwen3_next_text", "model_type 'qwen3_next_text'" },
         { QWEN, "qwen3_5_moe_text", "qwen3_text", "model_type 'qwen3_text' is not supported" },
         { QWEN, "[\"linear_attention\"", "[\"sliding_attention\"", "layer_types[0] is neither" },
         { QWEN, "[\"linear_attention\"", "[7", "layer_types[0] is neither" },
@@ -282,4 +297,5 @@ static void unlimited_time_steps_have_several_spellings(void)
 
 TESTS(TEST(nemotron_has_a_value_for_each_layer), TEST(layers_may_be_named_in_a_list),
     TEST(granite_without_experts_has_the_shared_width), TEST(qwen_has_the_kinds_of_its_layers),
-    TEST(values_are_refused_by_name), TEST(unlimited_time_steps_have_several_spellings))
+    TEST(qwen_next_may_keep_expert_weights), TEST(values_are_refused_by_name),
+    TEST(unlimited_time_steps_have_several_spellings))
