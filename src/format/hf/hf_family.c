@@ -360,6 +360,7 @@ static const struct hf_family families[] = {
         .arch = "glm4moe",
         .activation = "silu",
         .rows = glm4_moe_rows,
+        .rotated = 0.5,
         .has_experts = true,
         .router = "sigmoid" },
     { .model_type = "deepseek_v2",
@@ -391,7 +392,11 @@ static const struct hf_family families[] = {
         .has_latent_attn = true,
         .router = "sigmoid",
         .n_dense = 1 },
-    { .model_type = "glm4", .arch = "glm4", .activation = "silu", .rows = glm4_rows },
+    { .model_type = "glm4",
+        .arch = "glm4",
+        .activation = "silu",
+        .rows = glm4_rows,
+        .rotated = 0.5 },
 };
 
 const struct hf_family *hf_family_find(struct str model_type)

@@ -204,6 +204,26 @@ static void qwen_next_may_keep_expert_weights(void)
     gguf_close(g);
 }
 
+/* Without partial_rotary_factor, as in transformers. */
+static void glm_rotates_half_of_a_head(void)
+{
+    static const char glm[] =
+        "{\"model_type\":\"glm4\",\"hidden_size\":64,\"num_hidden_layers\":2,\"head_dim\":32,"
+        "\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":96,"
+        "\"vocab_size\":320,\"rms_norm_eps\":1e-5,\"max_position_embeddings\":512,"
+        "\"hidden_act\":\"silu\"}";
+    struct hf_config c;
+    struct err e;
+    struct gguf *g = translate(glm, "{", "{", &c, &e);
+
+    EXPECT(g);
+    expect_u64(g, "glm4.rope.dimension_count", 16);
+    gguf_close(g);
+    g = translate(glm, "\"head_dim\":32", "\"head_dim\":32,\"partial_rotary_factor\":1", &c, &e);
+    EXPECT(g && !gguf_find(g, "glm4.rope.dimension_count"));
+    gguf_close(g);
+}
+
 static void values_are_refused_by_name(void)
 {
     static const struct {
@@ -297,5 +317,5 @@ static void unlimited_time_steps_have_several_spellings(void)
 
 TESTS(TEST(nemotron_has_a_value_for_each_layer), TEST(layers_may_be_named_in_a_list),
     TEST(granite_without_experts_has_the_shared_width), TEST(qwen_has_the_kinds_of_its_layers),
-    TEST(qwen_next_may_keep_expert_weights), TEST(values_are_refused_by_name),
-    TEST(unlimited_time_steps_have_several_spellings))
+    TEST(qwen_next_may_keep_expert_weights), TEST(glm_rotates_half_of_a_head),
+    TEST(values_are_refused_by_name), TEST(unlimited_time_steps_have_several_spellings))
