@@ -153,12 +153,12 @@ static bool is_in_layout(const struct writer *w, const struct hf_tensor_row *row
     if (row->rows == HF_ROWS_EVEN || row->rows == HF_ROWS_ODD)
         return false;
     if (!w->o->is_mlx)
-        return !strstr(row->from, "switch_mlp");
+        return !strstr(row->from, "switch_");
     if (strstr(row->from, "%e") || strstr(row->from, "moe.input_linear") ||
         strstr(row->from, "moe.output_linear"))
         return false;
-    if (w->family->has_delta_net)
-        return !strstr(row->from, ".experts.");
+    if (w->family->has_delta_net || w->family->has_window_heads)
+        return !strstr(row->from, ".experts.") || strstr(row->from, "switch_glu");
     return !w->family->hybrid ||
            (!strstr(row->from, ".experts.") && (w->n_experts || !strstr(row->from, "shared_mlp")));
 }
@@ -256,10 +256,12 @@ static void stem_of(const struct hf_tensor_row *row, int layer, int expert, char
 /* A parameter of a module is a module for some tensors. */
 static const char *tail_of(const struct writer *w, const struct hf_tensor_row *row, bool is_bias)
 {
-    const bool is_stacked = w->family->has_delta_net && strstr(row->from, ".experts.");
+    const bool is_stacked = (w->family->has_delta_net || w->family->has_window_heads) &&
+                            strstr(row->from, ".experts.") && !w->o->is_mlx;
 
     if (strstr(row->from, "sinks") || row->form == HF_FORM_COLUMN || row->form == HF_FORM_DECAY ||
-        row->form == HF_FORM_DECAYS || is_stacked)
+        row->form == HF_FORM_DECAYS || row->form == HF_FORM_VECTOR || is_stacked ||
+        strstr(row->from, "layer_scalar"))
         return "";
     if (is_bias)
         return str_ends(str_of(row->from), STR(".dt")) || strstr(row->to, "exp_probs_b") ? "_bias"
@@ -327,13 +329,13 @@ static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err 
     snprintf(text, sizeof(text), STR_FMT, STR_ARG(t->name));
     if (sscanf(text, "blk.%d.", &layer) != 1)
         layer = -1;
+    const struct hf_tensor_row *row = find_row(w, t->name, layer); /* of a row with a whole name */
     for (size_t i = 0; i < ARRAY_LEN(factors); i++)
-        if (str_ends(t->name, factors[i]))
+        if (!row && str_ends(t->name, factors[i]))
             return put_factors_of(
                 w, t, (struct str){ t->name.p, t->name.n - factors[i].n }, layer, e);
     if (hf_write_is_interleaved(w, t))
         return 0; /* written with the tensor of gate */
-    const struct hf_tensor_row *row = find_row(w, t->name, layer); /* of a row with a whole name */
     if (!row)
         row = find_row(w, base, layer);
     if (!row)
@@ -505,7 +507,8 @@ static void put_family_values(const struct writer *w, struct jw *j)
     copy_number(w, j, "attn_logit_softcapping", "attn_logit_softcapping");
     copy_number(w, j, "final_logit_softcapping", "final_logit_softcapping");
     if (!strncmp(w->arch, "gemma", 5)) {
-        copy_number(w, j, "attention.key_length", "query_pre_attn_scalar");
+        if (!w->family->has_window_heads)
+            copy_number(w, j, "attention.key_length", "query_pre_attn_scalar");
         jw_member_str(j, "hidden_activation", STR("gelu_pytorch_tanh"));
     }
     if (!strcmp(w->arch, "gemma3"))
@@ -613,7 +616,8 @@ static int put_config(const struct writer *w, struct err *e)
     buf_init(&b, MB);
     jw_init(&j, &b);
     jw_object(&j);
-    jw_member_str(&j, "model_type", str_of(w->family->model_type));
+    jw_member_str(&j, "model_type",
+        w->family->has_window_heads ? STR("gemma4_text") : str_of(w->family->model_type));
     jw_member_str(&j, "hidden_act", str_of(w->family->activation));
     copy_number(w, &j, "block_count", "num_hidden_layers");
     copy_number(w, &j, "embedding_length", "hidden_size");
@@ -622,7 +626,7 @@ static int put_config(const struct writer *w, struct err *e)
     copy_number(w, &j, "attention.head_count", "num_attention_heads");
     if (hf_write_largest(w->g, "attention.head_count_kv"))
         jw_member_u64(&j, "num_key_value_heads", w->n_kv_heads);
-    if (!w->family->has_latent_attn)
+    if (!w->family->has_latent_attn && !w->family->has_window_heads)
         copy_number(w, &j, "attention.key_length", "head_dim");
     copy_number(w, &j, "context_length", "max_position_embeddings");
     copy_number(w, &j, "vocab_size", "vocab_size");
@@ -641,7 +645,9 @@ static int put_config(const struct writer *w, struct err *e)
     if (get_number(w, "rope.dimension_count", &v) && !w->family->has_latent_attn &&
         get_number(w, "attention.key_length", &head_dim) && v < head_dim)
         jw_member_f32(&j, "partial_rotary_factor", (float)(v / head_dim));
-    if (!w->family->has_delta_net)
+    if (w->family->has_window_heads)
+        hf_write_gemma4(w, &j);
+    else if (!w->family->has_delta_net)
         put_scaling(w, &j);
     put_layer_types(w, &j);
     put_family_values(w, &j);

@@ -1,5 +1,5 @@
-/* hf_write_in.h: parts of hf_write.c, hf_write_delta.c and hf_write_quant.c that only these files
- * use. Owner: the caller of hf_write; one thread. */
+/* hf_write_in.h: parts of hf_write.c, hf_write_delta.c, hf_write_gemma4.c and hf_write_quant.c
+ * that only these files use. Owner: the caller of hf_write; one thread. */
 #pragma once
 
 #include "base/json.h"
@@ -51,6 +51,9 @@ uint64_t hf_write_value_index(
     const struct writer *w, const struct hf_tensor_row *row, uint64_t i, uint64_t n);
 /* The members of config.json for DeltaNet. */
 void hf_write_delta(const struct writer *w, struct jw *j);
+
+/* ---- hf_write_gemma4.c: the members of config.json for the layers, heads and rotation */
+void hf_write_gemma4(const struct writer *w, struct jw *j);
 
 /* ---- hf_write_quant.c */
 

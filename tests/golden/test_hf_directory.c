@@ -92,6 +92,8 @@ static void write_both(const char *preset, enum qtype type, const struct hf_writ
         preset_lfm2moe(&s);
     s.type = type;
     s.head_type = is_quantised ? Q_F16 : type;
+    if (s.n_experts && !strcmp(s.arch, "gemma4"))
+        s.fuses_experts = !o->is_mlx;
     if (type == Q_NVFP4 || o->quant) {
         s.d_model = 128;
         s.d_ff = 192;
@@ -243,6 +245,20 @@ static void delta_net_directories_give_the_same_bits(void)
         (struct hf_write_options){ .is_mlx = true, .quant = HF_WRITE_MXFP8 });
 }
 
+/* Layers with a window have other heads; the last layers of tiny-gemma4-e share keys and values. */
+static void gemma4_directories_give_the_same_bits(void)
+{
+    static const char *const presets[] = { "tiny-gemma4", "tiny-gemma4-e", "tiny-gemma4-moe" };
+
+    for (size_t i = 0; i < 3 * ARRAY_LEN(presets); i++) {
+        check_preset(
+            presets[i / 3], float_type(i), (struct hf_write_options){ .n_shards = i % 2 ? 2 : 1 });
+        check_preset(presets[i / 3], float_type(i), (struct hf_write_options){ .is_mlx = true });
+    }
+    check_preset("tiny-gemma4", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
+    check_preset("tiny-gemma4-moe", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
+}
+
 /* Types that GGUF files have as well; gpt-oss alternates the rows of gate and up. */
 static void repacked_directories_give_the_same_bits(void)
 {
@@ -272,5 +288,6 @@ static void fp8_directories_give_the_bits_of_their_values(void)
 }
 
 TESTS(TEST(families_give_the_same_bits), TEST(mlx_directories_give_the_same_bits),
-    TEST(delta_net_directories_give_the_same_bits), TEST(repacked_directories_give_the_same_bits),
+    TEST(delta_net_directories_give_the_same_bits), TEST(gemma4_directories_give_the_same_bits),
+    TEST(repacked_directories_give_the_same_bits),
     TEST(fp8_directories_give_the_bits_of_their_values))

@@ -159,7 +159,8 @@ int hf_config_read(struct hf_config *c, const struct json *all, struct err *e)
         hf_get_int(c->text, "num_mtp_layers", &c->n_mtp_layers, e) ||
         (c->family->has_latent_attn &&
             hf_require_int(c->text, "qk_rope_head_dim", &c->head_dim, e)) ||
-        (c->family->has_delta_net && hf_delta_net_read(c, e)))
+        (c->family->has_delta_net && hf_delta_net_read(c, e)) ||
+        (c->family->has_window_heads && hf_gemma4_read(c, e)))
         return -1;
     if (!c->n_kv_heads || !c->head_dim || c->head_dim > 1 << 16)
         return err_set(e, ERR_RANGE, "config.json: %lld KV heads of %lld dimensions",
@@ -249,7 +250,7 @@ static int check_values(const struct hf_config *c, struct err *e)
 /* Values that are copied; the GGUF key has the prefix of the architecture. */
 static const struct {
     const char *from, *to;
-    /* families with layers of several kinds have other keys (hf_hybrid.c, put_short_conv) */
+    /* families with layers of several kinds have other keys */
     bool is_per_layer;
 } ints[] = {
     { "num_hidden_layers", ".block_count", true },
@@ -277,7 +278,8 @@ static int put_copies(const struct hf_config *c, struct gguf_keys *k, struct err
 {
     for (size_t i = 0; i < ARRAY_LEN(ints); i++) {
         int64_t v = -1;
-        if ((c->family->hybrid || c->family->has_short_conv) && ints[i].is_per_layer)
+        if ((c->family->hybrid || c->family->has_short_conv || c->family->has_window_heads) &&
+            ints[i].is_per_layer)
             continue;
         if (hf_get_int(c->text, ints[i].from, &v, e))
             return -1;
@@ -334,6 +336,8 @@ static int put_heads(const struct hf_config *c, struct gguf_keys *k, struct err 
 
     if (c->family->has_latent_attn)
         return put_latent(c, k, e);
+    if (c->family->has_window_heads)
+        return hf_gemma4_put(c, k, e);
     if (json_get(c->text, "head_dim") || c->family->head_dim) {
         gguf_keys_u32(k, ".attention.key_length", (uint32_t)c->head_dim);
         gguf_keys_u32(k, ".attention.value_length", (uint32_t)c->head_dim);

@@ -20,6 +20,8 @@ struct hf_config {
     int64_t n_key_heads, n_value_heads, state_dim;
     int64_t n_layers, d_model, n_heads, n_kv_heads, n_experts;
     int64_t head_dim;          /* of latent attention: the rotated dimensions */
+    int64_t window_head_dim;   /* has_window_heads; head_dim is that of the other layers */
+    int64_t n_full_kv_heads;   /* has_window_heads: KV heads of layers without a window */
     int64_t n_mtp_layers;      /* layers for drafts, after the others; not loaded */
     bool is_tied, states_tied; /* tie_word_embeddings, and whether the file has it */
     /* Divisors of RoPE frequencies, [head_dim / 2] in the arena; NULL: none. */
@@ -45,6 +47,13 @@ int hf_reject(const struct json *value, struct err *e);
 /* hf_delta_net.c: sets the sizes of *c; writes the keys of the layers and of DeltaNet */
 int hf_delta_net_read(struct hf_config *c, struct err *e);
 int hf_delta_net_put(const struct hf_config *c, struct gguf_keys *k, struct err *e);
+
+/* hf_gemma4.c: sets the heads and experts of *c; writes the keys of the layers and heads; checks
+ * which layers have a tensor attn_v */
+int hf_gemma4_read(struct hf_config *c, struct err *e);
+int hf_gemma4_put(const struct hf_config *c, struct gguf_keys *k, struct err *e);
+/* has_values: [n_layers] */
+int hf_gemma4_check_values(const struct hf_config *c, const bool *has_values, struct err *e);
 
 /* hf_rope.c: the keys rope.* and the divisors */
 int hf_rope_put(struct hf_config *c, struct gguf_keys *k, struct arena *a, struct err *e);

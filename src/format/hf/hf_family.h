@@ -27,6 +27,7 @@ enum hf_form {
     HF_FORM_SAME,
     HF_FORM_COLUMN, /* a vector as rows of one element, under a name without ".weight" */
     HF_FORM_DECAY,  /* the same with -exp(x) of each element x */
+    HF_FORM_VECTOR, /* a vector under a name without ".weight" */
     HF_FORM_DECAYS, /* a vector with -exp(x) of each element x, under a name without ".weight" */
     HF_FORM_GROUPS, /* a vector as one row per group of the Mamba2 layers */
     HF_FORM_CONV,   /* [channels, 1, taps] or [channels, taps, 1] as rows of taps */
@@ -63,6 +64,7 @@ struct hf_family {
     bool needs_use_window; /* sliding_window has no effect unless use_sliding_window is true */
     int head_dim;          /* unless config.json has it; 0: hidden_size / num_attention_heads */
     double rotated;        /* partial_rotary_factor unless config.json has it; 0: 1 */
+    bool has_window_heads; /* Gemma 4: layers with a window have other heads (hf_gemma4.c) */
     bool has_delta_net;    /* layers without attention: layer_types = linear_attention */
     bool has_short_conv;   /* layers without attention: layer_types = conv */
     bool has_latent_attn;  /* MLA: kv_lora_rank, qk_rope_head_dim, ... */

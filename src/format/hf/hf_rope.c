@@ -39,7 +39,13 @@ static int put_rotated(
     struct hf_config *c, const struct json *scaling, struct gguf_keys *k, struct err *e)
 {
     double share = c->family->rotated > 0 ? c->family->rotated : 1;
+    struct str type = STR("");
 
+    hf_get_str(scaling, "rope_type", &type);
+    if (str_is(type, "proportional")) { /* see set_proportional */
+        c->n_rope = (size_t)c->head_dim / 2;
+        return 0;
+    }
     if (hf_get_number(c->text, "partial_rotary_factor", &share, e) ||
         hf_get_number(scaling, "partial_rotary_factor", &share, e))
         return -1;
@@ -53,6 +59,27 @@ static int put_rotated(
     c->n_rope = (size_t)n_rot / 2;
     if (share < 1)
         gguf_keys_u32(k, ".rope.dimension_count", (uint32_t)n_rot);
+    return 0;
+}
+
+/* Gemma 4: the first pairs of a head are rotated, the others have a divisor of almost infinity. */
+static int set_proportional(
+    struct hf_config *c, const struct json *scaling, struct arena *a, struct err *e)
+{
+    double share = 1, factor = 1;
+    float *to = arena_zalloc(a, MAX(c->n_rope, (size_t)1), sizeof(*to));
+
+    if (!to)
+        return err_set(e, ERR_MEMORY, "no memory for the RoPE factors");
+    if (hf_get_number(scaling, "partial_rotary_factor", &share, e) ||
+        hf_get_number(scaling, "factor", &factor, e))
+        return -1;
+    if (!c->family->has_window_heads || !(share > 0 && share <= 1) || !(factor > 0 && factor < 1e6))
+        return hf_reject(scaling, e);
+    const size_t n_rotated = (size_t)(share * (double)c->head_dim / 2);
+    for (size_t i = 0; i < c->n_rope; i++)
+        to[i] = i < n_rotated ? (float)factor : 1e30f;
+    c->rope_freqs = to;
     return 0;
 }
 
@@ -212,6 +239,8 @@ int hf_rope_put(struct hf_config *c, struct gguf_keys *k, struct arena *a, struc
         return 0;
     if (str_is(type, "llama3"))
         return set_llama3(c, scaling, a, e);
+    if (str_is(type, "proportional"))
+        return set_proportional(c, scaling, a, e);
     if (str_is(type, "yarn"))
         return put_yarn(c, scaling, k, e);
     if (str_is(type, "longrope") || str_is(type, "su"))

@@ -172,8 +172,8 @@ static int add_source(struct hf_tensors *t, const struct hf_tensor_row *row,
             base, sizeof(base), "%.*s%d%s", (int)(number - row->to), row->to, m->layer, number + 2);
     else
         snprintf(base, sizeof(base), "%s", row->to);
-    bool is_parameter =
-        row->form == HF_FORM_COLUMN || row->form == HF_FORM_DECAY || row->form == HF_FORM_DECAYS;
+    bool is_parameter = row->form == HF_FORM_COLUMN || row->form == HF_FORM_DECAY ||
+                        row->form == HF_FORM_DECAYS || row->form == HF_FORM_VECTOR;
     snprintf(name, sizeof(name), "%s%s", base, is_bias ? ".bias" : is_parameter ? "" : ".weight");
     struct hf_recipe *r = find_recipe(t, str_of(name), e);
     if (!r)
@@ -606,6 +606,7 @@ static int apply_form(
             return reject_shape(t, "expected a vector", e);
         *s = (struct shape){ 1, s->cols, 1 };
         break;
+    case HF_FORM_VECTOR:
     case HF_FORM_DECAYS:
         return s->n != 1 || s->rows != 1 ? reject_shape(t, "expected a vector", e) : 0;
     case HF_FORM_GROUPS:
@@ -679,8 +680,8 @@ static int describe(const struct hf_recipe *r, struct gguf_tensor *t, struct err
     uint64_t n_rows, row_bytes;
 
     *t = (struct gguf_tensor){ .name = r->name, .type = r->type, .recipe = r };
-    bool is_vector = r->is_bias ||
-                     (first->n_dims == 1 && (r->form == HF_FORM_SAME || r->form == HF_FORM_DECAYS));
+    bool is_row = r->form == HF_FORM_SAME || r->form == HF_FORM_DECAYS || r->form == HF_FORM_VECTOR;
+    bool is_vector = r->is_bias || (first->n_dims == 1 && is_row);
     uint64_t dims[4] = { r->cols, r->rows_out, r->n_matrices, 1 };
     if (r->is_bias) {
         dims[0] = r->rows_out;
@@ -701,6 +702,25 @@ static int describe(const struct hf_recipe *r, struct gguf_tensor *t, struct err
         t->recipe = NULL;
     }
     return 0;
+}
+
+/* Which layers have the tensor attn_v. */
+static int check_values(const struct hf_tensors *t, struct err *e)
+{
+    const struct hf_config *c = t->config;
+    bool *has_values = arena_zalloc(t->arena, (size_t)c->n_layers, sizeof(*has_values));
+    char name[GGUF_NAME_MAX];
+    uint32_t at;
+
+    if (!c->family->has_window_heads)
+        return 0;
+    if (!has_values)
+        return err_set(e, ERR_MEMORY, "no memory for the tensors");
+    for (int64_t i = 0; i < c->n_layers; i++) {
+        snprintf(name, sizeof(name), "blk.%d.attn_v.weight", (int)i);
+        has_values[i] = str_map_get(t->names, str_of(name), &at);
+    }
+    return hf_gemma4_check_values(c, has_values, e);
 }
 
 static void free_recipes(void *recipes)
@@ -762,7 +782,7 @@ int hf_tensors_end(struct hf_tensors *t, struct gguf_translation *out, struct er
     out->tensors = try_calloc(2 * t->n + ARRAY_LEN(computed), sizeof(*out->tensors));
     if (!out->tensors)
         return err_set(e, ERR_MEMORY, "no memory for %zu tensors", t->n);
-    if (set_norm_offsets(t, e))
+    if (set_norm_offsets(t, e) || check_values(t, e))
         return -1;
     for (size_t i = 0; i < t->n; i++)
         if (complete(&t->all[i], c, e) ||

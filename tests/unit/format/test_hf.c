@@ -393,6 +393,37 @@ static void tensors_of_delta_net_models_are_checked(void)
     tmpdir_remove(folder);
 }
 
+/* Gemma 4: a quarter of a head of full layers is rotated; layers without attn_v are as stated. */
+static void values_of_gemma4_are_checked(void)
+{
+    static const struct hf_write_options o = { .n_shards = 1 };
+    static const char llama3[] = "\"rope_type\":\"llama3\",\"factor\":8";
+    struct err e = { 0 };
+    struct gguf *g;
+    float f;
+
+    tmpdir_make(folder);
+    make_preset_in("model", "tiny-gemma4", 0, &o);
+    EXPECT_EQ(open_model(&e), 0);
+    expect_error_with("config.json", "\"attention_k_eq_v\":true", "\"attention_k_eq_v\":false",
+        ERR_CORRUPT, "layers.2.self_attn.v_proj is missing: attention_k_eq_v = false");
+    expect_error_with("model.safetensors", "layers.0.self_attn.v_proj", "layers.2.self_attn.v_proj",
+        ERR_CORRUPT, "layers.0.self_attn.v_proj is missing: attention_k_eq_v = true");
+    expect_error_with("model.safetensors", "layers.3.self_attn.v_proj", "layers.2.self_attn.v_proj",
+        ERR_CORRUPT, "layers.2.self_attn.v_proj is unexpected: attention_k_eq_v = true");
+    replace_in("config.json", llama3,
+        "\"rope_type\":\"proportional\",\"factor\":2,\"partial_rotary_factor\":0.25");
+    EXPECT_EQ(model_file_open(&g, dir, &e), 0);
+    const struct gguf_tensor *t = gguf_tensor(g, "rope_freqs.weight");
+    EXPECT(t && t->dims[0] == 24);
+    for (int i = 0; i < 24; i++) {
+        memcpy(&f, t->data + (size_t)i * sizeof(f), sizeof(f));
+        EXPECT(i < 6 ? f == 2.0f : f == 1e30f);
+    }
+    gguf_close(g);
+    tmpdir_remove(folder);
+}
+
 /* Replaces the start of all names of tensors that begin with it. */
 static void rename_tensors(const char *from, const char *to)
 {
@@ -785,8 +816,8 @@ TESTS(TEST(a_directory_is_opened), TEST(configurations_are_refused_by_name_and_v
     TEST(names_of_hybrid_models_have_two_forms), TEST(tokenizers_are_refused_by_name),
     TEST(a_sequence_of_expressions_is_recognised), TEST(an_expression_with_marks_is_recognised),
     TEST(draft_layers_are_not_read), TEST(tensors_of_delta_net_models_are_checked),
-    TEST(multimodal_directories_are_read), TEST(values_of_other_families_are_refused),
-    TEST(roles_and_template_are_read), TEST(other_formats_are_refused_with_what_is_read),
-    TEST(links_are_followed_in_a_hub_cache_only), TEST(damaged_files_are_refused),
-    TEST(every_allocation_may_fail_while_weights_are_loaded),
+    TEST(multimodal_directories_are_read), TEST(values_of_gemma4_are_checked),
+    TEST(values_of_other_families_are_refused), TEST(roles_and_template_are_read),
+    TEST(other_formats_are_refused_with_what_is_read), TEST(links_are_followed_in_a_hub_cache_only),
+    TEST(damaged_files_are_refused), TEST(every_allocation_may_fail_while_weights_are_loaded),
     TEST(every_allocation_and_system_call_may_fail))

@@ -36,6 +36,19 @@
     "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":10000000,"                      \
     "\"mrope_interleaved\":true,\"mrope_section\":[11,11,10]}}}"
 
+#define GEMMA                                                                                      \
+    "{\"model_type\":\"gemma4\",\"text_config\":{\"model_type\":\"gemma4_text\","                  \
+    "\"hidden_size\":96,\"num_attention_heads\":4,\"num_key_value_heads\":2,"                      \
+    "\"num_hidden_layers\":4,\"head_dim\":32,\"global_head_dim\":48,"                              \
+    "\"num_global_key_value_heads\":1,\"attention_k_eq_v\":true,\"intermediate_size\":112,"        \
+    "\"layer_types\":[\"sliding_attention\",\"full_attention\",\"sliding_attention\","             \
+    "\"full_attention\"],\"num_kv_shared_layers\":2,\"use_double_wide_mlp\":true,"                 \
+    "\"hidden_size_per_layer_input\":null,\"sliding_window\":30,\"final_logit_softcapping\":null," \
+    "\"hidden_activation\":\"gelu_pytorch_tanh\",\"use_bidirectional_attention\":\"vision\","      \
+    "\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"proportional\","                     \
+    "\"partial_rotary_factor\":0.25,\"rope_theta\":1000000},\"sliding_attention\":{"               \
+    "\"rope_type\":\"default\",\"rope_theta\":10000}}}}"
+
 /* Parses a configuration in which the first occurrence of `from` is replaced. */
 static struct json *parse(struct arena *a, const char *config, const char *from, const char *to)
 {
@@ -224,6 +237,39 @@ static void glm_rotates_half_of_a_head(void)
     gguf_close(g);
 }
 
+static void gemma_has_other_heads_in_windows(void)
+{
+    static const int widths[] = { 112, 112, 224, 224 }, n_kv[] = { 2, 1, 2, 1 };
+    static const int equal[] = { 2, 2, 2, 2 };
+    struct hf_config c;
+    struct err e;
+    double cap = 1;
+    struct gguf *g = translate(GEMMA, "{", "{", &c, &e);
+
+    EXPECT(g && c.head_dim == 48 && c.window_head_dim == 32 && c.n_rope == 24 && c.rope_freqs);
+    expect_array(g, "gemma4.feed_forward_length", widths, 4);
+    expect_array(g, "gemma4.attention.head_count_kv", n_kv, 4);
+    expect_u64(g, "gemma4.attention.key_length", 48);
+    expect_u64(g, "gemma4.attention.key_length_swa", 32);
+    expect_u64(g, "gemma4.rope.dimension_count_swa", 32);
+    expect_u64(g, "gemma4.attention.shared_kv_layers", 2);
+    expect_u64(g, "gemma4.embedding_length_per_layer_input", 0);
+    EXPECT(gguf_get_f64(g, "gemma4.final_logit_softcapping", &cap) && !(cap > 0));
+    EXPECT(!gguf_find(g, "gemma4.rope.dimension_count") && !gguf_find(g, "gemma4.expert_count"));
+    gguf_close(g);
+    /* only layers whose keys are values may have another number of KV heads */
+    g = translate(GEMMA, "\"attention_k_eq_v\":true", "\"attention_k_eq_v\":false", &c, &e);
+    EXPECT(g);
+    expect_array(g, "gemma4.attention.head_count_kv", equal, 4);
+    gguf_close(g);
+    g = translate(GEMMA, "\"global_head_dim\":48",
+        "\"per_layer_config\":{\"1\":{\"head_dim\":64,\"num_key_value_heads\":1},"
+        "\"3\":{\"head_dim\":64,\"num_key_value_heads\":1}}",
+        &c, &e);
+    EXPECT(g && c.head_dim == 64 && c.n_full_kv_heads == 1);
+    gguf_close(g);
+}
+
 static void values_are_refused_by_name(void)
 {
     static const struct {
@@ -261,6 +307,40 @@ static void values_are_refused_by_name(void)
         { GRANITE, "[\"mamba\",\"attention\",\"mamba\"]", "[1,2,3]", "layer_types = [1,2,3]" },
         { GRANITE, "\"nope\"", "\"alibi\"", "position_embedding_type = \"alibi\"" },
         { GRANITE, "\"num_hidden_layers\":3", "\"num_hidden_layers\":4", "num_hidden_layers = 4" },
+        { GEMMA, "\"vision\"", "\"all\"", "use_bidirectional_attention = \"all\"" },
+        { GEMMA, "\"sliding_window\":30", "\"query_pre_attn_scalar\":256",
+            "query_pre_attn_scalar = 256" },
+        { GEMMA, "\"final_logit_softcapping\":null,", "", "final_logit_softcapping is missing" },
+        { GEMMA, "\"layer_types\"", "\"layers\"", "layer_types is missing" },
+        { GEMMA, "\"full_attention\"]", "\"sliding_attention\"]", "layer_types = [" },
+        { GEMMA, ",\"full_attention\"]", "]", "layer_types is not an array of 4 strings" },
+        { GEMMA, "[\"sliding_attention\"", "[\"mamba\"", "layer_types contains \"mamba\"" },
+        { GEMMA, "\"num_kv_shared_layers\":2", "\"num_kv_shared_layers\":4",
+            "num_kv_shared_layers = 4" },
+        { GEMMA, "\"intermediate_size\":112", "\"intermediate_size\":2147483647",
+            "intermediate_size = 2147483647" },
+        { GEMMA, "\"global_head_dim\":48", "\"global_head_dim\":0", "of 0 dimensions" },
+        { GEMMA, "\"head_dim\":32", "\"head_dim\":0", "of 0 dimensions" },
+        { GEMMA, "\"num_global_key_value_heads\":1", "\"num_global_key_value_heads\":0",
+            "0 KV heads in full layers" },
+        { GEMMA, "\"sliding_window\":30", "\"per_layer_config\":{\"1\":{\"head_dim\":64}}",
+            "per_layer_config = {" },
+        { GEMMA, "\"sliding_window\":30", "\"per_layer_config\":{\"0\":{\"head_dim\":64}}",
+            "per_layer_config = {" },
+        { GEMMA, "\"sliding_window\":30",
+            "\"per_layer_config\":{\"1\":{\"head_dim\":64},\"3\":{\"head_dim\":32}}",
+            "per_layer_config = {" },
+        { GEMMA, "\"sliding_window\":30", "\"per_layer_config\":[1]", "per_layer_config = [1]" },
+        { GEMMA, "\"sliding_window\":30", "\"enable_moe_block\":true", "num_experts is missing" },
+        { GEMMA, "\"sliding_window\":30", "\"enable_moe_block\":true,\"num_experts\":4",
+            "top_k_experts is missing" },
+        { GEMMA, "\"proportional\"", "\"dynamic\"", "full_attention = {" },
+        { GEMMA, "\"partial_rotary_factor\":0.25", "\"partial_rotary_factor\":2",
+            "full_attention = {" },
+        { GEMMA, "\"rope_type\":\"default\"", "\"rope_type\":\"linear\"", "sliding_attention = {" },
+        { GEMMA, "\"rope_type\":\"default\"", "\"partial_rotary_factor\":0.5",
+            "sliding_attention = {" },
+        { GEMMA, "\"rope_parameters\"", "\"rope\"", "rope_parameters has no full_attention" },
         { QWEN, "qwen3_5_moe_text", "qwen3_next_text", "model_type 'qwen3_next_text'" },
         { QWEN, "qwen3_5_moe_text", "qwen3_text", "model_type 'qwen3_text' is not supported" },
         { QWEN, "[\"linear_attention\"", "[\"sliding_attention\"", "layer_types[0] is neither" },
@@ -318,4 +398,5 @@ static void unlimited_time_steps_have_several_spellings(void)
 TESTS(TEST(nemotron_has_a_value_for_each_layer), TEST(layers_may_be_named_in_a_list),
     TEST(granite_without_experts_has_the_shared_width), TEST(qwen_has_the_kinds_of_its_layers),
     TEST(qwen_next_may_keep_expert_weights), TEST(glm_rotates_half_of_a_head),
-    TEST(values_are_refused_by_name), TEST(unlimited_time_steps_have_several_spellings))
+    TEST(gemma_has_other_heads_in_windows), TEST(values_are_refused_by_name),
+    TEST(unlimited_time_steps_have_several_spellings))
