@@ -96,9 +96,9 @@ static uint32_t next_of(struct class_reach *r, state_id s, enum token_class clas
     memset(r->held, 0, sizeof(r->held));
     r->held[HELD_CURRENT] = s;
     r->has_target = r->is_mixed = false;
-    for (size_t k = 0; k < N_CLASS_BYTES && !r->is_mixed; k++) {
+    for (size_t k = class_rows[class]; k < class_rows[class + 1] && !r->is_mixed; k++) {
         const struct class_bytes *row = &class_bytes[k];
-        for (unsigned b = row->from; row->class == class && b <= row->to && !r->is_mixed; b++) {
+        for (unsigned b = row->from; b <= row->to && !r->is_mixed; b++) {
             state_id next = automaton_step(r->a, s, (uint8_t)b);
             r->steps++;
             if (next.i && row->n_tail)

@@ -42,10 +42,10 @@ struct mask_cache *mask_cache_new(size_t n_words, size_t bytes_max)
     if (!c)
         return NULL;
     c->n_words = n_words;
-    c->n_entries = (uint32_t)MIN(MAX(bytes_max / entry_bytes, (size_t)1), (size_t)ENTRIES_MAX);
-    c->entries = try_malloc(c->n_entries * sizeof(*c->entries));
-    c->buckets = try_malloc(c->n_entries * sizeof(*c->buckets));
-    c->masks = try_malloc(c->n_entries * n_words * sizeof(*c->masks));
+    c->n_entries = (uint32_t)MIN(bytes_max / entry_bytes, (size_t)ENTRIES_MAX);
+    c->entries = try_malloc(MAX(c->n_entries, 1u) * sizeof(*c->entries));
+    c->buckets = try_malloc(MAX(c->n_entries, 1u) * sizeof(*c->buckets));
+    c->masks = try_malloc(MAX(c->n_entries, 1u) * n_words * sizeof(*c->masks));
     if (!c->entries || !c->buckets || !c->masks) {
         mask_cache_free(c);
         return NULL;
@@ -95,7 +95,7 @@ static void use_generation(struct mask_cache *c, uint64_t generation)
 /* Index of the entry, which becomes the most recently used one; INDEX_NONE if absent. */
 static uint32_t find_entry(struct mask_cache *c, state_id s)
 {
-    uint32_t i = *bucket_of(c, s.i);
+    uint32_t i = c->n_entries ? *bucket_of(c, s.i) : INDEX_NONE;
 
     while (i != INDEX_NONE && c->entries[i].state != s.i)
         i = c->entries[i].chain;
@@ -117,6 +117,8 @@ void mask_cache_put(struct mask_cache *c, uint64_t generation, state_id s, const
 {
     use_generation(c, generation);
     uint32_t i = find_entry(c, s);
+    if (!c->n_entries)
+        return;
     if (i == INDEX_NONE) {
         i = c->used.last;
         if (c->entries[i].state)

@@ -10,7 +10,8 @@
 
 struct mask_cache;
 
-/* At least one mask of n_words words fits, even if bytes_max is smaller. NULL: out of memory. */
+/* Masks have n_words words. If bytes_max is below the size of one mask, none is stored. NULL: out
+ * of memory. */
 struct mask_cache *mask_cache_new(size_t n_words, size_t bytes_max) MUST_CHECK;
 void mask_cache_free(struct mask_cache *c); /* accepts NULL */
 size_t mask_cache_bytes(const struct mask_cache *c);

@@ -2,32 +2,33 @@
 
 #include "base/mem.h"
 
-/* UTF-8 as in RFC 3629, section 4. */
+/* UTF-8 as in RFC 3629, section 4. The most frequent bytes of a class are first. */
 const struct class_bytes class_bytes[N_CLASS_BYTES] = {
-    { CLASS_STRING, 0x20, 0x21, 0, 0, 0 },
-    { CLASS_STRING, 0x23, 0x5B, 0, 0, 0 },
-    { CLASS_STRING, 0x5D, 0x7F, 0, 0, 0 },
-    { CLASS_STRING, 0xC2, 0xDF, 1, 0x80, 0xBF },
-    { CLASS_STRING, 0xE0, 0xE0, 2, 0xA0, 0xBF },
-    { CLASS_STRING, 0xE1, 0xEC, 2, 0x80, 0xBF },
-    { CLASS_STRING, 0xED, 0xED, 2, 0x80, 0x9F },
-    { CLASS_STRING, 0xEE, 0xEF, 2, 0x80, 0xBF },
-    { CLASS_STRING, 0xF0, 0xF0, 3, 0x90, 0xBF },
-    { CLASS_STRING, 0xF1, 0xF3, 3, 0x80, 0xBF },
-    { CLASS_STRING, 0xF4, 0xF4, 3, 0x80, 0x8F },
-    { CLASS_DIGITS, '0', '9', 0, 0, 0 },
-    { CLASS_BLANKS, '\t', '\t', 0, 0, 0 },
-    { CLASS_BLANKS, ' ', ' ', 0, 0, 0 },
+    { 0x5D, 0x7F, 0, 0, 0 }, /* CLASS_STRING */
+    { 0x23, 0x5B, 0, 0, 0 },
+    { 0x20, 0x21, 0, 0, 0 },
+    { 0xC2, 0xDF, 1, 0x80, 0xBF },
+    { 0xE0, 0xE0, 2, 0xA0, 0xBF },
+    { 0xE1, 0xEC, 2, 0x80, 0xBF },
+    { 0xED, 0xED, 2, 0x80, 0x9F },
+    { 0xEE, 0xEF, 2, 0x80, 0xBF },
+    { 0xF0, 0xF0, 3, 0x90, 0xBF },
+    { 0xF1, 0xF3, 3, 0x80, 0xBF },
+    { 0xF4, 0xF4, 3, 0x80, 0x8F },
+    { '0', '9', 0, 0, 0 }, /* CLASS_DIGITS */
+    { ' ', ' ', 0, 0, 0 }, /* CLASS_BLANKS */
+    { '\t', '\t', 0, 0, 0 },
 };
+const uint8_t class_rows[N_TOKEN_CLASSES + 1] = { 0, 11, 12, N_CLASS_BYTES };
 
 /* Bytes of the character that `s` begins with; 0 if it is not whole or not of the class. */
 static size_t character_length(enum token_class class, struct str s)
 {
     const uint8_t *p = (const uint8_t *)s.p;
 
-    for (size_t r = 0; r < ARRAY_LEN(class_bytes); r++) {
+    for (size_t r = class_rows[class]; r < class_rows[class + 1]; r++) {
         const struct class_bytes *row = &class_bytes[r];
-        if (row->class != class || p[0] < row->from || p[0] > row->to)
+        if (p[0] < row->from || p[0] > row->to)
             continue;
         if (s.n <= row->n_tail)
             return 0;
@@ -56,14 +57,16 @@ uint32_t token_class_length(enum token_class class, struct str bytes)
     return n <= TOKEN_CLASS_CHARS_MAX ? n : 0;
 }
 
-/* Counts the tokens by length, then stores their ids in this order. */
-static int list_class(
-    struct token_classes *c, const struct token_source *src, enum token_class class)
+/* Counts the tokens by length, then stores their ids in this order. `lengths` has room for a length
+ * per token. */
+static int list_class(struct token_classes *c, const struct token_source *src,
+    enum token_class class, uint8_t *lengths)
 {
     uint32_t *n_ids = c->n_ids[class], next[TOKEN_CLASS_CHARS_MAX + 1];
 
     for (int32_t id = 0; id < src->n_tokens; id++) {
         uint32_t n = token_class_length(class, src->bytes(src->ctx, id));
+        lengths[id] = (uint8_t)n;
         n_ids[n] += n > 0;
         c->n_chars_max[class] = MAX(c->n_chars_max[class], n);
     }
@@ -74,11 +77,9 @@ static int list_class(
     c->ids[class] = try_malloc(MAX(n_ids[TOKEN_CLASS_CHARS_MAX], 1u) * sizeof(*c->ids[class]));
     if (!c->ids[class])
         return -1;
-    for (int32_t id = 0; id < src->n_tokens; id++) {
-        uint32_t n = token_class_length(class, src->bytes(src->ctx, id));
-        if (n)
-            c->ids[class][next[n]++] = id;
-    }
+    for (int32_t id = 0; id < src->n_tokens; id++)
+        if (lengths[id])
+            c->ids[class][next[lengths[id]]++] = id;
     return 0;
 }
 
@@ -105,13 +106,16 @@ static int make_string_masks(struct token_classes *c)
 
 int token_classes_init(struct token_classes *c, const struct token_source *src, struct err *e)
 {
+    uint8_t *lengths = try_malloc((size_t)src->n_tokens);
+    bool is_done = lengths != NULL;
+
     *c = (struct token_classes){ .n_words = token_set_words(src->n_tokens) };
-    for (enum token_class k = 0; k < N_TOKEN_CLASSES; k++)
-        if (list_class(c, src, k))
-            goto no_memory;
-    if (!make_string_masks(c))
+    for (enum token_class k = 0; is_done && k < N_TOKEN_CLASSES; k++)
+        is_done = !list_class(c, src, k, lengths);
+    is_done = is_done && !make_string_masks(c);
+    mem_free(lengths);
+    if (is_done)
         return 0;
-no_memory:
     token_classes_clear(c);
     return err_set(e, ERR_MEMORY, "no memory for the tables of the vocabulary");
 }

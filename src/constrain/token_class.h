@@ -21,12 +21,13 @@ enum { TOKEN_CLASS_CHARS_MAX = 32 };
 /* The characters of a class as bytes: a first byte in from..to, and n_tail continuation bytes, of
  * which the first is in tail_from..tail_to. */
 struct class_bytes {
-    uint8_t class;
     uint8_t from, to;
     uint8_t n_tail, tail_from, tail_to;
 };
 enum { N_CLASS_BYTES = 14 };
 extern const struct class_bytes class_bytes[N_CLASS_BYTES];
+/* Rows of a class: from class_rows[class] to class_rows[class + 1]. */
+extern const uint8_t class_rows[N_TOKEN_CLASSES + 1];
 
 struct token_classes {
     size_t n_words;         /* of a set of tokens */

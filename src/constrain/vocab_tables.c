@@ -7,14 +7,11 @@ static int no_memory(struct err *e)
     return err_set(e, ERR_MEMORY, "no memory for the tables of the vocabulary");
 }
 
-/* The tokens of a class, or those outside of it. */
-static void select_class(
-    const struct token_source *src, enum token_class class, bool is_member, uint32_t *set)
+/* The tokens of a class. */
+static void select_class(const struct token_classes *c, enum token_class class, uint32_t *set)
 {
-    memset(set, 0, token_set_words(src->n_tokens) * sizeof(*set));
-    for (int32_t id = 0; id < src->n_tokens; id++)
-        if ((token_class_length(class, src->bytes(src->ctx, id)) > 0) == is_member)
-            token_set_add(set, id);
+    memset(set, 0, c->n_words * sizeof(*set));
+    token_classes_add(c, class, TOKEN_CLASS_CHARS_MAX, set);
 }
 
 static int list_ends(struct vocab_tables *t, const struct token_source *src)
@@ -36,13 +33,15 @@ static int fill_tables(
 {
     if (token_classes_init(&t->classes, src, e) || list_ends(t, src))
         return -1;
-    select_class(src, CLASS_DIGITS, true, set);
+    select_class(&t->classes, CLASS_DIGITS, set);
     if (token_trie_mark(&t->trie, MARK_DIGITS, set))
         return -1;
-    select_class(src, CLASS_BLANKS, true, set);
+    select_class(&t->classes, CLASS_BLANKS, set);
     if (token_trie_mark(&t->trie, MARK_BLANKS, set))
         return -1;
-    select_class(src, CLASS_STRING, false, set);
+    select_class(&t->classes, CLASS_STRING, set);
+    for (size_t w = 0; w < t->classes.n_words; w++)
+        set[w] = ~set[w];
     return token_trie_init(&t->irregular, src, set, e) ||
                    producible_init(&t->producible, src, &t->trie, e)
                ? -1

@@ -6,6 +6,8 @@
 #include "support/text_kit.h"
 #include "support/token_kit.h"
 
+#include <pthread.h>
+
 enum { CACHE_BYTES = 64 * 1024 };
 
 static struct mask *mask_of(const struct vocab_tables *t, struct automaton *a)
@@ -322,6 +324,42 @@ static void computing_a_mask_allocates_nothing(void)
     token_kit_clear(&k);
 }
 
+struct walker {
+    pthread_t thread;
+    const struct token_source *src;
+    const struct vocab_tables *t;
+    unsigned which;
+};
+
+static void *run_walker(void *arg)
+{
+    struct walker *w = arg;
+    struct language l;
+
+    language_begin(&l);
+    EXPECT_EQ(language_start(&l, typical(l.x, w->which)), 0);
+    expect_walk(w->src, w->t, l.a, 20, w->which);
+    language_end(&l);
+    return NULL;
+}
+
+static void threads_share_the_tables(void)
+{
+    struct token_kit k = token_kit_random(2000, "abc 12\"", true, 3);
+    struct token_source src = token_kit_source(&k);
+    struct vocab_tables *t = token_kit_tables(&src);
+    struct walker w[4];
+
+    for (unsigned n = 0; n < ARRAY_LEN(w); n++) {
+        w[n] = (struct walker){ .src = &src, .t = t, .which = n };
+        EXPECT_EQ(pthread_create(&w[n].thread, NULL, run_walker, &w[n]), 0);
+    }
+    for (unsigned n = 0; n < ARRAY_LEN(w); n++)
+        EXPECT_EQ(pthread_join(w[n].thread, NULL), 0);
+    vocab_tables_free(t);
+    token_kit_clear(&k);
+}
+
 static void an_exceeded_bound_fails_the_mask(void)
 {
     struct token_kit k = token_kit_random(500, "ab", false, 3);
@@ -374,5 +412,5 @@ TESTS(TEST(masks_of_random_languages_equal_the_definition),
     TEST(masks_are_exact_while_the_automaton_is_flushed),
     TEST(end_tokens_are_permitted_in_accepting_states_only),
     TEST(limited_strings_try_irregular_tokens_only), TEST(a_stored_mask_takes_no_steps),
-    TEST(computing_a_mask_allocates_nothing), TEST(an_exceeded_bound_fails_the_mask),
-    TEST(a_failed_allocation_is_an_error))
+    TEST(computing_a_mask_allocates_nothing), TEST(threads_share_the_tables),
+    TEST(an_exceeded_bound_fails_the_mask), TEST(a_failed_allocation_is_an_error))
