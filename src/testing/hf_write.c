@@ -157,7 +157,7 @@ static bool is_in_layout(const struct writer *w, const struct hf_tensor_row *row
     if (strstr(row->from, "%e") || strstr(row->from, "moe.input_linear") ||
         strstr(row->from, "moe.output_linear"))
         return false;
-    if (w->family->has_delta_net || w->family->has_window_heads)
+    if (w->family->has_delta_net || w->family->has_window_heads || !strcmp(w->arch, "mistral4"))
         return !strstr(row->from, ".experts.") || strstr(row->from, "switch_glu");
     return !w->family->hybrid ||
            (!strstr(row->from, ".experts.") && (w->n_experts || !strstr(row->from, "shared_mlp")));
@@ -256,8 +256,9 @@ static void stem_of(const struct hf_tensor_row *row, int layer, int expert, char
 /* A parameter of a module is a module for some tensors. */
 static const char *tail_of(const struct writer *w, const struct hf_tensor_row *row, bool is_bias)
 {
-    const bool is_stacked = (w->family->has_delta_net || w->family->has_window_heads) &&
-                            strstr(row->from, ".experts.") && !w->o->is_mlx;
+    const bool is_stacked =
+        (w->family->has_delta_net || w->family->has_window_heads || !strcmp(w->arch, "mistral4")) &&
+        !strstr(row->from, "%e") && strstr(row->from, ".experts.") && !w->o->is_mlx;
 
     if (strstr(row->from, "sinks") || row->form == HF_FORM_COLUMN || row->form == HF_FORM_DECAY ||
         row->form == HF_FORM_DECAYS || row->form == HF_FORM_VECTOR || is_stacked ||
@@ -441,7 +442,7 @@ static void put_scaling(const struct writer *w, struct jw *j)
     (void)get_number(w, "rope.scaling.original_context_length", &original);
     (void)get_number(w, "rope.scaling.factor", &factor);
     (void)get_number(w, "rope.scaling.attn_factor", &attn);
-    jw_key(j, strcmp(w->arch, "mistral3") != 0 ? "rope_scaling" : "rope_parameters");
+    jw_key(j, strncmp(w->arch, "mistral", 7) != 0 ? "rope_scaling" : "rope_parameters");
     if (gguf_tensor(w->g, "rope_freqs.weight")) { /* as synth.c computes it, with factor 8 */
         jw_raw(j, STR("{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"
                       "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}"));

@@ -49,6 +49,23 @@ static void preset_deepseek3(struct synth *s)
     s->n_settings = ARRAY_LEN(settings);
 }
 
+/* The same of Mistral 4, whose queries grow with the position. */
+static void preset_mistral4(struct synth *s)
+{
+    static const char *const settings[] = { "attention.q_lora_rank=64", "attention.kv_lora_rank=32",
+        "attention.value_length=32", "rope.dimension_count=16", "rope.scaling.type=yarn",
+        "rope.scaling.factor=8.0", "rope.scaling.original_context_length=40",
+        "rope.scaling.yarn_log_multiplier=0.1", "attention.temperature_scale=0.1",
+        "expert_gating_func=1", "expert_weights_norm=true", "expert_feed_forward_length=32",
+        "expert_shared_count=1" };
+
+    EXPECT(synth_preset(s, "tiny-mistral4"));
+    s->n_kv_heads = s->n_heads;
+    s->head_dim = 40;
+    s->settings = settings;
+    s->n_settings = ARRAY_LEN(settings);
+}
+
 /* All layers with attention have the same number of KV heads. */
 static void preset_lfm2moe(struct synth *s)
 {
@@ -84,6 +101,8 @@ static void write_both(const char *preset, enum qtype type, const struct hf_writ
 
     if (!strcmp(preset, "tiny-deepseek3"))
         preset_deepseek3(&s);
+    else if (!strcmp(preset, "tiny-mistral4-old"))
+        preset_mistral4(&s);
     else if (!strcmp(preset, "tiny-qwen35-wide"))
         preset_wide_delta_net(&s);
     else
@@ -259,6 +278,13 @@ static void gemma4_directories_give_the_same_bits(void)
     check_preset("tiny-gemma4-moe", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
 }
 
+static void mistral4_directories_give_the_same_bits(void)
+{
+    for (size_t i = 0; i < 3; i++)
+        check_preset(
+            "tiny-mistral4-old", float_type(i), (struct hf_write_options){ .n_shards = 2 });
+}
+
 /* Types that GGUF files have as well; gpt-oss alternates the rows of gate and up. */
 static void repacked_directories_give_the_same_bits(void)
 {
@@ -289,5 +315,5 @@ static void fp8_directories_give_the_bits_of_their_values(void)
 
 TESTS(TEST(families_give_the_same_bits), TEST(mlx_directories_give_the_same_bits),
     TEST(delta_net_directories_give_the_same_bits), TEST(gemma4_directories_give_the_same_bits),
-    TEST(repacked_directories_give_the_same_bits),
+    TEST(mistral4_directories_give_the_same_bits), TEST(repacked_directories_give_the_same_bits),
     TEST(fp8_directories_give_the_bits_of_their_values))

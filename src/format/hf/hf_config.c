@@ -433,6 +433,8 @@ static int put_experts(const struct hf_config *c, struct gguf_keys *k, struct er
         gguf_keys_u32(k, ".expert_feed_forward_length", (uint32_t)width);
     if (shared >= 0)
         gguf_keys_u32(k, ".expert_shared_feed_forward_length", (uint32_t)shared);
+    if (!strcmp(c->arch, "mistral4") && json_is_null(json_get(c->text, "norm_topk_prob")))
+        return err_set(e, ERR_CORRUPT, "config.json: norm_topk_prob is missing");
     if (json_get(c->text, "norm_topk_prob") || c->family->needs_norm_topk)
         gguf_keys_bool(k, ".expert_weights_norm", hf_is_true(c->text, "norm_topk_prob"));
     return put_router(c, k, e);

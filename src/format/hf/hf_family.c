@@ -51,14 +51,32 @@ static const struct hf_tensor_row mixtral_rows[] = {
         LAYER "mlp.shared_experts.down_proj", "blk.%d.ffn_down_shexp", 0, false                    \
     }
 
+#define LATENT_ATTENTION                                                                           \
+    { LAYER "self_attn.q_a_proj", "blk.%d.attn_q_a", 0, false },                                   \
+        { LAYER "self_attn.q_a_layernorm", "blk.%d.attn_q_a_norm", 0, true },                      \
+        { LAYER "self_attn.q_b_proj", "blk.%d.attn_q_b", 0, false },                               \
+        { LAYER "self_attn.kv_a_proj_with_mqa", "blk.%d.attn_kv_a_mqa", 0, false },                \
+        { LAYER "self_attn.kv_a_layernorm", "blk.%d.attn_kv_a_norm", 0, true },                    \
+    {                                                                                              \
+        LAYER "self_attn.kv_b_proj", "blk.%d.attn_kv_b", 0, false                                  \
+    }
+#define STACKED_EXPERTS                                                                            \
+    { LAYER "mlp.experts.gate_up_proj", "blk.%d.ffn_gate_exps", HF_ROWS_FIRST_HALF, false },       \
+        { LAYER "mlp.experts.gate_up_proj", "blk.%d.ffn_up_exps", HF_ROWS_SECOND_HALF, false },    \
+    {                                                                                              \
+        LAYER "mlp.experts.down_proj", "blk.%d.ffn_down_exps", 0, false                            \
+    }
+
 static const struct hf_tensor_row deepseek_rows[] = {
     SHARED_EXPERTS,
-    { LAYER "self_attn.q_a_proj", "blk.%d.attn_q_a", 0, false },
-    { LAYER "self_attn.q_a_layernorm", "blk.%d.attn_q_a_norm", 0, true },
-    { LAYER "self_attn.q_b_proj", "blk.%d.attn_q_b", 0, false },
-    { LAYER "self_attn.kv_a_proj_with_mqa", "blk.%d.attn_kv_a_mqa", 0, false },
-    { LAYER "self_attn.kv_a_layernorm", "blk.%d.attn_kv_a_norm", 0, true },
-    { LAYER "self_attn.kv_b_proj", "blk.%d.attn_kv_b", 0, false },
+    LATENT_ATTENTION,
+    { 0 },
+};
+
+static const struct hf_tensor_row mistral4_rows[] = {
+    SHARED_EXPERTS,
+    LATENT_ATTENTION,
+    STACKED_EXPERTS,
     { 0 },
 };
 
@@ -232,16 +250,9 @@ static const struct hf_tensor_row nemotron_h_rows[] = {
     {                                                                                              \
         LINEAR "norm", "blk.%d.ssm_norm", 0, false                                                 \
     }
-#define QWEN_LAYER                                                                                 \
-    { LAYER "post_attention_layernorm", "blk.%d.post_attention_norm", 0, true },                   \
-        { LAYER "mlp.experts.gate_up_proj", "blk.%d.ffn_gate_exps", HF_ROWS_FIRST_HALF, false },   \
-        { LAYER "mlp.experts.gate_up_proj", "blk.%d.ffn_up_exps", HF_ROWS_SECOND_HALF, false },    \
-    {                                                                                              \
-        LAYER "mlp.experts.down_proj", "blk.%d.ffn_down_exps", 0, false                            \
-    }
-
 static const struct hf_tensor_row qwen3_5_rows[] = {
-    QWEN_LAYER,
+    { LAYER "post_attention_layernorm", "blk.%d.post_attention_norm", 0, true },
+    STACKED_EXPERTS,
     DELTA_NET_VECTORS(HF_ROWS_VALUES),
     { LINEAR "in_proj_qkv", "blk.%d.attn_qkv", HF_ROWS_QK_VALUES, false },
     { LINEAR "in_proj_z", "blk.%d.attn_gate", HF_ROWS_VALUES, false },
@@ -416,6 +427,13 @@ static const struct hf_family families[] = {
         .has_experts = true,
         .has_latent_attn = true,
         .router = "sigmoid" },
+    { .model_type = "mistral4",
+        .arch = "mistral4",
+        .activation = "silu",
+        .rows = mistral4_rows,
+        .has_experts = true,
+        .has_latent_attn = true,
+        .router = "softmax" },
     { .model_type = "glm4_moe_lite",
         .arch = "deepseek2",
         .activation = "silu",

@@ -34,6 +34,20 @@ static int put_bases(
     return 0;
 }
 
+/* Mistral 4 states the share of the rotated dimensions in all dimensions of a head. */
+static int check_latent_share(const struct hf_config *c, const struct json *scaling, struct err *e)
+{
+    double share = -1, nope = 0;
+
+    if (hf_get_number(scaling, "partial_rotary_factor", &share, e) ||
+        hf_get_number(c->text, "qk_nope_head_dim", &nope, e))
+        return -1;
+    const double dims = share * (nope + (double)c->head_dim);
+    return share != -1 && fabs(dims - (double)c->head_dim) > 1e-3
+               ? hf_reject(json_get(scaling, "partial_rotary_factor"), e)
+               : 0;
+}
+
 /* Partial rotation; with halves that are swapped, the order of rows would be another one. */
 static int put_rotated(
     struct hf_config *c, const struct json *scaling, struct gguf_keys *k, struct err *e)
@@ -42,6 +56,10 @@ static int put_rotated(
     struct str type = STR("");
 
     hf_get_str(scaling, "rope_type", &type);
+    if (!strcmp(c->arch, "mistral4")) {
+        c->n_rope = (size_t)c->head_dim / 2;
+        return check_latent_share(c, scaling, e);
+    }
     if (str_is(type, "proportional")) { /* see set_proportional */
         c->n_rope = (size_t)c->head_dim / 2;
         return 0;
@@ -169,7 +187,8 @@ static int put_yarn_magnitude(const struct hf_config *c, const struct json *scal
         hf_get_number(scaling, "mscale_all_dim", &scale_all, e))
         return -1;
     if (c->family->has_latent_attn) { /* GGUF files have a tenth of mscale */
-        if (magnitude > 0 || !(scale > 0) || scale != scale_all)
+        const bool is_one = scale == 1 || strcmp(c->arch, "mistral4") != 0;
+        if (magnitude > 0 || !(scale > 0) || scale != scale_all || !is_one)
             return hf_reject(scaling, e);
         gguf_keys_f32(k, ".rope.scaling.yarn_log_multiplier", (float)(0.1 * scale));
         return 0;

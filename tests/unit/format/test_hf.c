@@ -522,6 +522,13 @@ static void draft_layers_are_not_read(void)
     tmpdir_remove(folder);
 }
 
+#define MISTRAL4                                                                                   \
+    "\"mistral4\",\"n_routed_experts\":8,\"qk_rope_head_dim\":16,\"qk_nope_head_dim\":48,"         \
+    "\"v_head_dim\":16,\"kv_lora_rank\":32,\"num_experts_per_tok\":2"
+#define MISTRAL4_ROPE(values)                                                                      \
+    MISTRAL4                                                                                       \
+    ",\"norm_topk_prob\":true,\"rope_parameters\":{\"type\":\"yarn\",\"factor\":8," values "}"
+
 static void values_of_other_families_are_refused(void)
 {
     static const struct {
@@ -565,6 +572,18 @@ static void values_of_other_families_are_refused(void)
             "\"lfm2\",\"layer_types\":[\"conv\"],\"conv_L_cache\":3,"
             "\"block_auto_adjust_ff_dim\":true,\"block_multiple_of\":0",
             ERR_UNSUPPORTED, "block_auto_adjust_ff_dim = true" },
+        { "\"qwen3\"", MISTRAL4, ERR_CORRUPT, "norm_topk_prob is missing" },
+        { "\"qwen3\"", MISTRAL4 ",\"rope_interleave\":false", ERR_UNSUPPORTED,
+            "rope_interleave = false" },
+        { "\"qwen3\"", MISTRAL4_ROPE("\"partial_rotary_factor\":0.5"), ERR_UNSUPPORTED,
+            "partial_rotary_factor = 0.5" },
+        { "\"qwen3\"",
+            MISTRAL4_ROPE("\"partial_rotary_factor\":0.25,\"mscale\":0.7,\"mscale_all_dim\":0.7"),
+            ERR_UNSUPPORTED, "rope_parameters = {" },
+        { "\"qwen3\"",
+            MISTRAL4_ROPE("\"partial_rotary_factor\":0.25,\"mscale\":1,\"mscale_all_dim\":1,"
+                          "\"llama_4_scaling_beta\":-1"),
+            ERR_UNSUPPORTED, "llama_4_scaling_beta = -1" },
         { "\"rope_scaling\":null",
             "\"rope_scaling\":{\"type\":\"default\",\"llama_4_scaling_beta\":-1}", ERR_UNSUPPORTED,
             "llama_4_scaling_beta = -1" },
