@@ -313,6 +313,30 @@ static int put_factors_of(
     return 0;
 }
 
+/* attn_k_b [heads][rank][keys] and attn_v_b [heads][values][rank] as kv_b_proj, for each head the
+ * rows of keys, then those of values. */
+static int put_kv_b(struct writer *w, const struct gguf_tensor *k_b, int layer, struct err *e)
+{
+    char name[NAME_MAX_BYTES];
+
+    snprintf(name, sizeof(name), "blk.%d.attn_v_b.weight", layer);
+    const struct gguf_tensor *v_b = gguf_tensor(w->g, name);
+    if (!v_b || !dtype_of(k_b->type) || v_b->type != k_b->type)
+        return err_set(e, ERR_UNSUPPORTED, "tensor %s and attn_k_b: other types", name);
+    const uint64_t n_keys = k_b->dims[0], rank = k_b->dims[1], n_heads = k_b->dims[2];
+    const uint64_t n_values = v_b->dims[1], bytes = k_b->bytes / (n_keys * rank * n_heads);
+    const uint64_t dims[2] = { n_heads * (n_keys + n_values), rank };
+    snprintf(name, sizeof(name), "model.layers.%d.self_attn.kv_b_proj.weight", layer);
+    struct buf *to =
+        hf_write_begin(w, name, dtype_of(k_b->type), 2, dims, dims[0] * dims[1] * bytes);
+    for (uint64_t h = 0; h < n_heads; h++) {
+        for (uint64_t i = 0; i < n_keys * rank; i++)
+            buf_put(to, k_b->data + ((h * rank + i % rank) * n_keys + i / rank) * bytes, bytes);
+        buf_put(to, v_b->data + h * n_values * rank * bytes, n_values * rank * bytes);
+    }
+    return 0;
+}
+
 static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err *e)
 {
     static const struct str factors[] = { { ".input_scale", 12 }, { ".scale", 6 } };
@@ -330,6 +354,10 @@ static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err 
     snprintf(text, sizeof(text), STR_FMT, STR_ARG(t->name));
     if (sscanf(text, "blk.%d.", &layer) != 1)
         layer = -1;
+    if (str_ends(t->name, STR("attn_v_b.weight")))
+        return 0; /* written with attn_k_b */
+    if (str_ends(t->name, STR("attn_k_b.weight")))
+        return put_kv_b(w, t, layer, e);
     const struct hf_tensor_row *row = find_row(w, t->name, layer); /* of a row with a whole name */
     for (size_t i = 0; i < ARRAY_LEN(factors); i++)
         if (!row && str_ends(t->name, factors[i]))
@@ -542,7 +570,10 @@ static void put_router_values(const struct writer *w, struct jw *j)
     gguf_get_bool(w->g, key, &norms);
     copy_number(w, j, "expert_count", "n_routed_experts");
     copy_number(w, j, "expert_shared_count", "n_shared_experts");
-    copy_number(w, j, "leading_dense_block_count", "first_k_dense_replace");
+    if (get_number(w, "leading_dense_block_count", &v))
+        copy_number(w, j, "leading_dense_block_count", "first_k_dense_replace");
+    else
+        jw_member_i64(j, "first_k_dense_replace", 0);
     copy_number(w, j, "expert_group_count", "n_group");
     copy_number(w, j, "expert_group_used_count", "topk_group");
     if (!get_number(w, "expert_weights_scale", &v))
@@ -594,11 +625,14 @@ static void put_latent_values(const struct writer *w, struct jw *j)
 
     if (!w->family->has_latent_attn)
         return;
-    (void)get_number(w, "attention.key_length", &key);
+    const bool is_split = get_number(w, "attention.key_length_mla", &key);
+    if (!is_split)
+        (void)get_number(w, "attention.key_length", &key);
     (void)get_number(w, "rope.dimension_count", &n_rot);
     jw_member_i64(j, "qk_nope_head_dim", (int64_t)(key - n_rot));
     jw_member_i64(j, "qk_rope_head_dim", (int64_t)n_rot);
-    copy_number(w, j, "attention.value_length", "v_head_dim");
+    copy_number(
+        w, j, is_split ? "attention.value_length_mla" : "attention.value_length", "v_head_dim");
     copy_number(w, j, "attention.kv_lora_rank", "kv_lora_rank");
     jw_key(j, "q_lora_rank");
     if (get_number(w, "attention.q_lora_rank", &q_rank) && q_rank > 0)
@@ -626,7 +660,8 @@ static int put_config(const struct writer *w, struct err *e)
         "intermediate_size");
     copy_number(w, &j, "attention.head_count", "num_attention_heads");
     if (hf_write_largest(w->g, "attention.head_count_kv"))
-        jw_member_u64(&j, "num_key_value_heads", w->n_kv_heads);
+        jw_member_u64(
+            &j, "num_key_value_heads", w->family->has_latent_attn ? w->n_heads : w->n_kv_heads);
     if (!w->family->has_latent_attn && !w->family->has_window_heads)
         copy_number(w, &j, "attention.key_length", "head_dim");
     copy_number(w, &j, "context_length", "max_position_embeddings");

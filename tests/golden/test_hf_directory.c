@@ -283,6 +283,9 @@ static void mistral4_directories_give_the_same_bits(void)
     for (size_t i = 0; i < 3; i++)
         check_preset(
             "tiny-mistral4-old", float_type(i), (struct hf_write_options){ .n_shards = 2 });
+    /* kv_b is split when it is loaded, and k_b becomes F32 */
+    check_preset("tiny-mistral4", Q_F32, (struct hf_write_options){ .n_shards = 1 });
+    check_preset("tiny-deepseek2", Q_F32, (struct hf_write_options){ .n_shards = 1 });
 }
 
 /* Types that GGUF files have as well; gpt-oss alternates the rows of gate and up. */
