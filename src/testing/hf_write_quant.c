@@ -99,7 +99,9 @@ static struct buf *begin_part(struct writer *w, const struct hf_write_matrices *
     char name[NAME_MAX_BYTES];
     int skip = m->n == 1;
 
-    snprintf(name, sizeof(name), "%s%s", m->stem, p->tail);
+    const bool is_stacked = !strcmp(w->arch, "mistral4") && m->n > 1;
+    const char *stacked_tail = strcmp(p->tail, ".weight") != 0 ? "_scale_inv" : "";
+    snprintf(name, sizeof(name), "%s%s", m->stem, is_stacked ? stacked_tail : p->tail);
     return hf_write_begin(
         w, name, p->dtype, 3 - skip, dims + skip, m->n * n_rows * n_cols * p->bytes);
 }

@@ -25,12 +25,12 @@ import numpy as np
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.join(ROOT, "tests/families")
 N_TOKENS, STEP, N_IDS = 300, 3, 12
-PRESETS = ("tiny-llama tiny-qwen2 tiny-qwen3 tiny-qwen3moe tiny-qwen2moe tiny-smollm3 tiny- "
-           "phi3 tiny-granite tiny-mistral3 tiny-mistral4 tiny-olmo2 tiny-olmo3 tiny-gemma2 "
-           "tiny-gemma3 tiny-gemma4 tiny-gemma4-e tiny-gemma4-moe tiny-gpt-oss tiny-glm4 tiny- "
-           "glm4moe tiny-lfm2 tiny-granitehybrid tiny-granitehybrid-moe tiny-nemotron-h tiny- "
-           "nemotron-h-moe tiny-nemotron-h-latent tiny-qwen35 tiny-qwen35moe tiny-qwen3next- "
-           "fused").split()
+PRESETS = ("tiny-llama tiny-qwen2 tiny-qwen3 tiny-qwen3moe tiny-qwen2moe tiny-smollm3 "
+           "tiny-phi3 tiny-granite tiny-mistral3 tiny-mistral4 tiny-olmo2 tiny-olmo3 "
+           "tiny-gemma2 tiny-gemma3 tiny-gemma4 tiny-gemma4-e tiny-gemma4-moe tiny-gpt-oss "
+           "tiny-glm4 tiny-glm4moe tiny-lfm2 tiny-granitehybrid tiny-granitehybrid-moe "
+           "tiny-nemotron-h tiny-nemotron-h-moe tiny-nemotron-h-latent tiny-qwen35 "
+           "tiny-qwen35moe tiny-qwen3next-fused").split()
 
 
 # mlx-lm has no window in Gemma 2 (of 30 tokens here), rounds the factor of the embedding of Gemma 3 to

@@ -116,7 +116,9 @@ static void write_both(const char *preset, enum qtype type, const struct hf_writ
     if (type == Q_NVFP4 || o->quant) {
         s.d_model = 128;
         s.d_ff = 192;
-        s.head_dim = strncmp(preset, "tiny-deepseek", 13) ? 32 : s.head_dim;
+        s.head_dim = strncmp(preset, "tiny-deepseek", 13) && strncmp(preset, "tiny-mistral4", 13)
+                         ? 32
+                         : s.head_dim;
     }
     if (!strncmp(preset, "tiny-gemma", 10) || !strncmp(preset, "tiny-qwen35", 11) ||
         !strncmp(preset, "tiny-qwen3next", 14))
@@ -286,6 +288,9 @@ static void mistral4_directories_give_the_same_bits(void)
     /* kv_b is split when it is loaded, and k_b becomes F32 */
     check_preset("tiny-mistral4", Q_F32, (struct hf_write_options){ .n_shards = 1 });
     check_preset("tiny-deepseek2", Q_F32, (struct hf_write_options){ .n_shards = 1 });
+    /* the scales of stacked experts have the name NAME_scale_inv */
+    check_preset(
+        "tiny-mistral4-old", Q_F32, (struct hf_write_options){ .quant = HF_WRITE_FP8_MATRIX });
 }
 
 /* Types that GGUF files have as well; gpt-oss alternates the rows of gate and up. */

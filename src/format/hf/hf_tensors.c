@@ -708,12 +708,12 @@ static int describe(const struct hf_recipe *r, struct gguf_tensor *t, struct err
 static int check_values(const struct hf_tensors *t, struct err *e)
 {
     const struct hf_config *c = t->config;
-    bool *has_values = arena_zalloc(t->arena, (size_t)c->n_layers, sizeof(*has_values));
     char name[GGUF_NAME_MAX];
     uint32_t at;
 
     if (!c->family->has_window_heads)
         return 0;
+    bool *has_values = arena_zalloc(t->arena, (size_t)c->n_layers, sizeof(*has_values));
     if (!has_values)
         return err_set(e, ERR_MEMORY, "no memory for the tensors");
     for (int64_t i = 0; i < c->n_layers; i++) {
