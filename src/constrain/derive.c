@@ -361,7 +361,7 @@ static void refine(struct classes *c, const struct byte_set *s)
 struct heads {
     struct exprs *x;
     struct classes *p;
-    uint32_t start; /* of the numbers of the sets on the stack */
+    uint32_t start; /* index on the stack of the first set number */
 };
 
 static void refine_once(struct heads *h, uint32_t set)
@@ -448,7 +448,7 @@ void expr_partition(struct exprs *x, expr_id a, struct byte_partition *p)
         while (k < c.n && !byte_set_has(&c.sets[k], (uint8_t)b))
             k++;
         if (k == c.n)
-            continue; /* its class is numbered */
+            continue; /* the class has a number */
         p->first[n] = (uint8_t)b;
         for (int w = 0; w < 4; w++)
             for (uint64_t bits = c.sets[k].w[w]; bits; bits &= bits - 1)

@@ -51,7 +51,7 @@ struct byte_set {
 enum text_mode {
     TEXT_UTF8,          /* UTF-8 */
     TEXT_JSON,          /* contents of a JSON string with short escapes only */
-    TEXT_JSON_U_ESCAPE, /* the same with \uXXXX */
+    TEXT_JSON_U_ESCAPE, /* the same, and four hexadecimal digits after \u */
     N_TEXT_MODES
 };
 

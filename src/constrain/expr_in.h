@@ -33,7 +33,7 @@ enum {
     F_LIVE = 16,     /* proven: the language is not empty */
     F_DEAD = 32,     /* proven: the language is empty */
     F_CODE = 64,     /* prefix code: a sequence of its words can be split in one way only */
-    F_VISITED = 128, /* by the search in progress (live.c) */
+    F_VISITED = 128, /* the search in progress has visited it (live.c) */
     F_TEXT = 256     /* << text_mode: each word is a sequence of complete characters */
 };
 
@@ -54,14 +54,14 @@ enum fail_cause { FAIL_NONE, FAIL_MEMORY, FAIL_WORK, FAIL_DEPTH, FAIL_MEMBERS, F
 struct derivative {
     uint32_t of, result;
     uint16_t byte_ctx; /* byte + 256 * context */
-    uint32_t work;     /* of the computation; counted again on a hit */
+    uint32_t work;     /* work of the computation; counted again on a hit */
 };
 
 enum { DERIVATIVE_CACHE = 2048, CLASS_CACHE = 64 };
 
 /* Recent classes of characters; the hash has a random seed and 64 bits. */
 struct class_entry {
-    uint64_t hash; /* of the ranges and the mode; 0 = unused */
+    uint64_t hash; /* hash of the ranges and the mode; 0 = unused */
     expr_id expr;
 };
 

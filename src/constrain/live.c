@@ -9,7 +9,7 @@ enum { FRAME_BELOW, FRAME_EXPR, FRAME_FIRST };
 
 struct search {
     struct exprs *x;
-    uint32_t bottom; /* of the stack */
+    uint32_t bottom; /* bottom of the stack of this search */
     uint32_t top;    /* start of the newest frame */
 };
 

@@ -138,7 +138,8 @@ static uint32_t braced_hex(struct pattern_cursor *c)
     return is_valid ? value : UINT32_MAX;
 }
 
-/* \uXXXX, a pair of surrogates, or \u{X..} */
+/* Reads what follows \u: four hexadecimal digits, also twice for a pair of surrogates, or a code
+ * point in braces. */
 static uint32_t unicode_escape(struct pattern_cursor *c)
 {
     uint32_t cp = pattern_sees(c, "{") ? braced_hex(c) : hex_digits(c, 4);
@@ -169,7 +170,8 @@ static bool is_letter(char ch)
     return (ch | 0x20) >= 'a' && (ch | 0x20) <= 'z';
 }
 
-/* \cX, \xXX, \uXXXX, \0 and characters that denote themselves. `start` is the backslash. */
+/* Reads the rest of an escape of one character: a control letter, hexadecimal digits, 0, or a
+ * character that denotes itself. `start` is the backslash. */
 static uint32_t character_escape(struct pattern_cursor *c, size_t start)
 {
     char ch = c->text.p[c->at];

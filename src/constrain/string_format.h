@@ -13,7 +13,7 @@
  *                          more than twice
  *   byte                   RFC 4648 base64 with padding (OpenAPI)
  *
- * Where a format is not regular or depends on tables, the language is narrower, so that each text
+ * The language of a format that is not regular or depends on tables is narrower, so that each text
  * in it is valid: hostname has no "xn--" labels; labels of idn-hostname that are not ASCII have at
  * most 11 characters, of the scripts and contexts listed in string_format.c.
  *

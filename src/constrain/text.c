@@ -143,7 +143,7 @@ expr_id text_class(struct exprs *x, struct code_points *s, enum text_mode mode)
     return all;
 }
 
-/* \uXXXX: not a surrogate, or a high and a low one */
+/* Code points as \u and four digits: one that is not a surrogate, or a high and a low surrogate. */
 static expr_id u_escapes(struct exprs *x)
 {
     struct byte_set hex = { 0 }, no_d = { 0 }, d = { 0 }, low = { 0 }, high = { 0 }, high2 = { 0 };

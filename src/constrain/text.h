@@ -8,7 +8,8 @@
  *   TEXT_JSON           contents of a JSON string (RFC 8259): UTF-8, except that `"`, `\` and the
  *                       control characters with a short escape (\b \f \n \r \t) are escaped; `/`
  *                       has both forms; the other control characters cannot be written
- *   TEXT_JSON_U_ESCAPE  the same, and each code point also as \uXXXX or as a pair of surrogates
+ *   TEXT_JSON_U_ESCAPE  the same, and each code point also as \u with four hexadecimal digits, or
+ *                       as a pair of surrogates
  *
  * Pure functions on the pool. */
 #pragma once

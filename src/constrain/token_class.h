@@ -30,11 +30,11 @@ extern const struct class_bytes class_bytes[N_CLASS_BYTES];
 extern const uint8_t class_rows[N_TOKEN_CLASSES + 1];
 
 struct token_classes {
-    size_t n_words;         /* of a set of tokens */
+    size_t n_words;         /* words of a set of tokens */
     uint32_t *string_masks; /* [n_chars_max[CLASS_STRING]][n_words] */
     int32_t *ids[N_TOKEN_CLASSES];
-    uint32_t n_ids[N_TOKEN_CLASSES][TOKEN_CLASS_CHARS_MAX + 1]; /* by number of characters */
-    uint32_t n_chars_max[N_TOKEN_CLASSES];                      /* of the longest token */
+    uint32_t n_ids[N_TOKEN_CLASSES][TOKEN_CLASS_CHARS_MAX + 1]; /* index: number of characters */
+    uint32_t n_chars_max[N_TOKEN_CLASSES]; /* characters of the longest token */
 };
 
 /* Number of characters if all are of the class and there are at most TOKEN_CLASS_CHARS_MAX;

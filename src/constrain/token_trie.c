@@ -20,7 +20,7 @@ static uint64_t prefix_of(struct str s)
     return prefix;
 }
 
-/* By bytes, then by id. */
+/* Orders tokens by their bytes, tokens with equal bytes by id. */
 static int compare_tokens(const void *x, const void *y)
 {
     const struct sorted_token *a = x, *b = y;

@@ -49,8 +49,8 @@ enum qtype {
     Q_FP8_32 = 64,
     Q_FP8_128 = 65,
     Q_MXFP8 = 66,
-    /* As Q_AFFINE4_32 ..., with codes of 2, 3, 5 or 6 bits in the order of a little-endian bit
-     * stream. */
+    /* These types differ from Q_AFFINE8_* in the codes: 2, 3, 5 or 6 bits in the order of a
+     * little-endian bit stream. */
     Q_AFFINE2_32 = 67,
     Q_AFFINE2_64 = 68,
     Q_AFFINE3_32 = 69,

@@ -121,7 +121,7 @@ struct lm {
     uint32_t n_pages;         /* pages in the KV arena */
     size_t page_bytes;        /* bytes of one page, all layers without a window; 0: no content */
     uint8_t *arena;           /* KV arena, [n_pages][page_bytes]; NULL: pages have no content */
-    struct kv_window window;  /* of the windowed layers; size 0: there are none */
+    struct kv_window window;  /* attention window; size 0: no windowed layers */
     uint32_t n_window_pages;  /* pages of the windowed layers */
     size_t window_page_bytes; /* bytes of one of them, all windowed layers */
     uint8_t *window_arena;    /* [n_window_pages][window_page_bytes] */

@@ -358,7 +358,7 @@ static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err 
         return 0; /* written with attn_k_b */
     if (str_ends(t->name, STR("attn_k_b.weight")))
         return put_kv_b(w, t, layer, e);
-    const struct hf_tensor_row *row = find_row(w, t->name, layer); /* of a row with a whole name */
+    const struct hf_tensor_row *row = find_row(w, t->name, layer);
     for (size_t i = 0; i < ARRAY_LEN(factors); i++)
         if (!row && str_ends(t->name, factors[i]))
             return put_factors_of(

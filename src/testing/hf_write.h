@@ -19,7 +19,7 @@ enum hf_write_quant {
     HF_WRITE_FP8,        /* a scale per 128 x 128 elements */
     HF_WRITE_FP8_ROWS,   /* a scale per row, in the layout of compressed-tensors */
     HF_WRITE_FP8_MATRIX, /* a scale per matrix, in the layout of ModelOpt */
-    HF_WRITE_MXFP8,      /* of MLX */
+    HF_WRITE_MXFP8,      /* MLX mode mxfp8 */
 };
 
 struct hf_write_options {

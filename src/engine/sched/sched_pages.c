@@ -130,7 +130,7 @@ static bool drop_shared_tail(struct sched *sc, struct seq *s)
         return true;
     if (!seq_shares_tail(s, sc->pool) && !seq_shares_window_tail(s, sc->l.windows))
         return false;
-    /* its state, or window pages, cannot resume at the start of the page */
+    /* A state or window pages cannot resume at the start of the page. */
     if (sc->l.states || sc->l.windows) {
         sched_free_pages(sc, s);
         s->n_cached = s->is_fresh ? 0 : s->n_cached;

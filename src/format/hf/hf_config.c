@@ -183,7 +183,7 @@ static int check_activation(const struct hf_config *c, struct err *e)
             (!str_is(j->s, c->family->activation) &&
                 !(str_is(j->s, "swish") && !strcmp(c->family->activation, "silu"))))
             return hf_reject(j, e);
-        return 0; /* of two values, the first one is used */
+        return 0; /* the first of two values is used */
     }
     return 0;
 }

@@ -15,11 +15,11 @@ struct hf_config {
     const struct json *text; /* the same, or its text_config */
     const struct hf_family *family;
     const char *arch; /* general.architecture */
-    int64_t n_groups; /* of Mamba2 heads, at least 1 */
+    int64_t n_groups; /* groups of Mamba2 heads, at least 1 */
     /* DeltaNet: numbers of heads, at least 1, and dimensions of a head */
     int64_t n_key_heads, n_value_heads, state_dim;
     int64_t n_layers, d_model, n_heads, n_kv_heads, n_experts;
-    int64_t head_dim;          /* of latent attention: the rotated dimensions */
+    int64_t head_dim;          /* with latent attention: the rotated dimensions */
     int64_t window_head_dim;   /* has_window_heads; head_dim is that of the other layers */
     int64_t n_full_kv_heads;   /* has_window_heads: KV heads of layers without a window */
     int64_t n_mtp_layers;      /* layers for drafts, after the others; not loaded */

@@ -18,7 +18,7 @@ enum hf_rows {
     HF_ROWS_FIRST_HALF,
     HF_ROWS_SECOND_HALF,
     HF_ROWS_VALUES,    /* all rows are of value heads */
-    HF_ROWS_QK_VALUES, /* those after the queries and keys are of value heads */
+    HF_ROWS_QK_VALUES, /* rows after the queries and keys are value heads */
     HF_COLS_VALUES,    /* all columns are of value heads */
 };
 

@@ -35,8 +35,8 @@ static const struct json *layer_list(const struct hf_config *c)
 }
 
 struct layer_iter {
-    const struct json *item; /* of a list */
-    struct str pattern;      /* what is left of a pattern */
+    const struct json *item; /* next element of a list */
+    struct str pattern;      /* rest of a pattern */
 };
 
 static struct layer_iter layers_of(const struct json *list)

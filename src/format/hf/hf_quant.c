@@ -18,7 +18,7 @@ const struct hf_suffix *hf_suffix_find(struct str end)
         { "_scales", HF_SCALES, 0, 0 },
         { ".weight_scale", HF_SCALES, 0, 0 },
         { ".weight_scale_inv", HF_SCALES, 0, 0 },
-        { "_scale_inv", HF_SCALES, 0, 0 }, /* of stacked experts */
+        { "_scale_inv", HF_SCALES, 0, 0 }, /* stacked experts */
         { ".biases", HF_OFFSETS, 0, 0 },
         { ".bias", HF_BIAS, 0, 0 },
         { "_bias", HF_BIAS, 0, 0 },

@@ -45,7 +45,7 @@ struct hf_recipe {
     uint64_t n_matrices, rows_in, rows_out, cols; /* rows_in of the sources */
     uint64_t head_rows; /* HF_ROWS_Q, HF_ROWS_K, HF_ROWS_VALUES...: rows of a head */
     uint64_t head_cols; /* HF_COLS_VALUES: columns of a head; otherwise all */
-    uint64_t first_row; /* of the value heads */
+    uint64_t first_row; /* first row of the value heads */
     uint64_t n_key_heads, n_value_heads;
     struct hf_scale_grid grid; /* HF_FP8 */
     float add;

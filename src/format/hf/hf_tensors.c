@@ -359,7 +359,7 @@ static int choose_conversion(struct hf_recipe *r, struct err *e)
     if (!m)
         return reject_type(r, t, e);
     r->convert = m->convert;
-    r->type = m->type; /* of HF_AFFINE and HF_FP8: see choose_block */
+    r->type = m->type; /* choose_block replaces it for HF_AFFINE and HF_FP8 */
     return 0;
 }
 

@@ -6,7 +6,7 @@
 
 enum { N_PAGES = 40, N_WINDOWS = 14, LONGEST = 8 * PAGE_TOKENS, VOCAB = 2, SCOPES = 2 };
 
-struct window_model { /* what a window page should contain: the last tokens of a prefix */
+struct window_model { /* expected content of window pages: the last tokens of a prefix */
     int scope, n;     /* n: tokens from position 0 */
     int32_t tokens[LONGEST];
 };
@@ -191,7 +191,7 @@ static void a_match_ends_where_the_window_pages_exist(void)
     compute(&c, 0, text, N, true);
     EXPECT_EQ(matched(&c, 0, text, LONGEST), N);
     EXPECT_EQ(matched(&c, 1, text, LONGEST), 0);               /* another scope */
-    EXPECT_EQ(matched(&c, 0, text, n_freed * PAGE_TOKENS), 0); /* its window pages were freed */
+    EXPECT_EQ(matched(&c, 0, text, n_freed * PAGE_TOKENS), 0); /* window pages were freed */
     EXPECT_EQ(page_n_total(c.windows) - page_n_free(c.windows), (uint32_t)(5 - n_freed));
     for (int i = n_freed; i < 4; i++) {
         EXPECT_EQ(matched(&c, 0, text, LONGEST), N); /* reads the last page only */

@@ -10,7 +10,7 @@ enum op { LETTER, EPS, CAT, OR, AND, NOT, REPEAT, LOOK, CARET, BOUNDARY, SCOPE, 
 struct tree {
     enum op op;
     char letter;
-    int min, max; /* of repetitions; max -1: no limit */
+    int min, max; /* number of repetitions; max -1: no limit */
     bool is_negated;
     const struct tree *a, *b;
 };

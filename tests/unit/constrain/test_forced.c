@@ -34,7 +34,7 @@ static void forced_text_is_split_into_the_longest_tokens(void)
     EXPECT(!memcmp(ids, (int32_t[]){ 2, 3, 1, 0 }, 16));
     EXPECT_EQ(forced_tokens(&t->trie, STR("{\"abcaba"), ids, 2), 2u);
     EXPECT_EQ(forced_tokens(&t->trie, STR("a-b"), ids, 8), 1u);
-    EXPECT_EQ(forced_tokens(&t->trie, STR("end"), ids, 8), 0u); /* by id only */
+    EXPECT_EQ(forced_tokens(&t->trie, STR("end"), ids, 8), 0u); /* the token matches by id only */
     EXPECT_EQ(forced_tokens(&t->trie, STR(""), ids, 8), 0u);
     vocab_tables_free(t);
 }
