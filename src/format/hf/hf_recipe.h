@@ -5,6 +5,9 @@
 #include "format/hf/hf_family.h"
 #include "format/hf/hf_tensors.h"
 
+/* The text of a name for "%.*s" in an error. */
+#define SHORT_ARG(s) (int)MIN((s).n, (size_t)100), (s).p
+
 enum hf_convert {
     HF_COPY,   /* the same elements */
     HF_TO_F32, /* F16, BF16 or F32 to F32, plus `add` */
@@ -50,3 +53,9 @@ struct hf_recipe {
     struct hf_scale_grid grid; /* HF_FP8 */
     float add;
 };
+
+/* Sets the members after `n_sources` except `add`, from the sources. ERR_CORRUPT, ERR_UNSUPPORTED,
+ * ERR_RANGE. */
+int hf_recipe_complete(struct hf_recipe *r, const struct hf_config *c, struct err *e);
+/* The tensor in GGUF terms; it refers to *r if its rows are computed. */
+int hf_recipe_describe(const struct hf_recipe *r, struct gguf_tensor *t, struct err *e);
