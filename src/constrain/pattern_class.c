@@ -142,7 +142,9 @@ static uint32_t braced_hex(struct pattern_cursor *c)
  * point in braces. */
 static uint32_t unicode_escape(struct pattern_cursor *c)
 {
-    uint32_t cp = pattern_sees(c, "{") ? braced_hex(c) : hex_digits(c, 4);
+    if (pattern_sees(c, "{"))
+        return braced_hex(c);
+    uint32_t cp = hex_digits(c, 4);
     size_t after = c->at;
 
     if (cp >= 0xD800 && cp <= 0xDBFF && pattern_skip(c, "\\u")) {

@@ -70,6 +70,23 @@ static void patterns_without_the_flag_u_are_accepted(void)
     }
 }
 
+/* A surrogate in braces is a character of its own, which UTF-8 does not contain. */
+static void only_two_escapes_of_four_digits_are_a_surrogate_pair(void)
+{
+    static const struct {
+        const char *pattern;
+        bool has_pair;
+    } rows[] = { { "^\\uD83D\\uDE00$", true }, { "^\\u{1F600}$", true },
+        { "^\\u{D83D}\\uDE00$", false }, { "^\\uD83D\\u{DE00}$", false } };
+
+    for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+        struct language l;
+        EXPECT_EQ(language_of_pattern(&l, rows[k].pattern, TEXT_UTF8), 0);
+        EXPECT_EQ(language_has(&l, "\xF0\x9F\x98\x80"), rows[k].has_pair);
+        language_end(&l);
+    }
+}
+
 static double seconds(void)
 {
     struct timespec t;
@@ -159,5 +176,6 @@ static void patterns_of_json_strings_see_the_value(void)
 }
 
 TESTS(TEST(unsupported_constructs_are_named_with_their_offset),
-    TEST(patterns_without_the_flag_u_are_accepted), TEST(hostile_patterns_end),
+    TEST(patterns_without_the_flag_u_are_accepted),
+    TEST(only_two_escapes_of_four_digits_are_a_surrogate_pair), TEST(hostile_patterns_end),
     TEST(patterns_of_json_strings_see_the_value))
