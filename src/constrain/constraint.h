@@ -1,0 +1,56 @@
+/* constraint.h: a compiled constraint, shared by requests, and its state in one choice.
+ *
+ *   constraint_new          source + vocabulary -> compiled, on a worker thread
+ *   constraint_state_new    one per choice, with all memory that it may use
+ *   constraint_ops          the interface of the engine (engine/sample/sample_constraint.h)
+ *
+ * A compiled constraint is read-only and counts its references: any thread. A state has one owner
+ * at a time. */
+#pragma once
+
+#include "constrain/vocab_tables.h"
+#include "engine/sample/sample_constraint.h"
+
+enum constraint_kind {
+    CONSTRAINT_JSON,        /* `text` is empty: any JSON object (JSON mode) */
+    CONSTRAINT_JSON_SCHEMA, /* `text`: the schema */
+    CONSTRAINT_GBNF,        /* `text`: the grammar */
+    CONSTRAINT_LARK,
+    CONSTRAINT_REGEX,         /* `text`: ECMA-262, matches the whole output */
+    CONSTRAINT_CHOICE,        /* `text`: JSON array of strings */
+    CONSTRAINT_STRUCTURAL_TAG /* `text`: JSON object */
+};
+
+enum json_whitespace { JSON_WS_DEFAULT, JSON_WS_COMPACT, JSON_WS_ANY };
+
+struct constraint_source { /* plain data; texts are borrowed for the call */
+    enum constraint_kind kind;
+    struct str text;
+    bool any_order;      /* property order is free */
+    bool closed_objects; /* schema_options.closed_objects */
+    enum json_whitespace whitespace;
+    size_t bytes_max; /* of `text`; 0 = default of 16 KB */
+};
+
+struct constraint;
+
+/* The error begins with the JSON pointer or the offset of the place in `text`. `t` outlives the
+ * constraint. */
+int constraint_new(struct constraint **out, const struct constraint_source *src,
+    const struct vocab_tables *t, struct err *e) MUST_CHECK;
+struct constraint *constraint_ref(struct constraint *c);
+void constraint_unref(struct constraint *c); /* accepts NULL */
+size_t constraint_bytes(const struct constraint *c);
+uint64_t constraint_work(const struct constraint *c); /* work of the compilation */
+
+struct constraint_state;
+
+int constraint_state_new(
+    struct constraint_state **out, struct constraint *c, struct err *e) MUST_CHECK;
+void constraint_state_free(struct constraint_state *s); /* accepts NULL */
+/* For struct gen_input: `ops` and `self` of the state. */
+struct sample_constraint constraint_state_ops(struct constraint_state *s);
+/* Reads bytes that precede the output, such as an assistant prefix. Returns the number of accepted
+ * bytes; all of them unless the text is not permitted. */
+size_t constraint_state_read(struct constraint_state *s, struct str text);
+bool constraint_state_accepts(const struct constraint_state *s);
