@@ -39,8 +39,8 @@ fuzz:
 	@tools/deps build test
 	@tests/fuzz/run $(FUZZ_SECONDS)
 
-# Mutated JSON, HTTP, model files and settings, with the address sanitizer. The differential test compares
-# a busy server with a bare one.
+# Mutated JSON, HTTP, TLS, model files and settings, with the address sanitizer. The differential test
+# compares a busy server with a bare one.
 .PHONY: hostile test-differential
 HOSTILE_SECONDS ?= 600
 hostile:
@@ -137,7 +137,7 @@ help:
 	@echo "make check      check layers, sizes, banned functions, headers"
 	@echo "make bench      run benchmarks (BENCH=kernels|serve|decode|compare selects one)"
 	@echo "make fuzz       run every fuzzer for FUZZ_SECONDS=600 each"
-	@echo "make hostile    send mutated JSON, HTTP, model files and settings for HOSTILE_SECONDS=600 each"
+	@echo "make hostile    send mutated JSON, HTTP, TLS, model files, settings for HOSTILE_SECONDS=600 each"
 	@echo "make test-differential"
 	@echo "                compare a busy server with a bare one for DIFFERENTIAL_SECONDS=120"
 	@echo "make test-families"

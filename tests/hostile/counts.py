@@ -40,6 +40,7 @@ def table():
     import test_json_bodies
     import test_raw_http
     import test_settings
+    import test_tls_records
 
     kinds = [effect for effect, _ in test_raw_http.OPERATORS.values()]
     rows = (
@@ -53,6 +54,8 @@ def table():
         ("kinds of HTTP mutations: rejected / served / either",
             " / ".join(str(kinds.count(k)) for k in ("reject", "serve", "any"))),
         ("HTTP exchanges in `make test`", test_raw_http.SLICE_CASES),
+        ("kinds of changed TLS records", len(test_tls_records.OPERATORS)),
+        ("TLS connections in `make test`", test_tls_records.SLICE_CASES),
         ("kinds of GGUF mutations, besides bytes and cuts", len(gguf_file.OPERATORS)),
         ("GGUF files in `make test`", test_gguf_files.SLICE_CASES),
         ("options with hostile values, each in the file, as flag and in the environment", len(test_settings.OPTIONS)),
