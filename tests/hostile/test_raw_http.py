@@ -14,7 +14,8 @@ DEADLINE_MS = 1000
 FLAGS = ("--parallel", "4", "--log-level", "error", "--head-timeout", str(DEADLINE_MS), "--body-timeout",
     str(DEADLINE_MS), "--idle-timeout", str(DEADLINE_MS), "--max-body", "100000")
 REJECTED = (400, 408, 413, 414, 417, 431, 501, 505)
-SCRIPT = {"model": "echo", "messages": [{"role": "user", "content": "x"}], "script": "six seven " * 9}
+SCRIPT = {"model": "echo", "messages": [{"role": "user", "content": "x"}], "script": "six seven " * 9,
+    "temperature": 0, "seed": 1}  # deterministic also if a changed byte selects another model
 TOKENIZE = json.dumps({"model": "demo", "content": "Hello world " * 3}).encode()
 
 # Method, target, body, expected status
