@@ -767,7 +767,8 @@ bool gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out)
     return value_to_u64(gguf_find(g, key), out);
 }
 
-const struct mapfile *gguf_map_of(const struct gguf *g, const uint8_t *data)
+/* NULL: the data is not of a file. */
+static const struct mapfile *map_of(const struct gguf *g, const uint8_t *data)
 {
     for (size_t i = 0; i < g->n_parts; i++) {
         const struct mapfile *map = &g->parts[i].map;
@@ -791,7 +792,7 @@ void gguf_read_rows(
 
 void gguf_release(const struct gguf *g, const uint8_t *data, uint64_t n)
 {
-    const struct mapfile *map = gguf_map_of(g, data);
+    const struct mapfile *map = map_of(g, data);
 
     if (map)
         mapfile_dontneed(map, (size_t)(data - map->p), (size_t)n);

@@ -115,7 +115,6 @@ uint64_t gguf_file_bytes(const struct gguf *g); /* all parts */
 size_t gguf_n_parts(const struct gguf *g);      /* 1 unless the model is split */
 /* Identity and path of a file of the model; NULL: not opened from a file. */
 const struct file_id *gguf_part_id(const struct gguf *g, size_t i);
-const struct mapfile *gguf_map_of(const struct gguf *g, const uint8_t *data); /* NULL: none */
 const char *gguf_part_path(const struct gguf *g, size_t i);
 bool gguf_is_lost(const struct gguf *g);         /* a file was truncated or could not be read */
 bool gguf_is_unchanged(const struct gguf *g);    /* the files on disk are those that were opened */

@@ -589,14 +589,27 @@ static int load_kv_b(struct bind *b, const struct tensor_slot *s, struct err *e)
     return rc;
 }
 
-/* The weights hold a reference to the file. */
-static void load_table(struct bind *b, const struct tensor_slot *s)
+/* The table stays in the file, to which the weights hold a reference; its bytes are only read for
+ * the digest. */
+static int load_table(struct bind *b, const struct tensor_slot *s, struct err *e)
 {
-    b->w->input_table = (struct row_table){ .type = s->t->type,
-        .n_cols = s->cols,
-        .row_bytes = (size_t)s->t->bytes / (size_t)s->rows,
-        .rows = s->t->data };
+    const struct gguf_tensor *t = s->t;
+
+    b->w->input_table = (struct row_table){
+        .t = t, .n_cols = s->cols, .row_bytes = (size_t)t->bytes / (size_t)s->rows
+    };
     b->w->file_of_table = gguf_retain(b->g);
+    if (!t->data && !b->is_packed && gguf_check_rows(b->g, t, e))
+        return -1;
+    if (b->w->wants_file && !b->has_digest) {
+        if (t->data)
+            content_add(&b->content, t, t->data);
+        else if (content_add_rows(&b->content, t, e))
+            return -1;
+    }
+    gguf_tensor_release(b->g, t);
+    report_progress(b, t);
+    return 0;
 }
 
 /* Copies the rows of the parts of one matrix, in their order. */
@@ -663,8 +676,8 @@ static int load_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
 
     if (!t)
         return 0;
-    if (s->id == TENSOR_INPUT_TABLE && !t->data)
-        return err_set(e, ERR_UNSUPPORTED, "tensor %s must be stored as one matrix", s->name);
+    if (s->id == TENSOR_INPUT_TABLE)
+        return load_table(b, s, e);
     struct gguf_tensor computed = *t;
     /* If the block already contains the tensor, its data is not read. */
     if (b->is_packed)
@@ -672,9 +685,7 @@ static int load_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
     else if (tensor_bytes_get(&b->bytes, t, &computed.data, e))
         return -1;
     s->t = &computed;
-    if (s->id == TENSOR_INPUT_TABLE)
-        load_table(b, s);
-    else if (is_vector(s->id))
+    if (is_vector(s->id))
         load_vector(b, s);
     else if (load_matrices(b, s, e))
         return -1;

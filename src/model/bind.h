@@ -80,12 +80,11 @@ struct layer {              /* shapes are [rows][cols], cols contiguous in the f
     const float *out_scale;      /* [1]: factor of the output of the layer; or NULL */
 };
 
-/* Rows of a tensor in the model file, read one by one from its mapping. */
+/* Rows of a tensor of the model file, read one by one from its mapping, or computed (gguf.h). */
 struct row_table {
-    enum qtype type;
+    const struct gguf_tensor *t; /* NULL: no table */
     int n_cols;
     size_t row_bytes;
-    const uint8_t *rows; /* NULL: no table */
 };
 
 struct weights {

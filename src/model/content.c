@@ -59,16 +59,61 @@ static void digest_chunks(void *arg, int thread, int n_threads)
     }
 }
 
-void content_add(struct content *c, const struct gguf_tensor *t, const uint8_t *bytes)
+static void add_leaves(struct content *c, const struct gguf_tensor *t)
 {
-    struct leaf_job job = { c->thread_pool, t, bytes, c->leaves };
     size_t i = (size_t)(t - gguf_tensor_at(c->g, 0));
 
     CHECK(!c->is_summed[i]);
     c->is_summed[i] = true;
-    thread_pool_run(c->thread_pool, digest_chunks, &job);
     CHECK(SHA256(c->leaves, n_chunks(t) * CONTENT_BYTES, c->sums + i * CONTENT_BYTES));
     c->n_summed++;
+}
+
+void content_add(struct content *c, const struct gguf_tensor *t, const uint8_t *bytes)
+{
+    struct leaf_job job = { c->thread_pool, t, bytes, c->leaves };
+
+    thread_pool_run(c->thread_pool, digest_chunks, &job);
+    add_leaves(c, t);
+}
+
+struct row_job {
+    const struct content *c;
+    const struct gguf_tensor *t;
+    size_t row_bytes, stride;
+    uint8_t *rows; /* [n_threads][stride]: the rows of which a chunk is a part */
+};
+
+static void digest_row_chunks(void *arg, int thread, int n_threads)
+{
+    struct row_job *j = arg;
+    uint8_t *rows = j->rows + (size_t)thread * j->stride;
+    (void)n_threads;
+    for (;;) {
+        size_t i = (size_t)thread_pool_next_task(j->c->thread_pool), from = i * CHUNK_BYTES;
+        if (i >= n_chunks(j->t))
+            return;
+        const size_t n = MIN((size_t)j->t->bytes - from, (size_t)CHUNK_BYTES);
+        const size_t first = from / j->row_bytes,
+                     end = (from + n + j->row_bytes - 1) / j->row_bytes;
+        gguf_read_rows(j->c->g, j->t, first, end - first, rows);
+        CHECK(SHA256(rows + (from - first * j->row_bytes), n, j->c->leaves + i * CONTENT_BYTES));
+    }
+}
+
+int content_add_rows(struct content *c, const struct gguf_tensor *t, struct err *e)
+{
+    const size_t n_rows = (size_t)(t->dims[1] * t->dims[2] * t->dims[3]);
+    struct row_job job = { .c = c, .t = t, .row_bytes = (size_t)t->bytes / n_rows };
+
+    job.stride = CHUNK_BYTES + 2 * job.row_bytes;
+    job.rows = try_calloc((size_t)thread_pool_size(c->thread_pool), job.stride);
+    if (!job.rows)
+        return err_set(e, ERR_MEMORY, "no memory for the digest of a tensor");
+    thread_pool_run(c->thread_pool, digest_row_chunks, &job);
+    mem_free(job.rows);
+    add_leaves(c, t);
+    return 0;
 }
 
 bool content_has(const struct content *c, size_t i)

@@ -32,5 +32,8 @@ void content_clear(struct content *c); /* an empty one is allowed */
 /* Adds a tensor with its bytes (tensor_bytes.h): each tensor of g exactly once, in any order; then
  * content_end. */
 void content_add(struct content *c, const struct gguf_tensor *t, const uint8_t *bytes);
+/* The same for a tensor without data (gguf_read_rows); one chunk per thread is in memory.
+ * ERR_MEMORY. */
+int content_add_rows(struct content *c, const struct gguf_tensor *t, struct err *e);
 bool content_has(const struct content *c, size_t i); /* tensor i was added */
 void content_end(struct content *c, uint8_t out[CONTENT_BYTES]);

@@ -84,8 +84,9 @@ struct thread_scratch {
     /* [tile_floats]: GEMM output before it is added to x or stored in hidden */
     float *tile, *tile2;
     float *attn; /* attn_scratch_floats() */
-    /* one row of the table of per-layer inputs, packed, and as floats; or NULL */
-    uint8_t *table_row_packed;
+    /* one row of the table of per-layer inputs: its bytes if they are computed, packed, as floats;
+     * or NULL */
+    uint8_t *table_row_bytes, *table_row_packed;
     float *table_row;
     /* REDUNDANT_ROWS rows of max_width; NULL for a kind that no GEMM reads */
     void *acts[N_ACT_KINDS];

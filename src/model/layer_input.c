@@ -12,12 +12,18 @@ static size_t inputs_stride(const struct llama *m)
  * since pack_get_row() is the definition of all types. */
 static void read_table_row(const struct thread_ctx *s, int32_t token)
 {
-    const struct row_table *t = &s->m->w.input_table;
+    const struct row_table *table = &s->m->w.input_table;
+    const struct gguf_tensor *t = table->t;
+    const uint8_t *row =
+        t->data ? t->data + (size_t)token * table->row_bytes : s->thread_mem->table_row_bytes;
     struct packed one;
     struct err e;
 
-    CHECK(!pack_init(&one, t->type, 1, t->n_cols, s->thread_mem->table_row_packed, &e));
-    pack_panels(&one, t->rows + (size_t)token * t->row_bytes, 0, 1);
+    if (!t->data)
+        gguf_read_rows(
+            s->m->w.file_of_table, t, (uint64_t)token, 1, s->thread_mem->table_row_bytes);
+    CHECK(!pack_init(&one, t->type, 1, table->n_cols, s->thread_mem->table_row_packed, &e));
+    pack_panels(&one, row, 0, 1);
     pack_get_row(&one, 0, s->thread_mem->table_row);
 }
 

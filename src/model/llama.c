@@ -252,11 +252,13 @@ static void lay_out_layer_inputs(struct llama *m, struct scratch_layout *c)
     const struct row_table *t = &m->w.input_table;
     const size_t n = (size_t)t->n_cols;
 
-    if (!t->rows)
+    if (!t->t)
         return;
     m->layer_inputs = reserve(c, (size_t)m->lm.max_rows * n, sizeof(float));
     for (int i = 0; i < thread_pool_size(m->thread_pool); i++) {
-        m->per_thread[i].table_row_packed = reserve(c, pack_bytes(t->type, 1, t->n_cols), 1);
+        if (!t->t->data)
+            m->per_thread[i].table_row_bytes = reserve(c, t->row_bytes, 1);
+        m->per_thread[i].table_row_packed = reserve(c, pack_bytes(t->t->type, 1, t->n_cols), 1);
         m->per_thread[i].table_row = reserve(c, n, sizeof(float));
     }
 }
@@ -656,8 +658,7 @@ int lm_open_llama(
     m->lm.kv_kind = kv_kind(m);
     m->lm.weight_bytes = m->w.bytes;
     m->lm.weights_file = m->w.file.map.p ? &m->w.file.map : NULL;
-    if (m->w.file_of_table)
-        m->lm.table_file = gguf_map_of(m->w.file_of_table, m->w.input_table.rows);
+    m->lm.table_file = m->w.file_of_table;
     m->lm.n_params = m->w.n_params;
     count_costs(m);
     *out = &m->lm;

@@ -15,6 +15,7 @@
 #pragma once
 
 #include "base/err.h"
+#include "format/gguf.h"
 #include "kernel/page.h"
 #include "os/mapfile.h"
 #include "os/thread.h"
@@ -132,7 +133,8 @@ struct lm {
      * mixed */
     uint32_t kv_kind;
     /* weights that are mapped from a file: packed ones, and rows of the model file; NULL: none */
-    const struct mapfile *weights_file, *table_file;
+    const struct mapfile *weights_file;
+    const struct gguf *table_file;
     size_t weight_bytes; /* weights in memory */
     uint64_t n_params;
 
@@ -166,7 +168,7 @@ static inline size_t lm_kv_bytes(const struct lm *m)
 static inline bool lm_is_file_lost(const struct lm *m)
 {
     return (m->weights_file && mapfile_is_lost(m->weights_file)) ||
-           (m->table_file && mapfile_is_lost(m->table_file));
+           (m->table_file && gguf_is_lost(m->table_file));
 }
 
 /* Logits of the i-th of the run's n_logits rows. */

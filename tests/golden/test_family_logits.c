@@ -311,7 +311,7 @@ static void a_table_in_the_file_is_read_after_the_caller_has_closed_it(void)
     struct lm *m = open_lm(g, NULL, 2);
     float *want = compute(m, CHUNK, false);
 
-    EXPECT(m->table_file == gguf_map_of(g, gguf_tensor(g, "per_layer_token_embd.weight")->data));
+    EXPECT(m->table_file == g);
     gguf_close(g);
     float *got = compute(m, CHUNK, false);
     EXPECT(!memcmp(got, want, sizeof(*got) * (size_t)N_TOKENS * (size_t)m->n_vocab));

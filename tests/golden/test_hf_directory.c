@@ -2,7 +2,9 @@
  * and tokens, bit for bit; and the weights of all of them have the same packfile content. */
 #include "base/mem.h"
 #include "format/model_file.h"
+#include "model/content.h"
 #include "model/llama.h"
+#include "model/tensor_bytes.h"
 #include "support/check.h"
 #include "support/tmpdir.h"
 #include "testing/hf_write.h"
@@ -278,6 +280,53 @@ static void gemma4_directories_give_the_same_bits(void)
     }
     check_preset("tiny-gemma4", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
     check_preset("tiny-gemma4-moe", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
+    /* the rows of the table of per-layer inputs are computed from codes and scales */
+    check_preset("tiny-gemma4-e", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
+}
+
+/* The digest of a model does not depend on whether the bytes of a tensor are computed at once. */
+static void a_digest_of_computed_rows_is_that_of_their_bytes(void)
+{
+    struct synth s;
+    struct gguf *g = NULL;
+    struct thread_pool *pool = NULL;
+    struct content c[2];
+    uint8_t digests[2][CONTENT_BYTES];
+    struct err e = { 0 };
+    size_t n_computed = 0;
+
+    make_paths();
+    EXPECT(synth_preset(&s, "tiny-gemma4-e"));
+    s.n_vocab = 20000; /* several chunks of a table, with parts of rows */
+    s.type = s.head_type = Q_Q4_1;
+    EXPECT(!synth_write(&s, gguf_path, &e) && !gguf_open(&g, gguf_path, &e));
+    EXPECT(!hf_write(g, hf_path, &(struct hf_write_options){ .is_mlx = true }, &e));
+    gguf_close(g);
+    EXPECT(!model_file_open(&g, hf_path, &e) && !thread_pool_open(&pool, 2, &e));
+    EXPECT(!content_init(&c[0], g, pool, &e) && !content_init(&c[1], g, pool, &e));
+    struct tensor_bytes bytes = { .g = g, .thread_pool = pool };
+    for (size_t i = 0; i < gguf_n_tensors(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        const bool is_computed = !t->data && t->n_dims > 1;
+        const uint8_t *data;
+        EXPECT(!tensor_bytes_get(&bytes, t, &data, &e));
+        content_add(&c[0], t, data);
+        n_computed += is_computed;
+        if (is_computed)
+            EXPECT(!content_add_rows(&c[1], t, &e));
+        else
+            content_add(&c[1], t, data);
+    }
+    EXPECT(n_computed > 10);
+    for (int i = 0; i < 2; i++) {
+        content_end(&c[i], digests[i]);
+        content_clear(&c[i]);
+    }
+    EXPECT(!memcmp(digests[0], digests[1], CONTENT_BYTES));
+    tensor_bytes_clear(&bytes);
+    thread_pool_close(pool);
+    gguf_close(g);
+    tmpdir_remove(folder);
 }
 
 static void mistral4_directories_give_the_same_bits(void)
@@ -323,5 +372,8 @@ static void fp8_directories_give_the_bits_of_their_values(void)
 
 TESTS(TEST(families_give_the_same_bits), TEST(mlx_directories_give_the_same_bits),
     TEST(delta_net_directories_give_the_same_bits), TEST(gemma4_directories_give_the_same_bits),
-    TEST(mistral4_directories_give_the_same_bits), TEST(repacked_directories_give_the_same_bits),
+    TEST(a_digest_of_computed_rows_is_that_of_their_bytes),
+    TEST(mistral4_directories_give_the_same_bits),
+
+    TEST(repacked_directories_give_the_same_bits),
     TEST(fp8_directories_give_the_bits_of_their_values))
