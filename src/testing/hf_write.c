@@ -354,9 +354,11 @@ static int put_tensor(struct writer *w, const struct gguf_tensor *t, struct err 
     snprintf(text, sizeof(text), STR_FMT, STR_ARG(t->name));
     if (sscanf(text, "blk.%d.", &layer) != 1)
         layer = -1;
-    if (str_ends(t->name, STR("attn_v_b.weight")))
+    /* mlx-lm splits the matrices of all models but those of DeepSeek V2 */
+    const bool has_kv_b = !w->o->is_mlx || !strcmp(w->family->model_type, "deepseek_v2");
+    if (has_kv_b && str_ends(t->name, STR("attn_v_b.weight")))
         return 0; /* written with attn_k_b */
-    if (str_ends(t->name, STR("attn_k_b.weight")))
+    if (has_kv_b && str_ends(t->name, STR("attn_k_b.weight")))
         return put_kv_b(w, t, layer, e);
     const struct hf_tensor_row *row = find_row(w, t->name, layer);
     for (size_t i = 0; i < ARRAY_LEN(factors); i++)

@@ -99,7 +99,7 @@ static struct buf *begin_part(struct writer *w, const struct hf_write_matrices *
     char name[NAME_MAX_BYTES];
     int skip = m->n == 1;
 
-    const bool is_stacked = !strcmp(w->arch, "mistral4") && m->n > 1;
+    const bool is_stacked = !w->o->is_mlx && !strcmp(w->arch, "mistral4") && m->n > 1;
     const char *stacked_tail = strcmp(p->tail, ".weight") != 0 ? "_scale_inv" : "";
     snprintf(name, sizeof(name), "%s%s", m->stem, is_stacked ? stacked_tail : p->tail);
     return hf_write_begin(

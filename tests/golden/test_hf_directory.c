@@ -68,6 +68,22 @@ static void preset_mistral4(struct synth *s)
     s->n_settings = ARRAY_LEN(settings);
 }
 
+/* Latent attention with k_b and v_b, of which all rows are whole blocks of quantised types. */
+static void preset_wide_latent(struct synth *s)
+{
+    static const char *const settings[] = { "attention.q_lora_rank=64", "attention.kv_lora_rank=64",
+        "attention.value_length=64", "attention.key_length_mla=80", "attention.value_length_mla=64",
+        "rope.dimension_count=16", "rope.scaling.type=yarn", "rope.scaling.factor=8.0",
+        "rope.scaling.original_context_length=40", "rope.scaling.yarn_log_multiplier=0.1",
+        "attention.temperature_scale=0.1", "expert_gating_func=1", "expert_weights_norm=true",
+        "expert_feed_forward_length=64", "expert_shared_count=1" };
+
+    EXPECT(synth_preset(s, "tiny-mistral4"));
+    s->head_dim = 80;
+    s->settings = settings;
+    s->n_settings = ARRAY_LEN(settings);
+}
+
 /* All layers with attention have the same number of KV heads. */
 static void preset_lfm2moe(struct synth *s)
 {
@@ -105,6 +121,8 @@ static void write_both(const char *preset, enum qtype type, const struct hf_writ
         preset_deepseek3(&s);
     else if (!strcmp(preset, "tiny-mistral4-old"))
         preset_mistral4(&s);
+    else if (!strcmp(preset, "tiny-mistral4-wide"))
+        preset_wide_latent(&s);
     else if (!strcmp(preset, "tiny-qwen35-wide"))
         preset_wide_delta_net(&s);
     else
@@ -342,6 +360,23 @@ static void mistral4_directories_give_the_same_bits(void)
         "tiny-mistral4-old", Q_F32, (struct hf_write_options){ .quant = HF_WRITE_FP8_MATRIX });
 }
 
+/* mlx-lm splits kv_b into one matrix per head for queries and one for values, and stacks experts;
+ * it keeps kv_b in DeepSeek V2. */
+static void mlx_directories_of_latent_attention_give_the_same_bits(void)
+{
+    static const char *const presets[] = { "tiny-deepseek2", "tiny-mistral4" };
+    static const enum qtype types[] = { Q_Q4_1, Q_MXFP4, Q_NVFP4 };
+
+    for (size_t i = 0; i < 3 * ARRAY_LEN(presets); i++)
+        check_preset(presets[i / 3], float_type(i),
+            (struct hf_write_options){ .is_mlx = true, .n_shards = i % 2 ? 2 : 1 });
+    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+        check_preset("tiny-mistral4-wide", types[i], (struct hf_write_options){ .is_mlx = true });
+    check_preset("tiny-mistral4-wide", Q_F32,
+        (struct hf_write_options){ .is_mlx = true, .quant = HF_WRITE_MXFP8 });
+    check_preset("tiny-deepseek2-old", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
+}
+
 /* Types that GGUF files have as well; gpt-oss alternates the rows of gate and up. */
 static void repacked_directories_give_the_same_bits(void)
 {
@@ -374,6 +409,6 @@ TESTS(TEST(families_give_the_same_bits), TEST(mlx_directories_give_the_same_bits
     TEST(delta_net_directories_give_the_same_bits), TEST(gemma4_directories_give_the_same_bits),
     TEST(a_digest_of_computed_rows_is_that_of_their_bytes),
     TEST(mistral4_directories_give_the_same_bits),
-
+    TEST(mlx_directories_of_latent_attention_give_the_same_bits),
     TEST(repacked_directories_give_the_same_bits),
     TEST(fp8_directories_give_the_bits_of_their_values))

@@ -184,10 +184,11 @@ static int add_weights(struct hf *h, struct err *e)
     return -1;
 }
 
-/* The tensors in GGUF terms; *n_vocab is the number of rows of the embedding. */
+/* The tensors in GGUF terms, and the keys that depend on them; *n_vocab is the number of rows of
+ * the embedding. */
 static int put_tensors(struct hf *h, struct gguf_translation *t, uint64_t *n_vocab, struct err *e)
 {
-    bool has_head = false;
+    bool has_head = false, has_k_b = false;
 
     if (hf_tensors_init(&h->tensors, &h->config, h->arena, e) || add_weights(h, e) ||
         hf_tensors_end(&h->tensors, t, e))
@@ -197,12 +198,14 @@ static int put_tensors(struct hf *h, struct gguf_translation *t, uint64_t *n_voc
         if (str_is(t->tensors[i].name, "token_embd.weight"))
             *n_vocab = t->tensors[i].dims[1];
         has_head |= str_is(t->tensors[i].name, "output.weight");
+        has_k_b |= str_ends(t->tensors[i].name, STR(".attn_k_b.weight"));
     }
     if (!*n_vocab)
         return err_set(e, ERR_CORRUPT, "tensor model.embed_tokens.weight is missing");
     if (h->config.states_tied && !h->config.is_tied && !has_head)
         return err_set(e, ERR_CORRUPT,
             "tensor lm_head.weight is missing, and config.json: tie_word_embeddings = false");
+    hf_config_put_latent(&h->config, !has_k_b, &h->keys);
     return 0;
 }
 

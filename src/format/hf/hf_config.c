@@ -312,22 +312,37 @@ static void put_soft_caps(const struct hf_config *c, struct gguf_keys *k)
     }
 }
 
-/* Latent attention, with kv_b as one matrix. Numbers are bounded by 2^31 - 1. */
-static int put_latent(const struct hf_config *c, struct gguf_keys *k, struct err *e)
+/* Dimensions of latent attention. */
+static int read_latent(struct hf_config *c, struct err *e)
 {
-    int64_t nope = 0, value = 0, rank = 0, q_rank = 0;
+    if (!c->family->has_latent_attn)
+        return 0;
+    return hf_require_int(c->text, "qk_nope_head_dim", &c->nope_dim, e) ||
+                   hf_require_int(c->text, "v_head_dim", &c->value_dim, e) ||
+                   hf_require_int(c->text, "kv_lora_rank", &c->kv_rank, e) ||
+                   hf_get_int(c->text, "q_lora_rank", &c->q_rank, e)
+               ? -1
+               : 0;
+}
 
-    if (hf_require_int(c->text, "qk_nope_head_dim", &nope, e) ||
-        hf_require_int(c->text, "v_head_dim", &value, e) ||
-        hf_require_int(c->text, "kv_lora_rank", &rank, e) ||
-        hf_get_int(c->text, "q_lora_rank", &q_rank, e))
-        return -1;
-    gguf_keys_u32(k, ".attention.q_lora_rank", (uint32_t)q_rank);
-    gguf_keys_u32(k, ".attention.kv_lora_rank", (uint32_t)rank);
-    gguf_keys_u32(k, ".attention.key_length", (uint32_t)nope + (uint32_t)c->head_dim);
-    gguf_keys_u32(k, ".attention.value_length", (uint32_t)value);
-    gguf_keys_u32(k, ".rope.dimension_count", (uint32_t)c->head_dim);
-    return 0;
+void hf_config_put_latent(const struct hf_config *c, bool has_kv_b, struct gguf_keys *k)
+{
+    const uint32_t n_rot = (uint32_t)c->head_dim, rank = (uint32_t)c->kv_rank;
+
+    if (!c->family->has_latent_attn)
+        return;
+    gguf_keys_u32(k, ".attention.q_lora_rank", (uint32_t)c->q_rank);
+    gguf_keys_u32(k, ".attention.kv_lora_rank", rank);
+    /* numbers are bounded by 2^31 - 1 */
+    gguf_keys_u32(k, has_kv_b ? ".attention.key_length" : ".attention.key_length_mla",
+        (uint32_t)c->nope_dim + n_rot);
+    gguf_keys_u32(k, has_kv_b ? ".attention.value_length" : ".attention.value_length_mla",
+        (uint32_t)c->value_dim);
+    if (!has_kv_b) {
+        gguf_keys_u32(k, ".attention.key_length", rank + n_rot);
+        gguf_keys_u32(k, ".attention.value_length", rank);
+    }
+    gguf_keys_u32(k, ".rope.dimension_count", n_rot);
 }
 
 static int put_heads(const struct hf_config *c, struct gguf_keys *k, struct err *e)
@@ -335,7 +350,7 @@ static int put_heads(const struct hf_config *c, struct gguf_keys *k, struct err 
     double scale = 0;
 
     if (c->family->has_latent_attn)
-        return put_latent(c, k, e);
+        return 0;
     if (c->family->has_window_heads)
         return hf_gemma4_put(c, k, e);
     if (json_get(c->text, "head_dim") || c->family->head_dim) {
@@ -550,7 +565,7 @@ int hf_config_put(struct hf_config *c, struct gguf_keys *k, struct arena *a, str
 {
     k->arch = c->arch;
     gguf_keys_str(k, "general.architecture", str_of(c->arch));
-    if (check_values(c, e) || put_copies(c, k, e) || put_heads(c, k, e))
+    if (check_values(c, e) || put_copies(c, k, e) || read_latent(c, e) || put_heads(c, k, e))
         return -1;
     if (c->family->hybrid ? hf_hybrid_put(c, k, e) : put_experts(c, k, e) || put_window(c, k, e))
         return -1;

@@ -19,9 +19,12 @@ struct hf_config {
     /* DeltaNet: numbers of heads, at least 1, and dimensions of a head */
     int64_t n_key_heads, n_value_heads, state_dim;
     int64_t n_layers, d_model, n_heads, n_kv_heads, n_experts;
-    int64_t head_dim;          /* with latent attention: the rotated dimensions */
-    int64_t window_head_dim;   /* has_window_heads; head_dim is that of the other layers */
-    int64_t n_full_kv_heads;   /* has_window_heads: KV heads of layers without a window */
+    int64_t head_dim;        /* with latent attention: the rotated dimensions */
+    int64_t window_head_dim; /* has_window_heads; head_dim is that of the other layers */
+    int64_t n_full_kv_heads; /* has_window_heads: KV heads of layers without a window */
+    /* latent attention: dimensions of a query without rotation, of a value, and of the compressed
+     * keys and queries; 0: queries are not compressed */
+    int64_t nope_dim, value_dim, kv_rank, q_rank;
     int64_t n_mtp_layers;      /* layers for drafts, after the others; not loaded */
     bool is_tied, states_tied; /* tie_word_embeddings, and whether the file has it */
     /* Divisors of RoPE frequencies, [head_dim / 2] in the arena; NULL: none. */
@@ -33,6 +36,10 @@ struct hf_config {
 int hf_config_read(struct hf_config *c, const struct json *all, struct err *e);
 /* Writes the keys, and sets the RoPE divisors in the arena. */
 int hf_config_put(struct hf_config *c, struct gguf_keys *k, struct arena *a, struct err *e);
+
+/* Writes the keys of latent attention; has_kv_b: the directory has one matrix for both k_b and v_b.
+ * After hf_config_put. Nothing without latent attention. */
+void hf_config_put_latent(const struct hf_config *c, bool has_kv_b, struct gguf_keys *k);
 
 /* ---- for the files of this folder: values of an object; false or 0 with *out unchanged: absent or
  * null; -1: of another type, or not in the range 0 .. 2^31 - 1 */

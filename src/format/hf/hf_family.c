@@ -57,8 +57,10 @@ static const struct hf_tensor_row mixtral_rows[] = {
         { LAYER "self_attn.q_b_proj", "blk.%d.attn_q_b", 0, false },                               \
         { LAYER "self_attn.kv_a_proj_with_mqa", "blk.%d.attn_kv_a_mqa", 0, false },                \
         { LAYER "self_attn.kv_a_layernorm", "blk.%d.attn_kv_a_norm", 0, true },                    \
+        { LAYER "self_attn.kv_b_proj", "blk.%d.attn_kv_b", 0, false },                             \
+        { LAYER "self_attn.embed_q", "blk.%d.attn_k_b", 0, false },                                \
     {                                                                                              \
-        LAYER "self_attn.kv_b_proj", "blk.%d.attn_kv_b", 0, false                                  \
+        LAYER "self_attn.unembed_out", "blk.%d.attn_v_b", 0, false                                 \
     }
 #define STACKED_EXPERTS                                                                            \
     { LAYER "mlp.experts.gate_up_proj", "blk.%d.ffn_gate_exps", HF_ROWS_FIRST_HALF, false },       \
