@@ -188,6 +188,7 @@ static const struct family families[] = {
     { .arch = "deepseek2",
         .experts = NEED_YES,
         .keeps_expert_weights = true,
+        .ranks_groups_by_best = true,
         .has_mtp_layers = true,
         .has_latent_attn = true,
         .has_plain_yarn_rotation = true,

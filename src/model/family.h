@@ -26,6 +26,9 @@ struct family {
     /* the weights of the chosen experts are not divided by their sum, unless the file has the key
      * expert_weights_norm */
     bool keeps_expert_weights;
+    /* with ROUTER_SOFTMAX the score of a group of experts is that of its best one (DeepSeek V2),
+     * not the sum of its two best */
+    bool ranks_groups_by_best;
     bool norms_whole_qk; /* QK-norm over all heads together, not over each head */
     bool fuses_gate_up;  /* ffn_up has the rows of gate, then those of up */
     /* the norm before the feed-forward network is called post_attention_norm */

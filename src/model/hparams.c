@@ -516,7 +516,7 @@ static int get_factor(struct hparams_reader *r, const char *tail, float *out, st
     return 0;
 }
 
-/* 0 and 1 groups: no groups. The score of a group is the sum of its two best experts. */
+/* 0 and 1 groups: no groups. */
 static int read_expert_groups(struct hparams *h, struct hparams_reader *r, struct err *e)
 {
     const struct int_range most = { 0, MAX(h->n_experts / 2, 1) };
@@ -559,8 +559,10 @@ static int read_router(struct hparams *h, struct hparams_reader *r, struct err *
     h->router = function ? (enum router_fn)(function - 1) : default_router(h, r->g);
     h->norms_expert_weights = !h->family->keeps_expert_weights;
     gguf_get_bool(r->g, key_of(r, "expert_weights_norm"), &h->norms_expert_weights);
-    /* the softmax of the chosen scores is the normalised softmax of all of them */
-    if (h->router == ROUTER_SOFTMAX && h->norms_expert_weights)
+    h->n_group_best = h->router == ROUTER_SOFTMAX && h->family->ranks_groups_by_best ? 1 : 2;
+    /* The softmax of the chosen scores is the normalised softmax of all of them. Scores of groups
+     * are sums of the latter. */
+    if (h->router == ROUTER_SOFTMAX && h->norms_expert_weights && h->n_expert_groups == 1)
         h->router = ROUTER_SOFTMAX_CHOSEN;
     gguf_get_f64(r->g, key_of(r, "expert_weights_scale"), &scale);
     if (!(scale >= 0 && scale < 1e6))

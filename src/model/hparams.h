@@ -89,6 +89,7 @@ struct hparams {
     /* groups of experts of the same size, in order; the experts of a row are of the best groups;
      * 1: no groups */
     int n_expert_groups, n_groups_used;
+    int n_group_best;   /* the score of a group is the sum of this many best scores: 1 or 2 */
     int d_ff_expert;    /* of one expert */
     int d_latent;       /* input and output of an expert, if it is not d_model; else 0 */
     int d_ff_shared;    /* of the shared expert, which every row uses; 0: none */

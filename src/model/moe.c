@@ -43,8 +43,8 @@ static void softmax(const struct kernels *k, float *x, int n)
         x[i] = (float)((double)x[i] / sum);
 }
 
-/* Replaces the scores of experts of groups that are not used by -inf. The score of a group is the
- * sum of its two best scores. */
+/* Replaces the scores of experts of groups that are not used by -inf. The score of a group is its
+ * best one, or the sum of its two best. */
 static void keep_best_groups(const struct hparams *h, float *scores)
 {
     const int n = h->n_experts / h->n_expert_groups;
@@ -54,8 +54,8 @@ static void keep_best_groups(const struct hparams *h, float *scores)
 
     for (int g = 0; g < h->n_expert_groups; g++) {
         float two[2];
-        moe_topk(scores + g * n, n, 2, best, two);
-        sums[g] = two[0] + two[1];
+        moe_topk(scores + g * n, n, h->n_group_best, best, two);
+        sums[g] = h->n_group_best == 1 ? two[0] : two[0] + two[1];
     }
     moe_topk(sums, h->n_expert_groups, h->n_groups_used, best, unused);
     for (int i = 0; i < h->n_groups_used; i++)

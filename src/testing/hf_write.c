@@ -587,7 +587,10 @@ static void put_router_values(const struct writer *w, struct jw *j)
     }
     jw_member_bool(j, "norm_topk_prob", norms);
     jw_member_str(j, "scoring_func", function > 1 ? STR("sigmoid") : STR("softmax"));
-    jw_member_str(j, "topk_method", function > 1 ? STR("noaux_tc") : STR("greedy"));
+    jw_member_str(j, "topk_method",
+        function > 1                              ? STR("noaux_tc")
+        : get_number(w, "expert_group_count", &v) ? STR("group_limited_greedy")
+                                                  : STR("greedy"));
     jw_member_i64(j, "num_nextn_predict_layers", 1);
     jw_member_bool(j, "use_qk_norm", gguf_tensor(w->g, "blk.0.attn_q_norm.weight"));
 }

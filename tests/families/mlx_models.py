@@ -276,21 +276,27 @@ class RoundedNorm(nn.Module):
         return rounded(self.norm(x))
 
 
+def round_latent_keys(model):
+    """mlx-lm stores the keys and values of all heads in DeepSeek V2, which follow from [c, k_pe]; those are
+    rounded."""
+    for layer in model.layers:
+        layer.self_attn.rope = RoundedKeys(layer.self_attn.rope)
+        layer.self_attn.kv_a_layernorm = RoundedNorm(layer.self_attn.kv_a_layernorm)
+
+
 def deepseek_v2(s, config, layers):
-    """mlx-lm stores the keys and values of all heads, which follow from [c, k_pe]; those are rounded."""
     for layer in layers:
         if "attn_k_b.weight" in layer:
             k, v = layer.pop("attn_k_b.weight"), layer.pop("attn_v_b.weight")
             both = np.concatenate([k.swapaxes(1, 2), v], 1)
             layer["attn_kv_b.weight"] = both.reshape(-1, both.shape[2])
     config["rope_scaling"] = config["rope_scaling"] or {"factor": 1.0}
+    config["topk_method"] = "group_limited_greedy" if config["n_group"] > 1 else "greedy"
     model, weights = build("deepseek_v2", config, named(s, LATENT, layers))
     set_latent_eps(model, config["rms_norm_eps"])
     model.load_weights(weights, strict=True)
     if KvRounding.is_on:
-        for layer in model.layers:
-            layer.self_attn.rope = RoundedKeys(layer.self_attn.rope)
-            layer.self_attn.kv_a_layernorm = RoundedNorm(layer.self_attn.kv_a_layernorm)
+        round_latent_keys(model)
     model.rounds_itself = True
     return model, None
 

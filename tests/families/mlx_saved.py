@@ -25,8 +25,7 @@ import mlx_models
 import numpy as np
 from mlx_lm.models import cache as mlx_cache
 
-PRESETS = mlx_directories.PRESETS + ["tiny-deepseek2", "tiny-deepseek2-lite"]
-# mlx-lm keeps the keys and values of all heads in DeepSeek V2, so the cache rounds other numbers.
+PRESETS = mlx_directories.PRESETS + ["tiny-deepseek2", "tiny-deepseek2-lite", "tiny-deepseek2-groups"]
 KV_F16, CODES = 5e-4, 5e-2
 
 
@@ -57,7 +56,10 @@ def save(source, target, bits):
 
 
 def mlx_logits(model, tokens):
-    with mlx_models.KvRounding(True):
+    is_v2 = model.model_type == "deepseek_v2"
+    if is_v2:
+        mlx_models.round_latent_keys(model)
+    with mlx_models.KvRounding(not is_v2):
         y = model(mx.array([tokens]), cache=mlx_cache.make_prompt_cache(model)).astype(mx.float32)
     return np.array(y[0])
 

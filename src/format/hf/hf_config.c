@@ -394,7 +394,7 @@ static int put_dense_layers(const struct hf_config *c, struct gguf_keys *k, stru
 static int put_router(const struct hf_config *c, struct gguf_keys *k, struct err *e)
 {
     struct str function = str_of(c->family->router ? c->family->router : "");
-    struct str method = STR("noaux_tc");
+    struct str method = STR("");
     int64_t n_groups = 1, used = 1, shared = 0;
     double scale = 0;
 
@@ -409,14 +409,17 @@ static int put_router(const struct hf_config *c, struct gguf_keys *k, struct err
         hf_get_int(c->text, "n_shared_experts", &shared, e) ||
         hf_get_number(c->text, "routed_scaling_factor", &scale, e))
         return -1;
-    /* the score of a group is the sum of its two best experts, not that of the best one */
-    if (!str_is(method, "greedy") && !str_is(method, "noaux_tc") && n_groups > 1)
+    /* The score of a group is that of its best expert (DeepSeek V2) or the sum of its two best. */
+    const bool is_v2 = !strcmp(c->arch, "deepseek2") && str_is(function, "softmax");
+    const char *groups = is_v2 ? "group_limited_greedy" : "noaux_tc";
+    const bool has_groups = n_groups > 1 && (str_is(method, groups) || (!method.n && !is_v2));
+    if (n_groups > 1 && method.n && !has_groups && !str_is(method, "greedy"))
         return hf_reject(json_get(c->text, "topk_method"), e);
     gguf_keys_u32(k, ".expert_gating_func", str_is(function, "sigmoid") ? 2 : 1);
     gguf_keys_u32(k, ".expert_shared_count", (uint32_t)shared);
     if (scale > 0)
         gguf_keys_f32(k, ".expert_weights_scale", (float)scale);
-    if (str_is(method, "noaux_tc") && n_groups > 1) {
+    if (has_groups) {
         gguf_keys_u32(k, ".expert_group_count", (uint32_t)n_groups);
         gguf_keys_u32(k, ".expert_group_used_count", (uint32_t)used);
     }

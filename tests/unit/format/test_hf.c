@@ -556,6 +556,11 @@ static void values_of_other_families_are_refused(void)
             "\"topk_method\":\"group_limited_greedy\"",
             ERR_UNSUPPORTED, "topk_method = \"group_limited_greedy\"" },
         { "\"qwen3\"",
+            "\"deepseek_v2\",\"n_routed_experts\":8,\"qk_rope_head_dim\":16,"
+            "\"qk_nope_head_dim\":16,\"v_head_dim\":16,\"kv_lora_rank\":16,"
+            "\"num_experts_per_tok\":2,\"n_group\":4,\"topk_method\":\"noaux_tc\"",
+            ERR_UNSUPPORTED, "topk_method = \"noaux_tc\"" },
+        { "\"qwen3\"",
             "\"glm4_moe\",\"n_routed_experts\":8,\"num_experts_per_tok\":2,"
             "\"mlp_layer_types\":[\"sparse\",\"dense\"]",
             ERR_UNSUPPORTED, "mlp_layer_types = [\"sparse\",\"dense\"]" },

@@ -115,6 +115,7 @@ static void experts_are_chosen_from_the_best_groups(void)
         .n_experts_used = 4,
         .n_expert_groups = 3,
         .n_groups_used = 2,
+        .n_group_best = 2,
         .router = ROUTER_SIGMOID,
         .expert_weight_scale = 1 };
     float bias[9] = { 0 }, x[9], weights[4];
@@ -130,6 +131,30 @@ static void experts_are_chosen_from_the_best_groups(void)
     moe_route(ref_kernels(), &h, x, bias, topk, weights);
     EXPECT(topk[0] == 1 && topk[1] == 0 && topk[2] == 4 && topk[3] == 3);
     EXPECT(fabs((double)weights[0] - sigmoid(0)) < 1e-6);
+}
+
+/* DeepSeek V2: the score of a group is that of its best expert. */
+static void groups_are_ranked_by_their_best_expert(void)
+{
+    static const float scores[] = { 5, 0, 0, 3, 3.5f, 3, 2, 0.5f, 4 };
+    const struct hparams h = { .n_experts = 9,
+        .n_experts_used = 4,
+        .n_expert_groups = 3,
+        .n_groups_used = 2,
+        .n_group_best = 1,
+        .router = ROUTER_SOFTMAX,
+        .expert_weight_scale = 16 };
+    float x[9], weights[4];
+    double sum = 0;
+    int topk[4];
+
+    for (int i = 0; i < 9; i++)
+        sum += exp((double)scores[i]);
+    memcpy(x, scores, sizeof(x));
+    moe_route(ref_kernels(), &h, x, NULL, topk, weights);
+    EXPECT(topk[0] == 0 && topk[1] == 8 && topk[2] == 6 && topk[3] == 7);
+    EXPECT(fabs((double)weights[0] - 16 * exp(5) / sum) < 1e-5);
+    EXPECT(fabs((double)weights[3] - 16 * exp(0.5) / sum) < 1e-5);
 }
 
 static void every_use_has_its_entry(void)
@@ -162,4 +187,4 @@ static void every_use_has_its_entry(void)
 
 TESTS(TEST(the_highest_scores_best_first), TEST(weights_are_a_softmax_of_those_used),
     TEST(weights_of_other_routers), TEST(experts_are_chosen_from_the_best_groups),
-    TEST(every_use_has_its_entry))
+    TEST(groups_are_ranked_by_their_best_expert), TEST(every_use_has_its_entry))
