@@ -83,7 +83,7 @@ int hf_require_int(const struct json *object, const char *key, int64_t *out, str
 
 static int reject_family(struct str type, struct err *e)
 {
-    char names[480] = "";
+    char names[640] = "";
     size_t n = 0;
     const struct hf_family *f;
 

@@ -395,6 +395,15 @@ static const struct hf_family families[] = {
         .activation = "gelu_pytorch_tanh",
         .rows = gemma4_rows,
         .head_dim = 256,
+        .has_window_heads = true,
+        .layer_input = 256 },
+    /* the same without inputs of layers and experts */
+    { .model_type = "gemma4_unified",
+        .has_text_type = true,
+        .arch = "gemma4",
+        .activation = "gelu_pytorch_tanh",
+        .rows = gemma4_rows,
+        .head_dim = 256,
         .has_window_heads = true },
     { .model_type = "gpt_oss",
         .arch = "gpt-oss",
@@ -474,7 +483,8 @@ bool hf_tensor_is_ignored(struct str name)
     static const char *const starts[] = { "vision_tower.", "vision_model.", "visual.",
         "model.visual.", "model.vision_tower.", "multi_modal_projector.",
         "model.multi_modal_projector.", "audio_tower.", "model.audio_tower.", "mtp.", "model.mtp.",
-        "embed_vision.", "model.embed_vision.", "embed_audio.", "model.embed_audio." };
+        "embed_vision.", "model.embed_vision.", "vision_embedder.", "model.vision_embedder.",
+        "embed_audio.", "model.embed_audio." };
 
     for (size_t i = 0; i < ARRAY_LEN(starts); i++)
         if (str_starts(name, str_of(starts[i])))

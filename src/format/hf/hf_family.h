@@ -65,6 +65,7 @@ struct hf_family {
     int head_dim;          /* unless config.json has it; 0: hidden_size / num_attention_heads */
     double rotated;        /* partial_rotary_factor unless config.json has it; 0: 1 */
     bool has_window_heads; /* Gemma 4: layers with a window have other heads (hf_gemma4.c) */
+    int layer_input;       /* hidden_size_per_layer_input unless config.json has it */
     bool has_delta_net;    /* layers without attention: layer_types = linear_attention */
     bool has_short_conv;   /* layers without attention: layer_types = conv */
     bool has_latent_attn;  /* MLA: kv_lora_rank, qk_rope_head_dim, ... */

@@ -168,7 +168,7 @@ static int put_layers(const struct hf_config *c, struct gguf_keys *k, struct err
 
 int hf_gemma4_put(const struct hf_config *c, struct gguf_keys *k, struct err *e)
 {
-    int64_t d_input = 256;
+    int64_t d_input = c->family->layer_input;
 
     if (check_known(c, e) || put_layers(c, k, e) || put_experts(c, k, e) ||
         hf_get_int(c->text, "hidden_size_per_layer_input", &d_input, e))

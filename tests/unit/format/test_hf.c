@@ -457,7 +457,9 @@ static void rename_tensors(const char *from, const char *to)
 static void multimodal_directories_are_read(void)
 {
     static const char *const ignored[] = { "model.visual.blocks.0.attn.qkv.weight",
-        "mtp.layers.0.self_attn.q_proj.weight", "model.mtp.fc.weight" };
+        "mtp.layers.0.self_attn.q_proj.weight", "model.mtp.fc.weight",
+        "model.vision_embedder.patch_dense.weight",
+        "model.embed_audio.embedding_projection.weight" };
     static const struct hf_write_options o = { .n_shards = 1 };
     struct err e = { 0 };
 
@@ -480,6 +482,37 @@ static void multimodal_directories_are_read(void)
     EXPECT_EQ(open_model(&e), 0);
     rename_tensors("\"language_model.model.layers.0.mlp", "\"model.visual.layers.0.mlp");
     EXPECT_EQ(open_model(&e), 0); /* missing tensors are found when the weights are loaded */
+    tmpdir_remove(folder);
+}
+
+/* The decoder is that of Gemma 4 without inputs of layers. */
+static void unified_directories_of_gemma4_are_read(void)
+{
+    static const struct hf_write_options o = { .n_shards = 1 };
+    struct err e = { 0 };
+    struct gguf *g;
+    uint64_t d_input = 1;
+    struct str arch;
+
+    tmpdir_make(folder);
+    make_preset_in("model", "tiny-gemma4", 0, &o);
+    replace_in("config.json", "{\"model_type\":\"gemma4_text\"",
+        "{\"model_type\":\"gemma4_unified\",\"vision_config\":{},\"text_config\":{\"model_type\":"
+        "\"gemma4_unified_text\"");
+    replace_in("config.json", "\"hidden_size_per_layer_input\":0,", "");
+    struct buf b = read_file("config.json");
+    buf_putc(&b, '}');
+    write_file("config.json", b.p, b.n);
+    buf_clear(&b);
+    rename_tensors("\"model.", "\"model.language_model.");
+    EXPECT_EQ(model_file_open(&g, dir, &e), 0);
+    EXPECT(gguf_get_str(g, "general.architecture", &arch) && str_is(arch, "gemma4"));
+    EXPECT(gguf_get_u64(g, "gemma4.embedding_length_per_layer_input", &d_input) && !d_input);
+    EXPECT(gguf_tensor(g, "blk.5.attn_q.weight") && !gguf_tensor(g, "per_layer_proj_norm.weight"));
+    gguf_close(g);
+    expect_error_with("config.json", "\"attention_bias\":false",
+        "\"use_bidirectional_attention\":\"all\"", ERR_UNSUPPORTED,
+        "use_bidirectional_attention = \"all\"");
     tmpdir_remove(folder);
 }
 
@@ -840,8 +873,9 @@ TESTS(TEST(a_directory_is_opened), TEST(configurations_are_refused_by_name_and_v
     TEST(names_of_hybrid_models_have_two_forms), TEST(tokenizers_are_refused_by_name),
     TEST(a_sequence_of_expressions_is_recognised), TEST(an_expression_with_marks_is_recognised),
     TEST(draft_layers_are_not_read), TEST(tensors_of_delta_net_models_are_checked),
-    TEST(multimodal_directories_are_read), TEST(values_of_gemma4_are_checked),
-    TEST(values_of_other_families_are_refused), TEST(roles_and_template_are_read),
-    TEST(other_formats_are_refused_with_what_is_read), TEST(links_are_followed_in_a_hub_cache_only),
-    TEST(damaged_files_are_refused), TEST(every_allocation_may_fail_while_weights_are_loaded),
+    TEST(multimodal_directories_are_read), TEST(unified_directories_of_gemma4_are_read),
+    TEST(values_of_gemma4_are_checked), TEST(values_of_other_families_are_refused),
+    TEST(roles_and_template_are_read), TEST(other_formats_are_refused_with_what_is_read),
+    TEST(links_are_followed_in_a_hub_cache_only), TEST(damaged_files_are_refused),
+    TEST(every_allocation_may_fail_while_weights_are_loaded),
     TEST(every_allocation_and_system_call_may_fail))
