@@ -6,6 +6,9 @@
  * value satisfies a node if it satisfies all its members; members that concern another kind of
  * value have no effect.
  *
+ * The graph may be recursive, but only through members and items: the lists all_of .. one_of,
+ * not_of, if_of, then_of, else_of and the schemas of dependencies form no cycle.
+ *
  * Reference: JSON Schema 2020-12 (core and validation) and the earlier drafts.
  *
  * Read-only after creation: any thread. */
@@ -59,7 +62,7 @@ struct schema_dependency { /* dependentRequired, dependentSchemas */
 };
 
 struct schema_node {
-    struct str pointer; /* JSON pointer of the subschema in the document, for messages */
+    struct str pointer; /* JSON pointer of the subschema, for messages; long ones are shortened */
     uint8_t kinds;      /* `type`, `nullable` */
 
     bool has_enum; /* `enum`, `const`; duplicates are removed */
@@ -73,7 +76,8 @@ struct schema_node {
     bool has_if;
     node_id if_of, then_of, else_of;
 
-    /* Numbers. `format` int32 .. uint64 is part of `range`. */
+    /* Numbers. `format` int32 .. uint64 is part of `range` and `kinds`. Whether the text may have a
+     * fraction or an exponent depends on `kinds`; the flags of the range are set. */
     struct number_range range;
 
     /* Strings; lengths in code points. */
@@ -112,10 +116,18 @@ struct schema_node {
     bool items_evaluate, contains_evaluate;
 };
 
+struct schema_document {
+    struct str uri, text;
+};
+
 struct schema_options {
     bool closed_objects; /* objects with `properties` and without additionalProperties are closed */
     uint32_t bytes_max;  /* length of the text */
     uint32_t nodes_max;
+    /* Documents that references and $schema may name, other than the metaschemas of the drafts.
+     * Nothing is fetched. */
+    const struct schema_document *documents;
+    uint32_t n_documents;
 };
 extern const struct schema_options schema_options_default; /* 16 KB, 500,000 nodes */
 
