@@ -10,6 +10,7 @@
  * kinds after each character. */
 #include "base/mem.h"
 #include "base/rng.h"
+#include "constrain/automaton_acceptor.h"
 #include "constrain/json_string.h"
 #include "constrain/mask.h"
 #include "constrain/pattern.h"
@@ -127,14 +128,14 @@ static const struct kind {
     { "blanks before a key", "^\\{\\n[ \\t]{0,70}\"[a-z]+\":$", "{\n", " ", 0, NULL },
 };
 
-static struct automaton *automaton_of(const struct kind *k)
+static struct acceptor *acceptor_of(const struct kind *k)
 {
     struct exprs *x = exprs_new((struct expr_limits){ 32 * MB, 10000000 });
     struct str pattern = str_of(k->string_pattern);
     struct json_string_limits limits = {
         .patterns = &pattern, .n_patterns = k->string_pattern != NULL, .max_length = k->max_length
     };
-    struct automaton *a = NULL;
+    struct acceptor *a = NULL;
     struct err e = { 0 };
     expr_id root = EXPR_NONE;
 
@@ -146,7 +147,7 @@ static struct automaton *automaton_of(const struct kind *k)
         root = expr_cat(x, quote, expr_cat(x, root, quote));
     }
     struct automaton_limits states = { 32 * MB, 1000000 };
-    if (rc || exprs_check(x, &e) || automaton_new(&a, x, root, states, &e)) {
+    if (rc || exprs_check(x, &e) || automaton_acceptor_new(&a, x, root, states, &e)) {
         fprintf(stderr, "mask: %s: %s\n", k->name, e.msg);
         exit(1);
     }
@@ -174,13 +175,13 @@ static double percentile(struct samples *s, double p)
     return s->us[(size_t)(p * (double)(s->n - 1))];
 }
 
-static void measure_mask(struct mask *m, state_id s, struct samples *out)
+static void measure_mask(struct mask *m, pos_id p, struct samples *out)
 {
     struct err e = { 0 };
     uint64_t start = clock_ns();
 
-    mask_begin(m, s);
-    if (mask_run(m, UINT64_MAX, &e) != MASK_READY) {
+    mask_begin(m, p);
+    if (mask_run(m, UINT64_MAX, &e) != MASK_DONE) {
         fprintf(stderr, "mask: %s\n", e.msg);
         exit(1);
     }
@@ -189,17 +190,20 @@ static void measure_mask(struct mask *m, state_id s, struct samples *out)
 }
 
 /* One text of the kind. */
-static void walk(const struct kind *k, struct automaton *a, struct mask *m, struct samples *out)
+static void walk(const struct kind *k, struct acceptor *a, struct mask *m, struct samples *out)
 {
     struct rng r = { .key = 1 };
-    state_id s = automaton_run(a, automaton_start(a), str_of(k->prefix));
+    pos_id p = POS_START;
     size_t n_letters = strlen(k->alphabet);
 
-    for (int n = 0; n < N_STATES && s.i; n++) {
-        measure_mask(m, s, out);
-        for (size_t c = 0; c < (k->pattern ? 1u : 4u) && n_letters && s.i; c++)
-            s = automaton_step(a, s, (uint8_t)k->alphabet[rng_below(&r, n_letters)]);
+    for (const char *c = k->prefix; *c; c++)
+        p = a->ops->step(a, p, (uint8_t)*c);
+    for (int n = 0; n < N_STATES && p.i; n++) {
+        measure_mask(m, p, out);
+        for (size_t c = 0; c < (k->pattern ? 1u : 4u) && n_letters && p.i; c++)
+            p = a->ops->step(a, p, (uint8_t)k->alphabet[rng_below(&r, n_letters)]);
     }
+    a->ops->release(a, POS_START.i + 1);
 }
 
 static void print_kind(const struct kind *k, const struct vocab_tables *t)
@@ -210,7 +214,7 @@ static void print_kind(const struct kind *k, const struct vocab_tables *t)
     struct err e = { 0 };
 
     for (int n = 0; n < N_WALKS; n++) {
-        struct automaton *a = automaton_of(k);
+        struct acceptor *a = acceptor_of(k);
         struct mask *m, *cached;
         if (mask_new(&m, t, a, 0, &e) || mask_new(&cached, t, a, 4 * MB, &e))
             exit(1);
@@ -221,7 +225,7 @@ static void print_kind(const struct kind *k, const struct vocab_tables *t)
         walk(k, a, cached, &s[2]);
         mask_free(m);
         mask_free(cached);
-        automaton_free(a);
+        a->ops->free(a);
     }
     for (int n = 0; n < 3; n++)
         printf("%-34s %-7s %9.1f %9.1f %9.1f %10.0f\n", n ? "" : k->name, names[n],

@@ -4,6 +4,10 @@
  *   constraint_state_new    one per choice, with all memory that it may use
  *   constraint_ops          the interface of the engine (engine/sample/sample_constraint.h)
  *
+ * The language is that of the bytes of the tokens (token_source.h). An SPM detokenizer drops the
+ * blank of the first token; for a constrained choice the caller sets detok.has_begun, so that the
+ * response is the text that the constraint has read.
+ *
  * A compiled constraint is read-only and counts its references: any thread. A state has one owner
  * at a time. */
 #pragma once
@@ -48,9 +52,11 @@ struct constraint_state;
 int constraint_state_new(
     struct constraint_state **out, struct constraint *c, struct err *e) MUST_CHECK;
 void constraint_state_free(struct constraint_state *s); /* accepts NULL */
+size_t constraint_state_bytes(const struct constraint_state *s);
 /* For struct gen_input: `ops` and `self` of the state. */
 struct sample_constraint constraint_state_ops(struct constraint_state *s);
-/* Reads bytes that precede the output, such as an assistant prefix. Returns the number of accepted
- * bytes; all of them unless the text is not permitted. */
+/* Reads bytes that precede the output, such as an assistant prefix, before the first push. Returns
+ * the number of accepted bytes; all of them unless the text is not permitted. */
 size_t constraint_state_read(struct constraint_state *s, struct str text);
+/* The output so far is accepted. */
 bool constraint_state_accepts(const struct constraint_state *s);

@@ -1,26 +1,42 @@
 #include "constrain/mask.h"
 
 #include "base/mem.h"
-#include "constrain/class_reach.h"
+#include "constrain/automaton_acceptor.h"
 #include "constrain/mask_cache.h"
 
-/* A mask that takes fewer steps is computed again: 1,000 steps take about as long as a copy of the
- * mask of a vocabulary of 128,000 tokens. */
-enum { CACHED_STEPS_MIN = 1000 };
+enum {
+    /* A mask that takes fewer steps is computed again: 1,000 steps take about as long as a copy of
+     * the mask of a vocabulary of 128,000 tokens. */
+    CACHED_STEPS_MIN = 1000,
+    IDS_SHARE = 50 /* a list has at most one in 50 tokens */
+};
 
 /* The parts of a mask, in this order. Each class is one part. */
 enum part { PART_CLASSES, PART_WALK, PART_DONE };
 
+/* A position on the path of the walk: after `depth` bytes. */
+struct step {
+    pos_id p;
+    uint32_t mark; /* newer positions are those of the bytes after it */
+};
+
 struct mask {
     const struct vocab_tables *tables;
-    struct automaton *a;
-    struct class_reach *reach;
+    struct acceptor *a;
     struct mask_cache *cache;
     uint32_t *tokens; /* [n_words] */
     size_t n_words;
+    int32_t *ids;     /* [n_tokens / IDS_SHARE + 1] tokens in ascending order */
+    int32_t *control; /* [n_tokens], or NULL: the acceptor has no control tokens */
+    int n_ids;        /* above the size of the list: too many; -1: not listed yet */
 
+    pos_id start;
+    /* One of them: states of an automaton after the bytes of the path, kept as its roots; [0]: the
+     * start. */
+    struct automaton *automaton;
     struct automaton_roots roots;
-    state_id *path; /* [depth_max + 1] states after the bytes of the path; [0]: the state */
+    state_id *states;  /* [depth_max + 1] */
+    struct step *path; /* [depth_max + 1] */
 
     enum part part;
     enum token_class class; /* the next one to be examined */
@@ -33,7 +49,27 @@ struct mask {
 
 /* ---- creation */
 
-int mask_new(struct mask **out, const struct vocab_tables *t, struct automaton *a,
+static int allocate(struct mask *m, size_t cache_bytes)
+{
+    size_t n_path = (size_t)m->tables->trie.depth_max + 1;
+    size_t n_tokens = (size_t)m->tables->n_tokens;
+
+    m->cache = mask_cache_new(m->n_words, cache_bytes);
+    m->tokens = try_calloc(m->n_words, sizeof(*m->tokens));
+    m->ids = try_malloc((n_tokens / IDS_SHARE + 1) * sizeof(*m->ids));
+    if (m->automaton)
+        m->states = try_calloc(n_path, sizeof(*m->states));
+    else
+        m->path = try_calloc(n_path, sizeof(*m->path));
+    if (m->a->ops->tokens)
+        m->control = try_malloc(n_tokens * sizeof(*m->control));
+    return m->cache && m->tokens && m->ids && (m->states || m->path) &&
+                   (m->control || !m->a->ops->tokens)
+               ? 0
+               : -1;
+}
+
+int mask_new(struct mask **out, const struct vocab_tables *t, struct acceptor *a,
     size_t cache_bytes, struct err *e)
 {
     struct mask *m = try_calloc(1, sizeof(*m));
@@ -42,15 +78,14 @@ int mask_new(struct mask **out, const struct vocab_tables *t, struct automaton *
         return err_set(e, ERR_MEMORY, "no memory for the masks of a constraint");
     m->tables = t;
     m->a = a;
+    m->automaton = acceptor_automaton(a);
     m->n_words = token_set_words(t->n_tokens);
-    m->reach = class_reach_new(a);
-    m->cache = mask_cache_new(m->n_words, cache_bytes);
-    m->tokens = try_calloc(m->n_words, sizeof(*m->tokens));
-    m->path = try_calloc((size_t)t->trie.depth_max + 1, sizeof(*m->path));
-    m->roots.ids = m->path;
     m->part = PART_DONE;
-    automaton_add_roots(a, &m->roots);
-    if (!m->reach || !m->cache || !m->tokens || !m->path) {
+    int rc = allocate(m, cache_bytes);
+    m->roots.ids = m->states;
+    if (m->automaton)
+        automaton_add_roots(m->automaton, &m->roots);
+    if (rc) {
         mask_free(m);
         return err_set(e, ERR_MEMORY, "no memory for the masks of a constraint");
     }
@@ -62,19 +97,27 @@ void mask_free(struct mask *m)
 {
     if (!m)
         return;
-    automaton_remove_roots(m->a, &m->roots);
-    class_reach_free(m->reach);
+    mask_drop(m);
+    if (m->automaton)
+        automaton_remove_roots(m->automaton, &m->roots);
     mask_cache_free(m->cache);
     mem_free(m->tokens);
+    mem_free(m->ids);
+    mem_free(m->control);
+    mem_free(m->states);
     mem_free(m->path);
     mem_free(m);
 }
 
 size_t mask_bytes(const struct mask *m)
 {
-    return sizeof(*m) + class_reach_bytes() + mask_cache_bytes(m->cache) +
-           m->n_words * sizeof(*m->tokens) +
-           ((size_t)m->tables->trie.depth_max + 1) * sizeof(*m->path);
+    size_t n_tokens = (size_t)m->tables->n_tokens;
+
+    return sizeof(*m) + mask_cache_bytes(m->cache) + m->n_words * sizeof(*m->tokens) +
+           (n_tokens / IDS_SHARE + 1) * sizeof(*m->ids) +
+           (m->control ? n_tokens * sizeof(*m->control) : 0) +
+           ((size_t)m->tables->trie.depth_max + 1) *
+               (m->states ? sizeof(*m->states) : sizeof(*m->path));
 }
 
 /* ---- parts */
@@ -86,12 +129,19 @@ static void add_range(struct mask *m, uint32_t from, uint32_t to)
         token_set_add(m->tokens, m->trie->ids[k]);
 }
 
-/* Adds the tokens of a class if the state permits them by their number of characters. */
+static void add_ids(struct mask *m, const int32_t *ids, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        token_set_add(m->tokens, ids[k]);
+}
+
+/* Adds the tokens of a class if the position permits them by their number of characters. */
 static void add_class(struct mask *m, enum token_class class)
 {
     const struct token_classes *c = &m->tables->classes;
-    uint32_t n = class_reach_get(m->reach, m->path[0], class, c->n_chars_max[class], &m->steps);
+    uint32_t n = m->a->ops->reach(m->a, m->start, class, c->n_chars_max[class]);
 
+    m->steps = MIN(m->steps + n, (uint64_t)MASK_STEPS_MAX);
     if (!n)
         return;
     token_classes_add(c, class, n, m->tokens);
@@ -102,18 +152,18 @@ static void add_class(struct mask *m, enum token_class class)
 }
 
 /* A state whose language contains all texts. */
-static bool permits_all(struct mask *m, state_id s)
+static bool state_permits_all(struct mask *m, state_id s)
 {
     if (s.i == m->not_all.i)
         return false;
-    if (automaton_permits_all(m->a, s))
+    if (automaton_permits_all(m->automaton, s))
         return true;
     m->not_all = s;
     return false;
 }
 
 /* Steps the automaton along the trie until `limit` steps are done. */
-static void walk(struct mask *m, uint64_t limit)
+static void walk_automaton(struct mask *m, uint64_t limit)
 {
     const struct trie_node *nodes = m->trie->nodes;
     uint32_t at = m->at, n_nodes = m->trie->n_nodes;
@@ -126,14 +176,15 @@ static void walk(struct mask *m, uint64_t limit)
             continue;
         }
         m->roots.n = depth; /* the states before this byte */
-        state_id before = m->path[depth - 1], s = automaton_step(m->a, before, trie_byte(k));
+        state_id before = m->states[depth - 1];
+        state_id s = automaton_step(m->automaton, before, trie_byte(k));
         if (!s.i) {
             at = skip_to;
-        } else if (s.i == before.i && permits_all(m, s)) {
+        } else if (s.i == before.i && state_permits_all(m, s)) {
             add_range(m, trie_first(k), trie_first(&nodes[skip_to]));
             at = skip_to;
         } else {
-            m->path[depth] = s;
+            m->states[depth] = s;
             add_range(m, trie_first(k), trie_first(k + 1));
             at++;
         }
@@ -144,26 +195,103 @@ static void walk(struct mask *m, uint64_t limit)
         m->roots.n = trie_depth(&nodes[at]);
 }
 
+/* The same with the steps of the acceptor. */
+static void walk_acceptor(struct mask *m, uint64_t limit)
+{
+    const struct acceptor_ops *ops = m->a->ops;
+    const struct trie_node *nodes = m->trie->nodes;
+    uint32_t at = m->at, n_nodes = m->trie->n_nodes, top = UINT32_MAX;
+
+    for (; at < n_nodes && m->steps < limit; m->steps++) {
+        const struct trie_node *k = &nodes[at];
+        uint32_t depth = trie_depth(k), skip_to = at + trie_size(k);
+        const struct step *before = &m->path[depth - 1];
+        if (trie_marks(k) & m->skipped) {
+            at = skip_to;
+            continue;
+        }
+        if (top >= depth) /* positions of bytes that are not on the path */
+            ops->release(m->a, before->mark);
+        pos_id p = ops->step(m->a, before->p, trie_byte(k));
+        top = depth;
+        if (!p.i) {
+            at = skip_to;
+        } else if (ops->permits_all(m->a, p)) {
+            add_range(m, trie_first(k), trie_first(&nodes[skip_to]));
+            at = skip_to;
+        } else {
+            m->path[depth] = (struct step){ p, ops->mark(m->a) };
+            add_range(m, trie_first(k), trie_first(k + 1));
+            at++;
+        }
+    }
+    m->at = at;
+}
+
+static bool has_failed(const struct mask *m)
+{
+    return m->a->ops->check(m->a, &(struct err){ 0 }) != 0;
+}
+
 static void finish(struct mask *m)
 {
-    if (automaton_accepts(m->a, m->path[0]))
-        for (uint32_t k = 0; k < m->tables->n_ends; k++)
-            token_set_add(m->tokens, m->tables->ends[k]);
-    if (m->steps >= CACHED_STEPS_MIN && !automaton_check(m->a, &(struct err){ 0 }))
-        mask_cache_put(m->cache, automaton_generation(m->a), m->path[0], m->tokens);
-    m->part = PART_DONE;
+    uint64_t key = m->a->ops->key(m->a, m->start);
+
+    if (m->control) {
+        size_t cap = (size_t)m->tables->n_tokens;
+        size_t n = m->a->ops->tokens(m->a, m->start, m->control, cap);
+        add_ids(m, m->control, MIN(n, cap));
+    }
+    if (m->a->ops->accepts(m->a, m->start))
+        add_ids(m, m->tables->ends, m->tables->n_ends);
+    if (m->steps >= CACHED_STEPS_MIN && key && !has_failed(m))
+        mask_cache_put(m->cache, m->a->ops->generation(m->a), key, m->tokens);
+    mask_drop(m);
+}
+
+/* Lists the permitted tokens if they are few. */
+static void list_tokens(struct mask *m)
+{
+    int n = 0, n_max = m->tables->n_tokens / IDS_SHARE;
+
+    for (size_t w = 0; w < m->n_words && n <= n_max; w++)
+        for (uint32_t word = m->tokens[w]; word && n <= n_max; word &= word - 1)
+            m->ids[n++] = (int32_t)(w * 32) + __builtin_ctz(word);
+    m->n_ids = n;
+}
+
+static bool has_all_tokens(const struct mask *m)
+{
+    uint32_t n_last = (uint32_t)m->tables->n_tokens % 32;
+    size_t n_full = m->n_words - (n_last > 0);
+
+    for (size_t w = 0; w < n_full; w++)
+        if (m->tokens[w] != UINT32_MAX)
+            return false;
+    return !n_last || m->tokens[n_full] == ((uint32_t)1 << n_last) - 1;
 }
 
 /* ---- calls */
 
-void mask_begin(struct mask *m, state_id s)
+void mask_drop(struct mask *m)
 {
-    const uint32_t *found = mask_cache_find(m->cache, automaton_generation(m->a), s);
+    if (m->part != PART_DONE && m->path)
+        m->a->ops->release(m->a, m->path[0].mark);
+    m->roots.n = 0;
+    m->part = PART_DONE;
+}
 
-    m->path[0] = s;
-    m->roots.n = 1;
+void mask_begin(struct mask *m, pos_id p)
+{
+    mask_drop(m);
+    uint64_t key = p.i ? m->a->ops->key(m->a, p) : 0;
+    const uint32_t *found =
+        key ? mask_cache_find(m->cache, m->a->ops->generation(m->a), key) : NULL;
+
+    m->start = p;
+    m->n_ids = -1;
     m->steps = 0;
-    m->part = found || !s.i ? PART_DONE : PART_CLASSES;
+    m->part = found || !p.i ? PART_DONE : PART_CLASSES;
     m->class = 0;
     m->trie = &m->tables->trie;
     m->skipped = 0;
@@ -173,34 +301,71 @@ void mask_begin(struct mask *m, state_id s)
         memcpy(m->tokens, found, m->n_words * sizeof(*found));
     else
         memset(m->tokens, 0, m->n_words * sizeof(*m->tokens));
+    if (m->part != PART_DONE && m->automaton) {
+        m->states[0] = automaton_acceptor_state(m->a, p);
+        m->roots.n = 1;
+    } else if (m->part != PART_DONE) {
+        m->path[0] = (struct step){ p, m->a->ops->mark(m->a) };
+    }
 }
 
-enum mask_status mask_run(struct mask *m, uint64_t steps, struct err *e)
+/* Takes the tokens of all texts, or examines the next class. */
+static void run_classes(struct mask *m)
 {
-    uint64_t limit = steps > UINT64_MAX - m->steps ? UINT64_MAX : m->steps + MAX(steps, 1u);
+    if (!m->class && m->a->ops->permits_all(m->a, m->start)) {
+        add_ids(m, m->trie->ids, m->trie->n_ids);
+        m->at = m->trie->n_nodes;
+        m->part = PART_WALK;
+    } else if (m->class < N_TOKEN_CLASSES && m->trie == &m->tables->trie) {
+        /* A position inside a string is not examined for digits or blanks: `irregular` contains
+         * neither. */
+        add_class(m, m->class ++);
+    } else {
+        m->part = PART_WALK;
+    }
+}
+
+enum mask_progress mask_run(struct mask *m, uint64_t steps, struct err *e)
+{
+    uint64_t limit = m->steps + MIN(MAX(steps, 1u), MASK_STEPS_MAX - m->steps);
 
     while (m->part != PART_DONE && m->steps < limit) {
-        if (m->part == PART_CLASSES) {
-            /* A state inside a string is not examined for digits or blanks: `irregular` contains
-             * neither. */
-            if (m->class < N_TOKEN_CLASSES && m->trie == &m->tables->trie)
-                add_class(m, m->class ++);
-            else
-                m->part = PART_WALK;
-        } else {
-            walk(m, limit);
-            if (m->at == m->trie->n_nodes)
-                finish(m);
-        }
+        if (m->part == PART_CLASSES)
+            run_classes(m);
+        else if (m->automaton)
+            walk_automaton(m, limit);
+        else
+            walk_acceptor(m, limit);
+        if (m->part == PART_WALK && m->at == m->trie->n_nodes)
+            finish(m);
     }
-    if (automaton_check(m->a, e))
-        return MASK_FAILED;
-    return m->part == PART_DONE ? MASK_READY : MASK_PAUSED;
+    if (m->a->ops->check(m->a, e)) {
+        mask_drop(m);
+        return MASK_ERROR;
+    }
+    if (m->part != PART_DONE && m->steps == MASK_STEPS_MAX) {
+        mask_drop(m);
+        err_set(
+            e, ERR_TOO_LARGE, "a mask of the constraint needs more than %d steps", MASK_STEPS_MAX);
+        return MASK_ERROR;
+    }
+    if (m->part == PART_DONE && m->n_ids < 0)
+        list_tokens(m);
+    return m->part == PART_DONE ? MASK_DONE : MASK_MORE;
 }
 
 const uint32_t *mask_tokens(const struct mask *m)
 {
     return m->tokens;
+}
+
+struct token_mask mask_form(const struct mask *m)
+{
+    if (m->n_ids <= m->tables->n_tokens / IDS_SHARE)
+        return (struct token_mask){ .form = MASK_FORM_IDS, .ids = m->ids, .n_ids = m->n_ids };
+    if (has_all_tokens(m))
+        return (struct token_mask){ .form = MASK_FORM_ALL };
+    return (struct token_mask){ .form = MASK_FORM_BITS, .bits = m->tokens };
 }
 
 uint64_t mask_steps(const struct mask *m)

@@ -7,8 +7,8 @@
 enum { ENTRIES_MAX = 1 << 16 };
 
 struct entry {
+    uint64_t key;           /* 0: unused */
     struct index_link link; /* `used` */
-    uint32_t state;         /* 0: unused */
     uint32_t chain;         /* next entry of the bucket, or INDEX_NONE */
 };
 
@@ -70,14 +70,14 @@ size_t mask_cache_bytes(const struct mask_cache *c)
                                            sizeof(*c->buckets));
 }
 
-static uint32_t *bucket_of(struct mask_cache *c, uint32_t state)
+static uint32_t *bucket_of(struct mask_cache *c, uint64_t key)
 {
-    return &c->buckets[hash_mix(state) % c->n_entries];
+    return &c->buckets[hash_mix(key) % c->n_entries];
 }
 
 static void remove_from_bucket(struct mask_cache *c, uint32_t i)
 {
-    for (uint32_t *at = bucket_of(c, c->entries[i].state); *at != INDEX_NONE;
+    for (uint32_t *at = bucket_of(c, c->entries[i].key); *at != INDEX_NONE;
          at = &c->entries[*at].chain)
         if (*at == i) {
             *at = c->entries[i].chain;
@@ -93,11 +93,11 @@ static void use_generation(struct mask_cache *c, uint64_t generation)
 }
 
 /* Index of the entry, which becomes the most recently used one; INDEX_NONE if absent. */
-static uint32_t find_entry(struct mask_cache *c, state_id s)
+static uint32_t find_entry(struct mask_cache *c, uint64_t key)
 {
-    uint32_t i = c->n_entries ? *bucket_of(c, s.i) : INDEX_NONE;
+    uint32_t i = c->n_entries ? *bucket_of(c, key) : INDEX_NONE;
 
-    while (i != INDEX_NONE && c->entries[i].state != s.i)
+    while (i != INDEX_NONE && c->entries[i].key != key)
         i = c->entries[i].chain;
     if (i != INDEX_NONE) {
         index_list_remove(&c->used, INDEX_LINKS(c->entries, link), i);
@@ -106,27 +106,27 @@ static uint32_t find_entry(struct mask_cache *c, state_id s)
     return i;
 }
 
-const uint32_t *mask_cache_find(struct mask_cache *c, uint64_t generation, state_id s)
+const uint32_t *mask_cache_find(struct mask_cache *c, uint64_t generation, uint64_t key)
 {
     use_generation(c, generation);
-    uint32_t i = find_entry(c, s);
+    uint32_t i = find_entry(c, key);
     return i == INDEX_NONE ? NULL : c->masks + i * c->n_words;
 }
 
-void mask_cache_put(struct mask_cache *c, uint64_t generation, state_id s, const uint32_t *mask)
+void mask_cache_put(struct mask_cache *c, uint64_t generation, uint64_t key, const uint32_t *mask)
 {
     use_generation(c, generation);
-    uint32_t i = find_entry(c, s);
+    uint32_t i = find_entry(c, key);
     if (!c->n_entries)
         return;
     if (i == INDEX_NONE) {
         i = c->used.last;
-        if (c->entries[i].state)
+        if (c->entries[i].key)
             remove_from_bucket(c, i);
-        c->entries[i].state = s.i;
-        c->entries[i].chain = *bucket_of(c, s.i);
-        *bucket_of(c, s.i) = i;
-        find_entry(c, s);
+        c->entries[i].key = key;
+        c->entries[i].chain = *bucket_of(c, key);
+        *bucket_of(c, key) = i;
+        find_entry(c, key);
     }
     memcpy(c->masks + i * c->n_words, mask, c->n_words * sizeof(*mask));
 }

@@ -1,12 +1,13 @@
-/* mask_cache.h: masks of a constraint by state of its automaton, least recently used evicted first.
+/* mask_cache.h: masks of a constraint by key of the position (acceptor.h), least recently used
+ * evicted first.
  *
- * All memory is allocated at creation. State ids are valid for one generation of the automaton:
- * calls with another generation drop all masks.
+ * All memory is allocated at creation. Keys are valid for one generation of the acceptor: calls
+ * with another generation drop all masks.
  *
- * Owner: that of the automaton. */
+ * Owner: that of the acceptor. */
 #pragma once
 
-#include "constrain/automaton.h"
+#include "base/base.h"
 
 struct mask_cache;
 
@@ -17,5 +18,5 @@ void mask_cache_free(struct mask_cache *c); /* accepts NULL */
 size_t mask_cache_bytes(const struct mask_cache *c);
 
 /* Borrowed until the next call; NULL if absent. */
-const uint32_t *mask_cache_find(struct mask_cache *c, uint64_t generation, state_id s);
-void mask_cache_put(struct mask_cache *c, uint64_t generation, state_id s, const uint32_t *mask);
+const uint32_t *mask_cache_find(struct mask_cache *c, uint64_t generation, uint64_t key);
+void mask_cache_put(struct mask_cache *c, uint64_t generation, uint64_t key, const uint32_t *mask);

@@ -4,7 +4,7 @@
  * blank for U+2581, byte tokens, and tokens that end inside a character. Control tokens and end
  * tokens have no bytes here, since they are matched by id only.
  *
- * The tables borrow a source while they are built. Any thread. */
+ * Any thread. */
 #pragma once
 
 #include "base/str.h"

@@ -54,6 +54,7 @@ int vocab_tables_new(struct vocab_tables **out, const struct token_source *src, 
 
     if (!t)
         return no_memory(e);
+    t->source = *src;
     t->n_tokens = src->n_tokens;
     if (token_trie_init(&t->trie, src, NULL, e)) { /* checks the number of tokens */
         vocab_tables_free(t);

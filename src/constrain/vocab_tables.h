@@ -7,6 +7,8 @@
  *   producible  texts that the tokens can produce
  *   ends        tokens that end the text
  *
+ * The vocabulary (token_source.ctx) outlives its tables.
+ *
  * Read-only after creation, and shared between threads. */
 #pragma once
 
@@ -16,6 +18,7 @@
 enum { MARK_DIGITS, MARK_BLANKS }; /* marks of `trie`; one bit each */
 
 struct vocab_tables {
+    struct token_source source;
     int32_t n_tokens;
     struct token_trie trie, irregular;
     struct token_classes classes;

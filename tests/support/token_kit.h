@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "constrain/automaton.h"
+#include "constrain/acceptor.h"
 #include "constrain/vocab_tables.h"
 #include "support/check.h"
 
@@ -75,11 +75,18 @@ static inline struct vocab_tables *token_kit_tables(const struct token_source *s
 
 /* The definition of a mask: each token alone, byte by byte. */
 static inline bool token_kit_permits(
-    const struct token_source *src, struct automaton *a, state_id s, int32_t id)
+    const struct token_source *src, struct acceptor *a, pos_id p, int32_t id)
 {
     struct str bytes = src->bytes(src->ctx, id);
+    uint32_t mark = a->ops->mark(a);
+    pos_id q = bytes.n ? p : POS_DEAD;
 
     if (src->is_end(src->ctx, id))
-        return automaton_accepts(a, s);
-    return bytes.n && automaton_run(a, s, bytes).i;
+        return a->ops->accepts(a, p);
+    for (size_t k = 0; k < bytes.n && q.i; k++)
+        q = a->ops->step(a, q, (uint8_t)bytes.p[k]);
+    if (!q.i && a->ops->step_token)
+        q = a->ops->step_token(a, p, id);
+    a->ops->release(a, mark);
+    return q.i != 0;
 }

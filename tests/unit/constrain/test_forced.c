@@ -1,7 +1,19 @@
 #include "constrain/forced.h"
 
+#include "constrain/automaton_acceptor.h"
 #include "support/language_kit.h"
 #include "support/token_kit.h"
+
+static struct acceptor *acceptor_of(struct language *l, const char *pattern)
+{
+    struct acceptor *a = NULL;
+    expr_id root;
+
+    language_begin(l);
+    EXPECT_EQ(pattern_compile(l->x, str_of(pattern), TEXT_UTF8, PATTERN_SEARCH, &root, &l->e), 0);
+    EXPECT_EQ(automaton_acceptor_new(&a, l->x, root, kit_automaton_limits, &l->e), 0);
+    return a;
+}
 
 static void text_is_forced_up_to_the_first_choice(void)
 {
@@ -14,10 +26,13 @@ static void text_is_forced_up_to_the_first_choice(void)
     for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
         struct language l;
         char text[32];
-        EXPECT_EQ(language_of_pattern(&l, rows[k].pattern, TEXT_UTF8), 0);
-        size_t n = forced_text(l.a, automaton_start(l.a), text, sizeof(text));
+        struct acceptor *a = acceptor_of(&l, rows[k].pattern);
+        pos_id end;
+        size_t n = forced_text(a, POS_START, text, sizeof(text), &end);
         EXPECT(str_is((struct str){ text, n }, rows[k].forced));
-        EXPECT_EQ(forced_text(l.a, automaton_start(l.a), text, 2), MIN(n, (size_t)2));
+        EXPECT_EQ(forced_text(a, POS_START, text, 2, &end), MIN(n, (size_t)2));
+        EXPECT_EQ(forced_control(a, end), TOKEN_NONE);
+        a->ops->free(a);
         language_end(&l);
     }
 }
@@ -49,16 +64,19 @@ static void forced_tokens_are_permitted(void)
     char text[64];
     int32_t ids[64];
 
-    EXPECT_EQ(language_of_pattern(&l, "^\\{\"order\":\\{\"order\":(?:1|2)\\}\\}$", TEXT_UTF8), 0);
-    state_id s = automaton_start(l.a);
-    size_t n = forced_text(l.a, s, text, sizeof(text));
+    struct acceptor *a = acceptor_of(&l, "^\\{\"order\":\\{\"order\":(?:1|2)\\}\\}$");
+    pos_id end, p = POS_START;
+    size_t n = forced_text(a, p, text, sizeof(text), &end);
     size_t n_ids = forced_tokens(&t->trie, (struct str){ text, n }, ids, 64);
     EXPECT(n == 18 && n_ids > 1 && n_ids < n);
     for (size_t i = 0; i < n_ids; i++) {
-        s = automaton_run(l.a, s, src.bytes(src.ctx, ids[i]));
-        EXPECT(s.i != 0);
+        struct str bytes = src.bytes(src.ctx, ids[i]);
+        for (size_t c = 0; c < bytes.n; c++)
+            p = a->ops->step(a, p, (uint8_t)bytes.p[c]);
+        EXPECT(p.i != 0);
     }
-    EXPECT_EQ(s.i, automaton_run(l.a, automaton_start(l.a), (struct str){ text, n }).i);
+    EXPECT_EQ(a->ops->key(a, p), a->ops->key(a, end));
+    a->ops->free(a);
     language_end(&l);
     vocab_tables_free(t);
     token_kit_clear(&k);

@@ -1,5 +1,6 @@
 #include "constrain/mask.h"
 
+#include "constrain/automaton_acceptor.h"
 #include "constrain/json_string.h"
 #include "constrain/number.h"
 #include "support/language_kit.h"
@@ -10,7 +11,16 @@
 
 enum { CACHE_BYTES = 64 * 1024 };
 
-static struct mask *mask_of(const struct vocab_tables *t, struct automaton *a)
+static struct acceptor *acceptor_of(struct exprs *x, expr_id root, struct automaton_limits limits)
+{
+    struct acceptor *a = NULL;
+    struct err e = { 0 };
+
+    EXPECT_EQ(automaton_acceptor_new(&a, x, root, limits, &e), 0);
+    return a;
+}
+
+static struct mask *mask_of(const struct vocab_tables *t, struct acceptor *a)
 {
     struct mask *m = NULL;
     struct err e = { 0 };
@@ -20,31 +30,27 @@ static struct mask *mask_of(const struct vocab_tables *t, struct automaton *a)
 }
 
 /* Computes the mask in parts of random size, or as a whole. */
-static const uint32_t *compute(struct mask *m, state_id s, struct rng *parts)
+static const uint32_t *compute(struct mask *m, pos_id p, struct rng *parts)
 {
-    enum mask_status status = MASK_PAUSED;
+    enum mask_progress status = MASK_MORE;
     struct err e = { 0 };
 
-    mask_begin(m, s);
-    while (status == MASK_PAUSED)
+    mask_begin(m, p);
+    while (status == MASK_MORE)
         status = mask_run(m, parts ? 1 + rng_below(parts, 400) : UINT64_MAX, &e);
-    EXPECT_EQ((int)status, (int)MASK_READY);
+    EXPECT_EQ((int)status, (int)MASK_DONE);
     return mask_tokens(m);
 }
 
 static void expect_definition(
-    const struct token_source *src, struct automaton *a, state_id s, const uint32_t *mask)
+    const struct token_source *src, struct acceptor *a, pos_id p, const uint32_t *mask)
 {
-    struct automaton_roots roots = { .ids = &s, .n = 1 };
-
-    automaton_add_roots(a, &roots);
     for (int32_t id = 0; id < src->n_tokens; id++)
-        if (token_set_has(mask, id) != token_kit_permits(src, a, s, id)) {
+        if (token_set_has(mask, id) != token_kit_permits(src, a, p, id)) {
             struct str b = src->bytes(src->ctx, id);
             printf("token %d '" STR_FMT "' in mask: %d\n", id, STR_ARG(b), token_set_has(mask, id));
             EXPECT(!"the mask differs from its definition");
         }
-    automaton_remove_roots(a, &roots);
 }
 
 /* A permitted token, or -1. */
@@ -54,32 +60,60 @@ static int32_t pick(const struct token_source *src, const uint32_t *mask, struct
 
     for (int32_t k = 0; k < src->n_tokens; k++) {
         int32_t id = (start + k) % src->n_tokens;
-        if (token_set_has(mask, id) && !src->is_end(src->ctx, id))
+        if (token_set_has(mask, id) && src->bytes(src->ctx, id).n)
             return id;
     }
     return -1;
 }
 
+/* The forms of a mask agree. */
+static void expect_forms(const struct mask *m, int32_t n_tokens)
+{
+    struct token_mask f = mask_form(m);
+    const uint32_t *bits = mask_tokens(m);
+    int n = 0;
+
+    for (int32_t id = 0; id < n_tokens; id++) {
+        if (f.form == MASK_FORM_IDS && token_set_has(bits, id))
+            EXPECT(n < f.n_ids && f.ids[n] == id);
+        n += token_set_has(bits, id);
+    }
+    if (f.form == MASK_FORM_IDS)
+        EXPECT(n == f.n_ids && n <= n_tokens / 50);
+    else if (f.form == MASK_FORM_ALL)
+        EXPECT_EQ(n, n_tokens);
+    else
+        EXPECT(n > n_tokens / 50 && n < n_tokens && f.bits == bits);
+}
+
+/* The position after a token; older positions stay valid. */
+static pos_id step_bytes(struct acceptor *a, pos_id p, struct str bytes)
+{
+    uint32_t mark = a->ops->mark(a);
+
+    for (size_t k = 0; k < bytes.n && p.i; k++)
+        p = a->ops->step(a, p, (uint8_t)bytes.p[k]);
+    return p.i ? a->ops->keep(a, mark, p) : p;
+}
+
 /* Walks over permitted tokens; each mask equals the definition and the mask in parts. */
 static void expect_walk(const struct token_source *src, const struct vocab_tables *t,
-    struct automaton *a, int n_tokens, uint64_t seed)
+    struct acceptor *a, int n_tokens, uint64_t seed)
 {
     struct mask *m = mask_of(t, a), *in_parts = mask_of(t, a);
     struct rng r = { .key = seed };
-    state_id s[1] = { automaton_start(a) };
-    struct automaton_roots roots = { .ids = s, .n = 1 };
+    pos_id p = POS_START;
 
-    automaton_add_roots(a, &roots);
     for (int k = 0; k < n_tokens; k++) {
-        const uint32_t *mask = compute(m, s[0], NULL);
-        expect_definition(src, a, s[0], mask);
-        EXPECT(!memcmp(mask, compute(in_parts, s[0], &r), token_set_words(t->n_tokens) * 4));
+        const uint32_t *mask = compute(m, p, NULL);
+        expect_definition(src, a, p, mask);
+        EXPECT(!memcmp(mask, compute(in_parts, p, &r), token_set_words(t->n_tokens) * 4));
+        expect_forms(m, src->n_tokens);
         int32_t id = pick(src, mask, &r);
         if (id < 0)
             break;
-        s[0] = automaton_run(a, s[0], src->bytes(src->ctx, id));
+        p = step_bytes(a, p, src->bytes(src->ctx, id));
     }
-    automaton_remove_roots(a, &roots);
     mask_free(m);
     mask_free(in_parts);
 }
@@ -154,6 +188,122 @@ static expr_id random_expr(struct exprs *x, struct rng *r, int depth)
     }
 }
 
+/* ---- an acceptor that is not an automaton: forwards to one, and permits a control token at some
+ * positions */
+
+struct proxy {
+    struct acceptor base;
+    struct acceptor *of;
+    int32_t control;
+};
+
+static struct acceptor *target(struct acceptor *a)
+{
+    return container_of(a, struct proxy, base)->of;
+}
+
+static size_t proxy_tokens(struct acceptor *a, pos_id p, int32_t *ids, size_t cap)
+{
+    bool is_permitted = target(a)->ops->key(target(a), p) % 2;
+
+    if (cap && is_permitted)
+        ids[0] = container_of(a, struct proxy, base)->control;
+    return is_permitted;
+}
+
+static pos_id proxy_step_token(struct acceptor *a, pos_id p, int32_t token)
+{
+    int32_t id;
+
+    return proxy_tokens(a, p, &id, 1) && id == token ? p : POS_DEAD;
+}
+
+static pos_id proxy_step(struct acceptor *a, pos_id p, uint8_t byte)
+{
+    return target(a)->ops->step(target(a), p, byte);
+}
+
+static bool proxy_accepts(struct acceptor *a, pos_id p)
+{
+    return target(a)->ops->accepts(target(a), p);
+}
+
+static uint32_t proxy_reach(struct acceptor *a, pos_id p, enum token_class class, uint32_t n_max)
+{
+    return target(a)->ops->reach(target(a), p, class, n_max);
+}
+
+static bool proxy_permits_all(struct acceptor *a, pos_id p)
+{
+    return target(a)->ops->permits_all(target(a), p);
+}
+
+static uint64_t proxy_key(struct acceptor *a, pos_id p)
+{
+    return target(a)->ops->key(target(a), p);
+}
+
+static uint64_t proxy_generation(struct acceptor *a)
+{
+    return target(a)->ops->generation(target(a));
+}
+
+static uint32_t proxy_mark(struct acceptor *a)
+{
+    return target(a)->ops->mark(target(a));
+}
+
+static void proxy_release(struct acceptor *a, uint32_t mark)
+{
+    target(a)->ops->release(target(a), mark);
+}
+
+static pos_id proxy_keep(struct acceptor *a, uint32_t mark, pos_id p)
+{
+    return target(a)->ops->keep(target(a), mark, p);
+}
+
+static int proxy_check(const struct acceptor *a, struct err *e)
+{
+    const struct proxy *p = (const void *)a;
+
+    return p->of->ops->check(p->of, e);
+}
+
+static const struct acceptor_ops proxy_ops = { .step = proxy_step,
+    .step_token = proxy_step_token,
+    .tokens = proxy_tokens,
+    .accepts = proxy_accepts,
+    .reach = proxy_reach,
+    .permits_all = proxy_permits_all,
+    .key = proxy_key,
+    .generation = proxy_generation,
+    .mark = proxy_mark,
+    .release = proxy_release,
+    .keep = proxy_keep,
+    .check = proxy_check };
+
+/* An id without bytes, for a control token. */
+static int32_t without_bytes(const struct token_source *src)
+{
+    for (int32_t id = 0; id < src->n_tokens; id++)
+        if (!src->bytes(src->ctx, id).n && !src->is_end(src->ctx, id))
+            return id;
+    return 0;
+}
+
+/* Walks with the steps of the automaton, and with those of an acceptor. */
+static void expect_walk_both(const struct token_source *src, const struct vocab_tables *t,
+    struct exprs *x, expr_id root, int n_tokens, uint64_t seed)
+{
+    struct acceptor *a = acceptor_of(x, root, kit_automaton_limits);
+    struct proxy proxy = { { &proxy_ops }, a, without_bytes(src) };
+
+    expect_walk(src, t, a, n_tokens, seed);
+    expect_walk(src, t, &proxy.base, n_tokens, seed);
+    a->ops->free(a);
+}
+
 /* ---- tests */
 
 static void masks_of_random_languages_equal_the_definition(void)
@@ -165,8 +315,7 @@ static void masks_of_random_languages_equal_the_definition(void)
         struct rng r = { .key = seed };
         struct language l;
         language_begin(&l);
-        EXPECT_EQ(language_start(&l, random_expr(l.x, &r, 4)), 0);
-        expect_walk(&src, t, l.a, 12, seed);
+        expect_walk_both(&src, t, l.x, random_expr(l.x, &r, 4), 12, seed);
         language_end(&l);
         vocab_tables_free(t);
         token_kit_clear(&k);
@@ -182,8 +331,7 @@ static void expect_masks_of_vocab(const char *path)
     for (unsigned which = 0; which < N_TYPICAL; which++) {
         struct language l;
         language_begin(&l);
-        EXPECT_EQ(language_start(&l, typical(l.x, which)), 0);
-        expect_walk(&src, t, l.a, 10, which);
+        expect_walk_both(&src, t, l.x, typical(l.x, which), 10, which);
         language_end(&l);
     }
     vocab_tables_free(t);
@@ -220,10 +368,11 @@ static void masks_are_exact_while_the_automaton_is_flushed(void)
         expr_id root =
             which % 3 < 2 ? pattern_of(l.x, patterns[which % 3]) : in_quotes(l.x, limits);
         struct automaton_limits small = { (which % 3 ? 96 : 400) * KB, 1000000 };
-        EXPECT_EQ(automaton_new(&l.a, l.x, root, small, &l.e), 0);
-        expect_walk(&src, t, l.a, 60, which);
-        EXPECT_EQ(automaton_check(l.a, &l.e), 0);
-        EXPECT(automaton_generation(l.a) > 1);
+        struct acceptor *a = acceptor_of(l.x, root, small);
+        expect_walk(&src, t, a, 60, which);
+        EXPECT_EQ(a->ops->check(a, &l.e), 0);
+        EXPECT(a->ops->generation(a) > 1);
+        a->ops->free(a);
         language_end(&l);
     }
     vocab_tables_free(t);
@@ -238,14 +387,16 @@ static void end_tokens_are_permitted_in_accepting_states_only(void)
     struct vocab_tables *t = token_kit_tables(&src);
     struct language l;
 
-    EXPECT_EQ(language_of_pattern(&l, "^ab*$", TEXT_UTF8), 0);
-    struct mask *m = mask_of(t, l.a);
-    state_id s = automaton_start(l.a);
-    EXPECT_EQ(compute(m, s, NULL)[0], 1u);
-    s = automaton_step(l.a, s, 'a');
-    EXPECT_EQ(compute(m, s, NULL)[0], 6u);
-    EXPECT_EQ(compute(m, STATE_DEAD, NULL)[0], 0u);
+    language_begin(&l);
+    struct acceptor *a = acceptor_of(l.x, pattern_of(l.x, "^ab*$"), kit_automaton_limits);
+    struct mask *m = mask_of(t, a);
+    pos_id p = POS_START;
+    EXPECT_EQ(compute(m, p, NULL)[0], 1u);
+    p = a->ops->step(a, p, 'a');
+    EXPECT_EQ(compute(m, p, NULL)[0], 6u);
+    EXPECT_EQ(compute(m, POS_DEAD, NULL)[0], 0u);
     mask_free(m);
+    a->ops->free(a);
     language_end(&l);
     vocab_tables_free(t);
 }
@@ -259,17 +410,18 @@ static void limited_strings_try_irregular_tokens_only(void)
     struct language l;
 
     language_begin(&l);
-    EXPECT_EQ(
-        language_start(&l, in_quotes(l.x, (struct json_string_limits){ .max_length = 100000 })), 0);
-    struct mask *m = mask_of(t, l.a);
-    state_id s = automaton_run(l.a, automaton_start(l.a), STR("\"some"));
-    compute(m, s, NULL);
-    s = automaton_run(l.a, s, STR(" text"));
-    compute(m, s, NULL);
+    struct json_string_limits limits = { .max_length = 100000 };
+    struct acceptor *a = acceptor_of(l.x, in_quotes(l.x, limits), kit_automaton_limits);
+    struct mask *m = mask_of(t, a);
+    pos_id p = step_bytes(a, POS_START, STR("\"some"));
+    compute(m, p, NULL);
+    p = step_bytes(a, p, STR(" text"));
+    compute(m, p, NULL);
     EXPECT(t->irregular.n_nodes < t->trie.n_nodes / 3);
     /* The chain of uniform states is stored up to the length of the longest token. */
     EXPECT(mask_steps(m) < t->irregular.n_nodes + 5000);
     mask_free(m);
+    a->ops->free(a);
     language_end(&l);
     vocab_tables_free(t);
     vocab_close(v);
@@ -283,19 +435,20 @@ static void a_stored_mask_takes_no_steps(void)
     struct language l;
     struct err e = { 0 };
 
-    EXPECT_EQ(language_of_pattern(&l, "^[a-z ]*[^0-9]$", TEXT_UTF8), 0);
-    struct mask *m = mask_of(t, l.a);
-    state_id s = automaton_start(l.a);
-    compute(m, s, NULL);
+    language_begin(&l);
+    struct acceptor *a = acceptor_of(l.x, pattern_of(l.x, "^[a-z ]*[^0-9]$"), kit_automaton_limits);
+    struct mask *m = mask_of(t, a);
+    compute(m, POS_START, NULL);
     EXPECT(mask_steps(m) > 1000);
     noalloc_begin("mask");
-    mask_begin(m, s);
-    EXPECT_EQ((int)mask_run(m, 1, &e), (int)MASK_READY);
+    mask_begin(m, POS_START);
+    EXPECT_EQ((int)mask_run(m, 1, &e), (int)MASK_DONE);
     EXPECT_EQ(mask_steps(m), 0u);
     noalloc_end();
-    expect_definition(&src, l.a, s, mask_tokens(m));
+    expect_definition(&src, a, POS_START, mask_tokens(m));
     EXPECT(mask_bytes(m) < 256 * KB);
     mask_free(m);
+    a->ops->free(a);
     language_end(&l);
     vocab_tables_free(t);
     vocab_close(v);
@@ -310,15 +463,18 @@ static void computing_a_mask_allocates_nothing(void)
     struct language l;
     struct rng r = { .key = 1 };
 
-    EXPECT_EQ(language_of_pattern(&l, "^[a-c ]{0,9}[12]*$", TEXT_UTF8), 0);
-    struct mask *first = mask_of(t, l.a), *m = mask_of(t, l.a);
-    compute(first, automaton_start(l.a), NULL);
+    language_begin(&l);
+    expr_id root = pattern_of(l.x, "^[a-c ]{0,9}[12]*$");
+    struct acceptor *a = acceptor_of(l.x, root, kit_automaton_limits);
+    struct mask *first = mask_of(t, a), *m = mask_of(t, a);
+    compute(first, POS_START, NULL);
     noalloc_begin("mask");
-    compute(m, automaton_start(l.a), &r);
+    compute(m, POS_START, &r);
     noalloc_end();
     EXPECT(mask_steps(m) > 400);
     mask_free(first);
     mask_free(m);
+    a->ops->free(a);
     language_end(&l);
     vocab_tables_free(t);
     token_kit_clear(&k);
@@ -337,8 +493,7 @@ static void *run_walker(void *arg)
     struct language l;
 
     language_begin(&l);
-    EXPECT_EQ(language_start(&l, typical(l.x, w->which)), 0);
-    expect_walk(w->src, w->t, l.a, 20, w->which);
+    expect_walk_both(w->src, w->t, l.x, typical(l.x, w->which), 20, w->which);
     language_end(&l);
     return NULL;
 }
@@ -370,12 +525,13 @@ static void an_exceeded_bound_fails_the_mask(void)
 
     language_begin(&l);
     expr_id root = pattern_of(l.x, "^(?:(?:a|b|ab){0,50}c?){0,50}$");
-    EXPECT_EQ(automaton_new(&l.a, l.x, root, (struct automaton_limits){ 16 * MB, 400 }, &l.e), 0);
-    struct mask *m = mask_of(t, l.a);
-    mask_begin(m, automaton_start(l.a));
-    EXPECT_EQ((int)mask_run(m, UINT64_MAX, &e), (int)MASK_FAILED);
+    struct acceptor *a = acceptor_of(l.x, root, (struct automaton_limits){ 16 * MB, 400 });
+    struct mask *m = mask_of(t, a);
+    mask_begin(m, POS_START);
+    EXPECT_EQ((int)mask_run(m, UINT64_MAX, &e), (int)MASK_ERROR);
     EXPECT(strstr(e.msg, "400 steps") != NULL);
     mask_free(m);
+    a->ops->free(a);
     language_end(&l);
     vocab_tables_free(t);
     token_kit_clear(&k);
@@ -389,12 +545,13 @@ static void a_failed_allocation_is_an_error(void)
     struct language l;
     int n_failed = 0;
 
-    EXPECT_EQ(language_of_pattern(&l, "^a*$", TEXT_UTF8), 0);
+    language_begin(&l);
+    struct acceptor *a = acceptor_of(l.x, pattern_of(l.x, "^a*$"), kit_automaton_limits);
     for (uint64_t nth = 1; nth < 12; nth++) {
         struct mask *m = NULL;
         struct err e = { 0 };
         mem_fail_after(nth);
-        int rc = mask_new(&m, t, l.a, CACHE_BYTES, &e);
+        int rc = mask_new(&m, t, a, CACHE_BYTES, &e);
         mem_fail_after(0);
         EXPECT_EQ(rc, m ? 0 : -1);
         EXPECT(m || e.code == ERR_MEMORY);
@@ -402,6 +559,7 @@ static void a_failed_allocation_is_an_error(void)
         mask_free(m);
     }
     EXPECT(n_failed >= FAULTS_AT_LEAST(6));
+    a->ops->free(a);
     language_end(&l);
     vocab_tables_free(t);
     token_kit_clear(&k);

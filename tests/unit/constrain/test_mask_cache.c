@@ -8,7 +8,7 @@ enum { N_WORDS = 40, N_MASKS = 16 };
 
 static struct mask_cache *cache_of_masks(size_t n)
 {
-    struct mask_cache *c = mask_cache_new(N_WORDS, n * (N_WORDS * 4 + 20));
+    struct mask_cache *c = mask_cache_new(N_WORDS, n * (N_WORDS * 4 + 28));
 
     EXPECT(c != NULL);
     return c;
@@ -20,12 +20,12 @@ static void put(struct mask_cache *c, uint64_t generation, uint32_t state)
 
     for (size_t w = 0; w < N_WORDS; w++)
         mask[w] = state * 1000 + (uint32_t)w;
-    mask_cache_put(c, generation, (state_id){ state }, mask);
+    mask_cache_put(c, generation, state, mask);
 }
 
 static bool has(struct mask_cache *c, uint64_t generation, uint32_t state)
 {
-    const uint32_t *mask = mask_cache_find(c, generation, (state_id){ state });
+    const uint32_t *mask = mask_cache_find(c, generation, state);
 
     for (size_t w = 0; mask && w < N_WORDS; w++)
         EXPECT_EQ(mask[w], state * 1000 + (uint32_t)w);

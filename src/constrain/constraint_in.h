@@ -1,0 +1,41 @@
+/* constraint_in.h: kinds of constraints, for constraint.c and its factories.
+ *
+ * A kind compiles a source to a program, which is read-only, and makes an acceptor of it for each
+ * choice. A new kind is a row of the table in constraint.c.
+ *
+ * Any thread. */
+#pragma once
+
+#include "constrain/acceptor.h"
+#include "constrain/constraint.h"
+
+enum { CONSTRAINT_BYTES_DEFAULT = 16 * 1024 };
+
+/* Memory: of a compiled constraint, of the acceptor of a choice. */
+#define CONSTRAINT_BYTES_CAP (32 * MB)
+#define ACCEPTOR_BYTES_CAP   (6 * MB)
+
+enum {
+    COMPILE_WORK_MAX = 1000000, /* visits of expressions (exprs_work) */
+    STEP_WORK_MAX = 1000000     /* visits for one byte of a text */
+};
+
+struct constraint_program; /* defined by each kind */
+
+struct constraint_kind_ops {
+    const char *name;
+    /* *work: work of the compilation. */
+    int (*compile)(struct constraint_program **out, const struct constraint_source *src,
+        const struct vocab_tables *t, uint64_t *work, struct err *e);
+    int (*acceptor)(struct acceptor **out, const struct constraint_program *p, struct err *e);
+    size_t (*bytes)(const struct constraint_program *p);
+    void (*free)(struct constraint_program *p); /* accepts NULL */
+};
+
+/* regular_program.c */
+extern const struct constraint_kind_ops constraint_kind_regex, constraint_kind_choice;
+
+/* For constraint_state.c. */
+const struct vocab_tables *constraint_tables(const struct constraint *c);
+int constraint_acceptor(
+    struct acceptor **out, const struct constraint *c, struct err *e) MUST_CHECK;
