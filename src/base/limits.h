@@ -18,6 +18,7 @@ enum {
     SEQ_EVENTS = 2,        /* token events of one sequence in flight */
     MAILBOX_BATCH = 2,     /* messages handled per round of an event loop */
     PREFILL_CHUNK = 3,     /* prompt tokens of one sequence per step */
+    MASK_STEPS = 20,       /* byte steps of one constraint mask per step */
 };
 #else
 enum {
@@ -29,5 +30,6 @@ enum {
     SEQ_EVENTS = 256,
     MAILBOX_BATCH = 1024,
     PREFILL_CHUNK = 512,
+    MASK_STEPS = 200000,
 };
 #endif

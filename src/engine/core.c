@@ -1,3 +1,4 @@
+#include "engine/constrained.h"
 #include "engine/kv_load.h"
 #include "base/mem.h"
 #include "os/clock.h"
@@ -156,7 +157,8 @@ static int open_parts(struct core *c, const struct kernels *k, struct err *e)
     set_limits(c, &l);
     if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_windows(c, &l, e) ||
         open_states(c, &l, e) || open_tree(c, &l, e) || kv_load_open(c, &l, e) ||
-        sched_new(&c->sched, c->pool, &l, e) || sample_batch_open(&c->samples, c->lm, k, e))
+        sched_new(&c->sched, c->pool, &l, e) || sample_batch_open(&c->samples, c->lm, k, e) ||
+        mask_batch_open(&c->masks, c->lm, 2 * l.max_batch + GEN_CHOICES_MAX, c->o.mask_steps, e))
         return -1;
     sched_set_fairness(c->sched, &c->o.fairness);
     step_plan_init(&c->plan, &l);
@@ -198,6 +200,7 @@ void core_close(struct core *c)
     mem_free(c->runs);
     mem_free(c->job);
     sample_batch_close(&c->samples);
+    mask_batch_close(&c->masks);
     spec_close(c->spec);
     sched_free(c->sched);
     tree_free(c->tree);
@@ -262,6 +265,7 @@ void core_end_choice(
     const struct seq *s = sched_seq(c->sched, ch->seq);
 
     CHECK(!ch->is_ended);
+    constrained_end(c, ch);
     ch->is_ended = true;
     g->n_live--;
     g->result.n_preempted += s->n_preempted;
@@ -269,9 +273,12 @@ void core_end_choice(
         histogram_add(&c->queue->stats.waited, SECONDS, s->waited_ns - s->queued_ns);
     else if (ch == leader) /* ended before its prompt was computed */
         g->result.n_cached = s->n_cached;
-    ch->end = (struct gen_event){
-        .gen = g, .choice = ch->index, .index = ch->n_out, .finish = why, .stop_id = stop_id
-    };
+    ch->end = (struct gen_event){ .gen = g,
+        .choice = ch->index,
+        .index = ch->n_out,
+        .is_accepted = constrained_accepts(ch),
+        .finish = why,
+        .stop_id = stop_id };
     core_post(c, ch, &ch->end, GEN_CHOICE_END);
     /* The first choice computes the prompt for the others, also if it has ended itself. */
     if (ch != leader || g->is_forked)
@@ -371,6 +378,7 @@ void core_schedule(struct core *c, struct gen *g, uint64_t now)
             .is_held = i > 0,
         };
         ch->seq = sched_add(c->sched, now, &spec);
+        constrained_begin(c, ch);
     }
 }
 

@@ -11,6 +11,7 @@
 
 #include "engine/gen.h"
 #include "engine/outbox.h"
+#include "engine/sample/mask_batch.h"
 #include "engine/sample/sample_batch.h"
 #include "cache/tier.h"
 #include "engine/sched/sched.h"
@@ -33,6 +34,8 @@ struct core {
     uint32_t n_states_loading; /* state slots that read jobs of the tier fill; kv_load.c */
     struct sched *sched;
     struct sample_batch samples;
+    struct mask_batch masks;
+    struct list masks_pending; /* struct gen_choice, oldest first; constrained.c */
     struct spec *spec;
     struct step_plan plan;
     struct lm_run *runs;    /* [max_batch] */

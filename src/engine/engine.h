@@ -18,6 +18,7 @@
 #include "cache/tree.h"
 #include "engine/sched/fairness.h"
 #include "engine/sample/sampler.h"
+#include "engine/spec/spec_options.h"
 #include "engine/stats.h"
 #include "model/lm.h"
 #include "os/mailbox.h"
@@ -50,6 +51,9 @@ struct gen_input {
     const int32_t *prompt;
     const int32_t *predicted; /* the client's prediction of the output, for drafts; any numbers */
     struct sample_params sample;
+    /* [n_choices] with all output tokens popped; the engine uses the state of a choice until its
+     * GEN_CHOICE_END, which is then after the output. NULL = none. Not for scripts. */
+    const struct sample_constraint *constraints;
     bool want_begin;           /* send GEN_BEGUN in the first step, before all other events */
     bool want_prompt_logprobs; /* GEN_PROMPT_TOKEN for positions 1 .. n_prompt - 1 */
     int priority;              /* higher first; at most the maximum of the tenant */
@@ -76,6 +80,7 @@ struct gen_event {  /* fills whole cache lines, except for the alternatives */
     int index;
     bool is_group_end;  /* script: end of a group */
     bool is_predicted;  /* GEN_TOKEN: equals the client's prediction, whether drafted or not */
+    bool is_accepted;   /* GEN_CHOICE_END: the constraint, if any, accepts the output */
     enum finish finish; /* GEN_CHOICE_END */
     int32_t stop_id;    /* GEN_CHOICE_END with FINISH_STOP: the stop token, which is not sent */
     struct sampled token;
@@ -102,17 +107,6 @@ uint64_t gen_id(const struct gen *g);
 const struct gen_input *gen_input(const struct gen *g);
 const struct gen_result *gen_result(const struct gen *g); /* after GEN_END */
 
-struct drafter;
-
-struct spec_options { /* speculative decoding; see spec.h */
-    int max;          /* draft tokens of one sequence in a step; 0 = none, at most DRAFT_MAX */
-    int min;          /* draft tokens regardless of cost; for tests and measurements */
-    bool by_history;  /* n-gram drafts from prompt, output and prediction */
-    /* Used if there is no n-gram draft; taken by the engine; NULL = none. */
-    struct drafter *drafter;
-    int n_vocab; /* set by the engine */
-};
-
 struct engine_options {
     int max_batch;        /* running sequences */
     int max_batch_tokens; /* rows per step */
@@ -135,6 +129,7 @@ struct engine_options {
      * step with one decode row; 0 = no limit. See sched.h. */
     int mixed_step_percent_short;
     int max_step_layers; /* layers that prefill rows pass in a step; 0 = all; for tests */
+    uint64_t mask_steps; /* byte steps of one mask in a step; 0 = MASK_STEPS; for tests */
     struct spec_options spec;
     bool prefix_cache; /* reuse the KV cache of common prompt prefixes */
     enum evict_policy kv_evict;

@@ -41,6 +41,8 @@ static int check_input(const struct gen_input *in, struct err *e)
             (long long)in->n_prompt + in->max_tokens);
     if (in->n_predicted < 0 || in->n_predicted > TOKENS_MAX)
         return err_set(e, ERR_RANGE, "a prediction cannot have %d tokens", in->n_predicted);
+    if (in->script && in->constraints)
+        return err_set(e, ERR_UNSUPPORTED, "the output of a script cannot be constrained");
     return in->script ? check_script(in->script, e) : 0;
 }
 

@@ -30,6 +30,14 @@ struct gen_choice {
     bool was_predicted; /* the last token equals the client's prediction */
     bool has_waited;    /* the delay of the group is over */
 
+    /* Constraint (constrained.h): the mask of the next token, unless it is pending; the masks of
+     * the logits rows of a step with draft tokens. */
+    struct token_mask mask;
+    const struct token_mask *draft_masks;    /* [draft tokens + 1]; NULL: there are none */
+    bool is_mask_pending, is_mask_continued; /* not computed; an earlier step has begun it */
+    bool has_mask_error;                     /* a bound was exceeded; result.err names it */
+    struct list_link in_masks;               /* in core.masks_pending while pending */
+
     int n_events;
     struct gen_event *events; /* [n_events] */
     page_id *pages, *windows; /* [pages_for(n_prompt + max_tokens)] */
@@ -60,6 +68,7 @@ struct gen {
     uint64_t id;
     struct submit_queue *queue;  /* counted reference; NULL until submitted */
     int n_live;                  /* choices that have not ended */
+    int n_masks_pending;         /* choices with is_mask_pending */
     bool is_over;                /* GEN_END is posted */
     struct tier_read *tier_read; /* pages read before the sequences are scheduled; NULL = none */
     struct ngram prompt_ngram, predicted_ngram; /* filled by gen_new, then constant */
@@ -75,6 +84,14 @@ struct gen {
 static inline uint64_t choice_key(const struct gen_choice *ch)
 {
     return ch->gen->id * GEN_CHOICES_MAX + (uint64_t)ch->index;
+}
+
+/* Constraint of the choice; NULL: there is none. */
+static inline const struct sample_constraint *choice_constraint(const struct gen_choice *ch)
+{
+    const struct gen_input *in = &ch->gen->in;
+
+    return in->constraints && in->constraints[ch->index].ops ? &in->constraints[ch->index] : NULL;
 }
 
 struct gen_event *choice_new_event(struct gen_choice *ch); /* an event that was never sent */

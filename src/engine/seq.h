@@ -53,6 +53,7 @@ struct seq {
     bool is_holder;            /* is in the list of sequences that hold pages without running */
     bool has_yielded;          /* waits because it yielded its place */
     bool was_planned;          /* was part of a plan */
+    bool is_paused;            /* the row that yields its next token is not planned */
     int n_prompt, n_tokens, n_kv;
     /* Single-token rows at positions below it are written to an existing page that no other
      * sequence shares, so they need no page management. 0 = must be determined. */

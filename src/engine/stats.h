@@ -13,6 +13,13 @@ struct draft_counts { /* speculative decoding; see spec.h */
     _Atomic uint64_t drafts, drafted_tokens, accepted_tokens;
 };
 
+struct constraint_counts {                /* constrained.h */
+    _Atomic uint64_t masks, mask_ns;      /* of all choices, without draft tokens; with them */
+    _Atomic uint64_t pauses;              /* masks that took several steps */
+    _Atomic uint64_t completed;           /* choices that ended because nothing may follow */
+    _Atomic uint64_t not_met, over_bound; /* ended without a permitted token; MASK_ERROR */
+};
+
 struct engine_stats {
     _Atomic uint64_t steps, prompt_tokens, generated_tokens, preemptions;
     /* requests; `rejected` is counted by the submitting threads. */
@@ -20,6 +27,7 @@ struct engine_stats {
     /* Forward passes of steps with and without prefill rows. */
     _Atomic uint64_t prefill_ns, decode_ns;
     struct draft_counts drafts_by_source[N_DRAFT_KINDS];
+    struct constraint_counts constraints;
     _Atomic uint64_t fairness_preempted, fairness_yielded, fairness_resumed; /* struct fairness */
     _Atomic uint32_t fairness_waiting; /* sequences that yielded and wait to resume */
     struct {                           /* output tokens by priority, in the order of first use */

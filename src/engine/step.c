@@ -1,7 +1,7 @@
 /* step.c: one step of the engine: plan, page copies, forward pass, sampling, events, measurements.
  *
  * Owner: the engine thread. */
-#include "engine/core.h"
+#include "engine/constrained.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -76,16 +76,38 @@ static void end_invalid(struct core *c, struct gen_choice *ch, uint64_t now)
     core_end_choice(c, ch, FINISH_ERROR, -1, now);
 }
 
+/* Nothing may follow under the constraint. */
+static void end_complete(struct core *c, struct gen_choice *ch, uint64_t now)
+{
+    c->queue->stats.constraints.completed++;
+    core_end_choice(c, ch, FINISH_STOP, -1, now);
+}
+
+/* The constraint does not take a token that its mask permits: an end token that is no stop token of
+ * the request. */
+static void end_at_end_token(struct core *c, struct gen_choice *ch, int32_t id, uint64_t now)
+{
+    if (constrained_accepts(ch))
+        core_end_choice(c, ch, FINISH_STOP, id, now);
+    else
+        constrained_end_unmet(c, ch, now);
+}
+
 /* Appends and sends the i-th token of the sampling job, or ends the choice. */
 static void emit_sampled(
     struct core *c, const struct sample_job *job, int i, struct seq *s, uint64_t now)
 {
     struct gen_choice *ch = job->ch;
     struct gen *g = ch->gen;
+    const struct sample_constraint *k = choice_constraint(ch);
     struct sampled scratch;
 
     if (g->max_out == 0) {
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
+        return;
+    }
+    if (ch->n_out == 0 && constrained_is_complete(ch)) {
+        end_complete(c, ch, now);
         return;
     }
     const struct sampled *token = sample_batch_token(&c->samples, job, i, &scratch);
@@ -93,14 +115,26 @@ static void emit_sampled(
         end_invalid(c, ch, now);
         return;
     }
+    if (token->is_unmet) {
+        constrained_end_unmet(c, ch, now);
+        return;
+    }
     if (is_stop(g, token->id)) {
         core_end_choice(c, ch, FINISH_STOP, token->id, now);
         return;
     }
+    if (k && !k->ops->push(k->self, token->id)) {
+        end_at_end_token(c, ch, token->id, now);
+        return;
+    }
     append_token(ch, s, token->id, now);
     copy_sampled(send_token(c, ch, false), token);
-    if (ch->n_out == g->max_out)
+    if (constrained_is_complete(ch))
+        end_complete(c, ch, now);
+    else if (ch->n_out == g->max_out)
         core_end_choice(c, ch, FINISH_LENGTH, -1, now);
+    else
+        constrained_begin(c, ch);
 }
 
 static void count_draft(struct core *c, struct gen_choice *ch, int n, int n_accepted)
@@ -421,10 +455,12 @@ static bool run_step(struct core *c, uint64_t now)
     const struct step_plan *p = &c->plan;
     struct engine_stats *st = &c->queue->stats;
 
+    bool has_masks = constrained_compute(c);
     sched_plan(c->sched, now, &c->plan);
     spec_plan(c->spec, c->sched, &c->plan, &c->stop);
+    constrained_cut_drafts(c);
     if (p->n_runs == 0 && p->n_copies + p->n_window_copies == 0)
-        return false;
+        return has_masks;
     prepare_runs(c, now);
     if (p->n_runs == 0)
         return true;

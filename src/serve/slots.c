@@ -116,8 +116,6 @@ static void drop_borrowed(struct sample_params *s)
     s->bias = NULL;
     s->allowed = s->banned_until_min = NULL;
     s->n_bias = s->n_allowed = s->n_banned_until_min = 0;
-    s->mask = NULL;
-    s->mask_ctx = NULL;
 }
 
 static void take_slot(struct slots *s, struct slot_lease *h)

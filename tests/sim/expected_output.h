@@ -32,34 +32,72 @@ static inline void expected_script(
     w->choice[i].finish = FINISH_STOP;
 }
 
+static inline bool is_stop_of(const struct sim_request *a, int32_t id)
+{
+    for (int j = 0; j < a->in.n_stop_ids; j++)
+        if (a->stops[j] == id)
+            return true;
+    return false;
+}
+
+static inline void expect_end(struct sim_output *w, int i, enum finish finish, int32_t stop_id)
+{
+    w->choice[i].finish = finish;
+    w->choice[i].stop_id = stop_id;
+}
+
 static inline void expected_sampled(const struct sim_request *a, const struct fake_options *o,
     struct sampler *s, int max_out, int i, struct sim_output *w)
 {
+    struct fake_constraint *state = NULL;
+    struct sample_constraint k = { 0 };
+    struct token_mask mask;
+    struct err e;
+
     int32_t history[SIM_PROMPT_MAX + SIM_OUT_MAX];
     uint64_t scratch[SIM_PROMPT_MAX + SIM_OUT_MAX];
     float logits[256];
     int n_prompt = a->in.n_prompt;
 
+    if (a->is_constrained) {
+        EXPECT_EQ(fake_constraint_new(&state, &a->constraint, &e), 0);
+        k = fake_constraint_ops(state);
+    }
     memcpy(history, a->prompt, sizeof(a->prompt));
     for (int n = 0;; n++) {
-        struct sample_past past = { history, n_prompt, n_prompt + n };
+        struct sample_past past = { history, n_prompt, n_prompt + n, k.ops ? &mask : NULL };
         struct sampled t;
+        if (n > 0 && k.ops && k.ops->is_complete(k.self)) {
+            expect_end(w, i, FINISH_STOP, -1);
+            break;
+        }
         if (n == max_out) {
-            w->choice[i].finish = FINISH_LENGTH;
-            return;
+            expect_end(w, i, FINISH_LENGTH, -1);
+            break;
         }
         fake_reference_logits(o, history, past.n, scratch, logits);
+        if (k.ops && k.ops->mask(k.self, UINT64_MAX, &mask, &e) == MASK_ERROR) {
+            expect_end(w, i, FINISH_ERROR, -1);
+            break;
+        }
         sampler_sample(s, &a->in.sample, &(struct logits){ .x = logits }, &past, i, &t);
-        for (int j = 0; j < a->in.n_stop_ids; j++)
-            if (a->stops[j] == t.id) {
-                w->choice[i].stop_id = t.id;
-                w->choice[i].finish = FINISH_STOP;
-                return;
-            }
+        if (t.is_unmet) {
+            expect_end(w, i, FINISH_ERROR, -1);
+            break;
+        }
+        if (is_stop_of(a, t.id)) {
+            expect_end(w, i, FINISH_STOP, t.id);
+            break;
+        }
+        if (k.ops && !k.ops->push(k.self, t.id)) { /* an end token that is no stop token */
+            expect_end(w, i, FINISH_STOP, t.id);
+            break;
+        }
         history[past.n] = w->choice[i].token[n] = t.id;
         w->choice[i].digest[n] = token_digest(&t);
         w->choice[i].n++;
     }
+    fake_constraint_free(state);
 }
 
 static inline void expected_scores(const struct sim_request *a, const struct fake_options *o,

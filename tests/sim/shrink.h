@@ -28,7 +28,8 @@ enum shape_omission { /* features disabled in a shape */
     NO_STATES = 4096,
     NO_TIER = 8192,
     NO_WINDOW = 16384,
-    OMISSION_END = 32768,
+    NO_CONSTRAINTS = 32768,
+    OMISSION_END = 65536,
 };
 
 struct shape {

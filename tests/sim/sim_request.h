@@ -3,6 +3,8 @@
 
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "support/check.h"
+#include "testing/fake_constraint.h"
 
 enum { SIM_PROMPT_MAX = 90, SIM_OUT_MAX = 40, SIM_CHOICES_MAX = 4, SIM_STOPS_MAX = 2 };
 
@@ -15,11 +17,15 @@ struct sim_request {
     struct gen_script script;
     int32_t script_tokens[SIM_OUT_MAX];
     int32_t script_groups[4];
+    bool is_constrained;
+    struct fake_constraint_options constraint;
+    struct fake_constraint *states[SIM_CHOICES_MAX]; /* while the request exists */
+    struct sample_constraint constraints[SIM_CHOICES_MAX];
 };
 
 struct sim_request_limits {
     int n_vocab, max_prompt, max_out, max_choices;
-    bool with_scripts;
+    bool with_scripts, with_constraints;
 };
 
 static inline int rng_between(struct rng *r, int from, int to)
@@ -86,6 +92,49 @@ static inline void sim_request_script(
     a->in.script = &a->script;
 }
 
+/* Has its own random numbers, so that requests without a constraint are the same. */
+static inline void sim_request_constrain(struct sim_request *a, int n_vocab)
+{
+    struct rng r = { .key = a->in.sample.seed ^ 0x636f6e73 };
+
+    a->is_constrained = rng_chance(&r, 50) && !a->in.script;
+    a->constraint = (struct fake_constraint_options){ .seed = rng_next(&r),
+        .n_vocab = n_vocab,
+        .max_tokens = SIM_OUT_MAX,
+        .max_cost = rng_chance(&r, 50) ? 1 : rng_between(&r, 1, 60),
+        .forced_percent = rng_chance(&r, 50) ? 0 : rng_between(&r, 0, 90),
+        .list_percent = rng_between(&r, 0, 60),
+        .accept_percent = rng_between(&r, 0, 60),
+        .complete_at = rng_chance(&r, 40) ? rng_between(&r, 1, SIM_OUT_MAX) : 0,
+        .empty_at = rng_chance(&r, 15) ? rng_between(&r, 1, SIM_OUT_MAX) : 0,
+        .error_at = rng_chance(&r, 15) ? rng_between(&r, 1, SIM_OUT_MAX) : 0 };
+    /* End tokens are stop tokens of the request, except for some. */
+    for (int i = 0; i < a->in.n_stop_ids; i++)
+        a->constraint.ends[a->constraint.n_ends++] =
+            rng_chance(&r, 85) ? a->stops[i] : rng_between(&r, 0, n_vocab - 1);
+}
+
+/* Creates the states of the choices before gen_new; they are freed after GEN_END. */
+static inline void sim_request_open(struct sim_request *a)
+{
+    struct err e;
+
+    a->in.constraints = a->is_constrained ? a->constraints : NULL;
+    for (int i = 0; a->is_constrained && i < a->in.n_choices; i++) {
+        CHECK(!a->states[i]);
+        EXPECT_EQ(fake_constraint_new(&a->states[i], &a->constraint, &e), 0);
+        a->constraints[i] = fake_constraint_ops(a->states[i]);
+    }
+}
+
+static inline void sim_request_close(struct sim_request *a)
+{
+    for (int i = 0; i < SIM_CHOICES_MAX; i++) {
+        fake_constraint_free(a->states[i]);
+        a->states[i] = NULL;
+    }
+}
+
 /* Makes the next turn of a conversation: a prompt, part of its output, and new tokens; or the
  * same prefix again. */
 static inline void sim_request_follow(struct sim_request *a, struct rng *r,
@@ -130,4 +179,6 @@ static inline void sim_request_random(
     a->in.cache_prompt = !rng_chance(r, 5);
     if (l->with_scripts && rng_chance(r, 15))
         sim_request_script(a, r, l->n_vocab, l->max_out);
+    if (l->with_constraints)
+        sim_request_constrain(a, l->n_vocab);
 }

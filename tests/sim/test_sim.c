@@ -65,6 +65,7 @@ static struct {
     uint64_t cached, cached_whole;
     uint64_t partial_runs, partial_runs_lost, cancelled_paused;
     uint64_t pages_read, checkpoints_read, checkpoints_written;
+    uint64_t masks, mask_pauses, constraints_completed, not_met, over_bound;
     uint64_t cancelled_in[SEQ_DELAYED + 1], cancelled_prefilling, cancelled_preempted;
 } coverage;
 
@@ -114,7 +115,8 @@ static void open_sim(struct sim *s, const struct shape *shape, const char *tier_
         .mixed_step_percent_short = (const int[]){ 300, 100, 0, 150, 600 }[seed % 5],
         .prefix_cache = rng_chance(r, 80),
         .kv_evict = rng_chance(r, 50) ? EVICT_LRU : EVICT_CLOCK,
-        .kv_tenant_share = rng_between(r, 1, 100) };
+        .kv_tenant_share = rng_between(r, 1, 100),
+        .mask_steps = seed % 4 ? 1 + seed % 11 : 0 };
     s->o.spec = (struct spec_options){ .max = rng_between(r, 0, 9), .by_history = true };
     s->o.spec.min = rng_between(r, 0, s->o.spec.max);
     if (tier_dir) {
@@ -189,7 +191,8 @@ static void make_requests(struct sim *s)
         .max_prompt = rng_between(&s->r, 1, SIM_PROMPT_MAX),
         .max_out = rng_between(&s->r, 1, SIM_OUT_MAX),
         .max_choices = SIM_CHOICES_MAX,
-        .with_scripts = true };
+        .with_scripts = true,
+        .with_constraints = !(s->shape.omitted & NO_CONSTRAINTS) };
     int n_tenants = rng_chance(&s->r, 60) ? 1 : rng_between(&s->r, 2, 5);
     int spread = rng_between(&s->r, 0, 60);
 
@@ -240,6 +243,7 @@ static void submit(struct sim *s, struct tracked_request *f)
         expected_output(&f->request, &s->fake, s->queue->n_ctx, s->sampler, &f->want);
         set_prediction(s, f);
     }
+    sim_request_open(&f->request);
     EXPECT_EQ(gen_new(&f->gen, &f->request.in, s->reply, f, &e), 0);
     for (int i = 0; i < f->request.in.n_choices;
          i++) { /* few events, so that a sequence is parked */
@@ -254,6 +258,7 @@ static void submit(struct sim *s, struct tracked_request *f)
                (n_tokens > 0 && n_tokens + f->request.in.n_prompt > s->o.max_queue_tokens) ||
                (f->request.in.deadline_ns && s->n_live >= s->queue->max_batch));
         gen_free(f->gen);
+        sim_request_close(&f->request);
         f->gen = NULL;
         f->is_done = true;
         coverage.overloaded += fits;
@@ -349,6 +354,13 @@ static void check_cached(const struct sim *s, const struct tracked_request *f)
     coverage.cached_whole += n == n_max;
 }
 
+/* The state of the constraint has exactly the output pushed. */
+static void check_constraint(const struct tracked_request *f, int choice)
+{
+    if (f->request.states[choice])
+        EXPECT_EQ(fake_constraint_n(f->request.states[choice]), f->got.choice[choice].n);
+}
+
 static void finish_request(struct sim *s, struct tracked_request *f)
 {
     int n = 0;
@@ -361,11 +373,17 @@ static void finish_request(struct sim *s, struct tracked_request *f)
     s->n_late = n;
     expect_same_output(&f->got, &f->want, f->request.in.n_choices);
     check_cached(s, f);
-    for (int i = 0; i < f->request.in.n_choices; i++)
-        EXPECT(f->is_cut || f->got.choice[i].finish < FINISH_CANCELLED);
+    bool has_error = false; /* of the constraint */
+    for (int i = 0; i < f->request.in.n_choices; i++) {
+        has_error |= f->want.choice[i].finish == FINISH_ERROR;
+        EXPECT(f->is_cut || f->got.choice[i].finish < FINISH_CANCELLED ||
+               f->want.choice[i].finish == FINISH_ERROR);
+        check_constraint(f, i);
+    }
     enum errcode code = gen_result(f->gen)->err.code;
     EXPECT(
-        code == ERR_NONE || (code == ERR_CANCELLED && f->cancels >= 0) ||
+        code == ERR_NONE || ((code == ERR_CONSTRAINT || code == ERR_TOO_LARGE) && has_error) ||
+        (code == ERR_CANCELLED && f->cancels >= 0) ||
         (code == ERR_TIMEOUT && f->request.in.deadline_ns <= s->now) ||
         (code == ERR_OVERLOADED && f->request.in.deadline_ns && !gen_result(f->gen)->started_ns));
     coverage.cancelled += code == ERR_CANCELLED;
@@ -373,6 +391,7 @@ static void finish_request(struct sim *s, struct tracked_request *f)
     coverage.dropped += code == ERR_OVERLOADED;
     coverage.completed += !f->is_cut;
     gen_free(f->gen);
+    sim_request_close(&f->request);
     f->gen = NULL;
     f->is_done = true;
     s->n_live--;
@@ -417,11 +436,14 @@ static struct step_start observe_step_start(struct sim *s)
             struct seq *q = sched_seq(s->core->sched, id);
             if (q->state != SEQ_RUNNING)
                 continue;
-            b.is_decoding |= q->n_tokens - q->n_kv == 1;
+            b.is_decoding |= q->n_tokens - q->n_kv == 1 && !q->is_paused;
             if (b.highest.i == SEQ_NONE.i ||
                 seq_is_before(q, sched_seq(s->core->sched, b.highest), s->now, s->o.age_ns))
                 b.highest = id;
         }
+    /* Its mask may take several steps, during which it keeps its pages. */
+    if (b.highest.i != SEQ_NONE.i && sched_seq(s->core->sched, b.highest)->is_paused)
+        b.highest = SEQ_NONE;
     return b;
 }
 
@@ -671,6 +693,11 @@ static void run_once(const struct shape *shape, const char *tier_dir, bool is_re
     coverage.drafted += draft_sum(&s->queue->stats).drafted;
     coverage.accepted += draft_sum(&s->queue->stats).accepted;
     coverage.pages_read += s->queue->stats.prefix.disk_pages_read;
+    coverage.masks += s->queue->stats.constraints.masks;
+    coverage.mask_pauses += s->queue->stats.constraints.pauses;
+    coverage.constraints_completed += s->queue->stats.constraints.completed;
+    coverage.not_met += s->queue->stats.constraints.not_met;
+    coverage.over_bound += s->queue->stats.constraints.over_bound;
     coverage.checkpoints_read += s->queue->stats.prefix.disk_checkpoints_read;
     coverage.checkpoints_written += s->queue->stats.prefix.disk_checkpoints_written;
     close_sim(s);
@@ -783,16 +810,22 @@ static void every_seed_keeps_all_invariants(void)
         "accepted\n"
         "%lu prompt tokens found, all that could be in %lu requests\n"
         "%lu partial chunks, %lu lost, %lu cancelled in one\n"
-        "%lu pages read from disk, %lu of %lu checkpoints\n",
+        "%lu pages read from disk, %lu of %lu checkpoints\n"
+        "%lu masks, %lu in several steps; %lu choices complete, %lu not met, %lu over a bound\n",
         coverage.steps, coverage.completed, coverage.preemptions, coverage.copies, coverage.stopped,
         coverage.cancelled, coverage.timed_out, coverage.overloaded, coverage.too_long,
         coverage.accepted, coverage.drafted, coverage.cached, coverage.cached_whole,
         coverage.partial_runs, coverage.partial_runs_lost, coverage.cancelled_paused,
-        coverage.pages_read, coverage.checkpoints_read, coverage.checkpoints_written);
+        coverage.pages_read, coverage.checkpoints_read, coverage.checkpoints_written,
+        coverage.masks, coverage.mask_pauses, coverage.constraints_completed, coverage.not_met,
+        coverage.over_bound);
     if (!selected.seed && n_seeds >= 1000) {
         EXPECT(coverage.completed > 5 * n_seeds && coverage.preemptions > n_seeds &&
                coverage.copies > n_seeds);
-        EXPECT(coverage.prefill_runs > 5 * n_seeds);
+        EXPECT(coverage.prefill_runs > 4 * n_seeds);
+        EXPECT(coverage.masks > 20 * n_seeds && coverage.mask_pauses > 2 * n_seeds);
+        EXPECT(coverage.constraints_completed > n_seeds / 4 && coverage.not_met > n_seeds / 10 &&
+               coverage.over_bound > n_seeds / 20);
         EXPECT(coverage.partial_runs > 5 * n_seeds && coverage.partial_runs_lost > n_seeds / 10);
         EXPECT(coverage.cancelled_paused > 0);
         EXPECT(coverage.parked > n_seeds && coverage.delayed > n_seeds && coverage.held > n_seeds);

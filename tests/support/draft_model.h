@@ -26,8 +26,7 @@ struct step_law { /* duration of a step, ns */
 static uint64_t now_ns, seed = 1;
 static double undisturbed_ns;
 static int n_steps;
-static sample_mask_fn mask; /* token mask of all requests */
-static int n_long;          /* steps of all streams that took much longer than without drafts */
+static int n_long; /* steps of all streams that took much longer than without drafts */
 static struct rng noise_rng;
 
 static uint64_t law_clock(void)

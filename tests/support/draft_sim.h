@@ -114,7 +114,6 @@ static inline struct timed_run timed_run(
         struct gen *g;
         index[i] = i;
         in.sample.seed = (uint64_t)i;
-        in.sample.mask = mask;
         CHECK(!gen_new(&g, &in, box, &index[i], &e));
         CHECK(!submit_queue_submit(queue, g, now_ns, &e));
     }

@@ -258,9 +258,6 @@ static void collect_candidates(struct candidates *c, float floor)
 
 static void apply_filters(struct candidates *c, const struct filters *f)
 {
-    if (c->max == INFINITY)
-        replace_non_finite(c);
-    collect_candidates(c, floor_of(c, f));
     if (f->top_k > 0)
         filter_top_k(c, f->top_k);
     if (f->typical_p < 1.0f)
@@ -300,6 +297,13 @@ static int draw_place(const struct candidates *c, int n, double goal)
     return place;
 }
 
+static int32_t draw_candidate(struct candidates *c, float temperature, double u)
+{
+    double total = compute_weights(c, c->value, c->n, c->k->max(c->value, c->n), temperature);
+
+    return c->id[draw_place(c, c->n, u * total)];
+}
+
 int32_t candidates_draw(struct candidates *c, const struct filters *f, float temperature, double u)
 {
     temperature = MIN(temperature, FLT_MAX); /* with infinity, -inf / temperature would be NaN */
@@ -307,7 +311,27 @@ int32_t candidates_draw(struct candidates *c, const struct filters *f, float tem
         double total = compute_row_weights(c, temperature);
         return draw_place(c, c->n_vocab, u * total);
     }
+    if (c->max == INFINITY)
+        replace_non_finite(c);
+    collect_candidates(c, floor_of(c, f));
     apply_filters(c, f);
-    double total = compute_weights(c, c->value, c->n, c->k->max(c->value, c->n), temperature);
-    return c->id[draw_place(c, c->n, u * total)];
+    return draw_candidate(c, temperature, u);
+}
+
+int32_t candidates_best_listed(const struct candidates *c)
+{
+    int best = 0;
+
+    for (int i = 1; i < c->n; i++)
+        if (c->value[i] > c->value[best])
+            best = i;
+    return c->id[best];
+}
+
+int32_t candidates_draw_listed(
+    struct candidates *c, const struct filters *f, float temperature, double u)
+{
+    c->total = 0;
+    apply_filters(c, f);
+    return draw_candidate(c, MIN(temperature, FLT_MAX), u);
 }

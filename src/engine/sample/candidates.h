@@ -50,6 +50,12 @@ struct filters {
 /* Requires c->max > -inf, temperature > 0, 0 <= u < 1. */
 int32_t candidates_draw(struct candidates *c, const struct filters *f, float temperature, double u);
 
+/* The same for candidates that the caller has listed: id and value [n], n >= 1, finite, in id
+ * order. They replace the row. */
+int32_t candidates_best_listed(const struct candidates *c);
+int32_t candidates_draw_listed(
+    struct candidates *c, const struct filters *f, float temperature, double u);
+
 /* Lower bound of the k-th highest logit: the k-th highest group maximum. -inf if there are fewer
  * than k groups. */
 float candidates_floor(struct candidates *c, int k);

@@ -31,6 +31,17 @@ void sample_batch_close(struct sample_batch *p)
     *p = (struct sample_batch){ 0 };
 }
 
+/* Mask of the i-th row that yields an output token; NULL without a constraint. */
+static const struct token_mask *mask_of_row(const struct gen_choice *ch, int i)
+{
+    if (!choice_constraint(ch))
+        return NULL;
+    if (ch->draft_masks)
+        return &ch->draft_masks[i];
+    CHECK(i == 0 && !ch->is_mask_pending);
+    return &ch->mask;
+}
+
 /* `before`: number of accepted tokens of this step that precede it and are not yet appended. */
 static void sample_row(const struct sample_batch *p, struct sampler *s,
     const struct sample_job *job, int i, int before, struct sampled *out)
@@ -38,8 +49,10 @@ static void sample_row(const struct sample_batch *p, struct sampler *s,
     const struct gen_choice *ch = job->ch;
     const struct gen *g = ch->gen;
     const struct logits row = lm_logits(p->lm, job->run, job->first + i);
-    const struct sample_past past = { ch->tokens, g->in.n_prompt,
-        g->in.n_prompt + ch->n_out + before };
+    const struct sample_past past = { .tokens = ch->tokens,
+        .n_prompt = g->in.n_prompt,
+        .n = g->in.n_prompt + ch->n_out + before,
+        .mask = mask_of_row(ch, i) };
 
     sampler_sample(s, &g->in.sample, &row, &past, ch->index, out);
 }

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/sample/candidates.h"
+#include "engine/sample/token_mask.h"
 
 #include <float.h>
 #include <math.h>
@@ -30,7 +31,7 @@ int sampler_open(struct sampler **out, const struct kernels *k, int n_vocab, str
 
     CHECK(n_vocab > 0);
     s->n_vocab = n_vocab;
-    s->bits = try_calloc((n + 31) / 32, sizeof(*s->bits));
+    s->bits = try_calloc(token_mask_words(n_vocab), sizeof(*s->bits));
     s->count = try_calloc(n, sizeof(*s->count));
     bool has_candidates = candidates_init(&s->c, k, n_vocab);
     if (!s->bits || !s->count || !has_candidates) {
@@ -58,25 +59,10 @@ static bool is_id(const struct sampler *s, int32_t id)
     return id >= 0 && id < s->n_vocab;
 }
 
-/* Fills `bits` with the ids that mask and allowed list permit; returns false if all are
- * permitted. */
-static bool fill_permitted(
-    struct sampler *s, const struct sample_params *p, const int32_t *out, int n_out, int choice)
+/* Clears the bits of ids that are not in the allowed list. */
+static void keep_allowed(struct sampler *s, const struct sample_params *p)
 {
-    size_t n_words = ((size_t)s->n_vocab + 31) / 32;
-
-    if (!p->mask && !p->allowed)
-        return false;
-    memset(s->bits, 0, n_words * sizeof(*s->bits));
-    bool is_masked = p->mask && p->mask(p->mask_ctx, choice, out, n_out, s->bits);
-    if (!is_masked && !p->allowed)
-        return false;
-    if (!is_masked)
-        memset(s->bits, 0xff, n_words * sizeof(*s->bits));
-    if (!p->allowed)
-        return true;
-    /* Clears the bits of ids that are not listed; `count` is the set of listed ids. */
-    for (int i = 0; i < p->n_allowed; i++)
+    for (int i = 0; i < p->n_allowed; i++) /* `count` is the set of listed ids */
         if (is_id(s, p->allowed[i]))
             s->count[p->allowed[i]] = 1;
     for (int id = 0; id < s->n_vocab; id++) {
@@ -84,12 +70,17 @@ static bool fill_permitted(
             s->bits[id / 32] &= ~(1u << id % 32);
         s->count[id] = 0;
     }
-    return true;
 }
 
-static bool is_permitted(const struct sampler *s, int id)
+/* Sets the logits of ids outside the bit set to -inf. */
+static void keep_bits(const struct sampler *s, float *logit, const uint32_t *bits)
 {
-    return s->bits[id / 32] >> id % 32 & 1;
+    for (int from = 0; from < s->n_vocab; from += 32) {
+        const uint32_t word = bits[from / 32];
+        const int n = MIN(32, s->n_vocab - from);
+        for (int i = 0; word != UINT32_MAX && i < n; i++)
+            logit[from + i] = word >> i & 1 ? logit[from + i] : -INFINITY;
+    }
 }
 
 static void penalise_repeats(
@@ -142,59 +133,153 @@ static bool is_end_banned(const struct sample_params *p, const struct sample_pas
     return p->n_banned_until_min && h->n - h->n_prompt < p->min_tokens;
 }
 
+/* Bias, end tokens before min_tokens, penalties. Without bans only finite biases and penalties
+ * count. Touches no logits except those of the ids that it names. */
 static void adjust_logits(struct sampler *s, float *logit, const struct sample_params *p,
-    const struct sample_past *h, bool is_restricted)
+    const struct sample_past *h, bool with_bans)
 {
-    if (is_restricted)
-        for (int id = 0; id < s->n_vocab; id++)
-            if (!is_permitted(s, id))
-                logit[id] = -INFINITY;
     for (int i = 0; i < p->n_bias; i++) {
         if (!is_id(s, p->bias[i].id))
             continue;
         float *x = &logit[p->bias[i].id];
-        *x = p->bias[i].bias <= -100.0f ? -INFINITY : *x + p->bias[i].bias;
+        if (p->bias[i].bias > -100.0f)
+            *x += p->bias[i].bias;
+        else if (with_bans)
+            *x = -INFINITY;
     }
-    if (is_end_banned(p, h))
-        for (int i = 0; i < p->n_banned_until_min; i++)
-            if (is_id(s, p->banned_until_min[i]))
-                logit[p->banned_until_min[i]] = -INFINITY;
+    for (int i = 0; with_bans && is_end_banned(p, h) && i < p->n_banned_until_min; i++)
+        if (is_id(s, p->banned_until_min[i]))
+            logit[p->banned_until_min[i]] = -INFINITY;
     penalise(s, logit, p, h);
+}
+
+static bool wants_adjustment(const struct sample_params *p, const struct sample_past *h)
+{
+    return p->allowed || p->n_bias || is_end_banned(p, h) || wants_penalties(p);
 }
 
 /* ---- selection */
 
-/* All tokens are banned: a permitted id if there are restrictions, else the arg-max of the
- * model. */
-static int32_t fallback_token(struct sampler *s, const struct logits *raw, bool is_restricted)
+static double draw_number(const struct sample_params *p, const struct sample_past *h, int choice)
 {
-    if (is_restricted)
-        for (int id = 0; id < s->n_vocab; id++)
-            if (is_permitted(s, id))
-                return id;
+    struct rng4 r = rng_at(p->seed, (uint64_t)(uint32_t)choice, (uint64_t)(uint32_t)h->n);
+
+    return rng_unit(r, 0);
+}
+
+static struct filters filters_of(const struct sample_params *p)
+{
+    return (struct filters){ p->top_k, p->typical_p, p->top_p, p->min_p };
+}
+
+/* Selects from the row set in the candidates, which has a finite logit. */
+static int32_t choose_from_row(
+    struct sampler *s, const struct sample_params *p, const struct sample_past *h, int choice)
+{
+    const struct filters f = filters_of(p);
+
+    if (!(p->temperature > 0.0f))
+        return candidates_best(&s->c);
+    return candidates_draw(&s->c, &f, p->temperature, draw_number(p, h, choice));
+}
+
+/* All tokens are banned: the lowest allowed id; without a list the arg-max of the model. */
+static int32_t fallback_token(
+    struct sampler *s, const struct sample_params *p, const struct logits *raw)
+{
+    for (int i = 0; p->allowed && i < p->n_allowed; i++)
+        if (is_id(s, p->allowed[i]))
+            return p->allowed[i];
     candidates_set_row(&s->c, raw);
     return candidates_best(&s->c);
 }
 
-static int32_t choose_token(struct sampler *s, const struct sample_params *p,
-    const struct logits *raw, const struct sample_past *h, int choice, bool *is_invalid)
+static void choose_unmasked(struct sampler *s, const struct sample_params *p,
+    const struct logits *raw, const struct sample_past *h, int choice, struct sampled *out)
 {
-    const struct filters f = { p->top_k, p->typical_p, p->top_p, p->min_p };
-    bool is_restricted = fill_permitted(s, p, h->tokens + h->n_prompt, h->n - h->n_prompt, choice);
-
     candidates_set_row(&s->c, raw);
-    *is_invalid = s->c.max == -INFINITY;
-    if (is_restricted || p->n_bias || is_end_banned(p, h) || wants_penalties(p)) {
+    out->is_invalid = s->c.max == -INFINITY;
+    if (wants_adjustment(p, h)) {
         float *own = candidates_copy(&s->c);
-        adjust_logits(s, own, p, h, is_restricted);
+        if (p->allowed) {
+            memset(s->bits, 0xff, token_mask_words(s->n_vocab) * sizeof(*s->bits));
+            keep_allowed(s, p);
+            keep_bits(s, own, s->bits);
+        }
+        adjust_logits(s, own, p, h, true);
         candidates_set_row(&s->c, &(struct logits){ own, NULL });
     }
-    if (s->c.max == -INFINITY)
-        return fallback_token(s, raw, is_restricted);
+    out->id = s->c.max == -INFINITY ? fallback_token(s, p, raw) : choose_from_row(s, p, h, choice);
+}
+
+/* ---- selection under a mask */
+
+/* Sets the row of permitted logits. Returns false if all of them are banned, NaN or -inf. */
+static bool set_masked_row(struct sampler *s, const struct sample_params *p,
+    const struct logits *raw, const struct sample_past *h, bool with_bans)
+{
+    candidates_set_row(&s->c, raw);
+    if (h->mask->form == MASK_FORM_ALL && !wants_adjustment(p, h))
+        return s->c.max > -INFINITY;
+    float *own = candidates_copy(&s->c);
+    token_mask_bits(h->mask, s->n_vocab, s->bits);
+    if (with_bans && p->allowed)
+        keep_allowed(s, p);
+    keep_bits(s, own, s->bits);
+    adjust_logits(s, own, p, h, with_bans);
+    candidates_set_row(&s->c, &(struct logits){ own, NULL });
+    return s->c.max > -INFINITY;
+}
+
+/* The same for a mask of few tokens: collects the permitted tokens as candidates. */
+static bool list_masked(struct sampler *s, const struct sample_params *p, const struct logits *raw,
+    const struct sample_past *h, bool with_bans)
+{
+    float *own = s->c.own;
+    int n = token_mask_list(h->mask, s->n_vocab, s->c.id, s->n_vocab), n_kept = 0;
+    const struct token_mask allowed = {
+        .form = MASK_FORM_IDS, .ids = p->allowed, .n_ids = p->n_allowed
+    };
+
+    for (int i = 0; i < n; i++)
+        own[s->c.id[i]] = raw->x[s->c.id[i]];
+    adjust_logits(s, own, p, h, with_bans);
+    for (int i = 0; i < n; i++) {
+        int32_t id = s->c.id[i];
+        if (!(own[id] > -INFINITY) || (with_bans && p->allowed && !token_mask_has(&allowed, id)))
+            continue;
+        s->c.id[n_kept] = id;
+        s->c.value[n_kept++] = MIN(own[id], FLT_MAX);
+    }
+    s->c.n = n_kept;
+    return n_kept > 0;
+}
+
+static int32_t choose_from_list(
+    struct sampler *s, const struct sample_params *p, const struct sample_past *h, int choice)
+{
+    const struct filters f = filters_of(p);
+
     if (!(p->temperature > 0.0f))
-        return candidates_best(&s->c);
-    struct rng4 r = rng_at(p->seed, (uint64_t)(uint32_t)choice, (uint64_t)(uint32_t)h->n);
-    return candidates_draw(&s->c, &f, p->temperature, rng_unit(r, 0));
+        return candidates_best_listed(&s->c);
+    return candidates_draw_listed(&s->c, &f, p->temperature, draw_number(p, h, choice));
+}
+
+/* Of two reasons without a token, bans of the client are ignored and missing logits are not. */
+static void choose_masked(struct sampler *s, const struct sample_params *p,
+    const struct logits *raw, const struct sample_past *h, int choice, struct sampled *out)
+{
+    const int most = s->n_vocab / MASK_LIST_PART;
+    const int n = token_mask_count(h->mask, s->n_vocab, most + 1);
+    bool (*const set)(struct sampler *, const struct sample_params *, const struct logits *,
+        const struct sample_past *, bool) = n > most ? set_masked_row : list_masked;
+
+    out->is_unmet = n == 0;
+    if (n == 0)
+        return;
+    out->is_invalid = !set(s, p, raw, h, true) && !set(s, p, raw, h, false);
+    if (!out->is_invalid)
+        out->id = (n > most ? choose_from_row : choose_from_list)(s, p, h, choice);
 }
 
 /* ---- logprobs of the unmodified distribution */
@@ -249,7 +334,7 @@ void sampler_score(
     n_top = MIN(MIN(MAX(n_top, 0), (int)TOP_LOGPROBS_MAX), s->n_vocab);
     candidates_set_row(&s->c, row);
     out->id = id;
-    out->is_invalid = false;
+    out->is_invalid = out->is_unmet = false;
     out->n_top = 0;
     if (n_top > 0)
         fill_top(&s->c, n_top, out);
@@ -262,12 +347,17 @@ void sampler_score(
 void sampler_sample(struct sampler *s, const struct sample_params *p, const struct logits *row,
     const struct sample_past *past, int choice, struct sampled *out)
 {
-    bool is_invalid;
-    int32_t id = choose_token(s, p, row, past, choice, &is_invalid);
-
-    if (p->want_logprobs)
-        sampler_score(s, row, id, p->n_top, out);
+    out->id = 0;
+    out->logprob = 0;
+    out->n_top = 0;
+    out->is_invalid = out->is_unmet = false;
+    if (past->mask)
+        choose_masked(s, p, row, past, choice, out);
     else
-        *out = (struct sampled){ .id = id };
+        choose_unmasked(s, p, row, past, choice, out);
+    if (!p->want_logprobs || out->is_unmet)
+        return;
+    bool is_invalid = out->is_invalid;
+    sampler_score(s, row, out->id, p->n_top, out);
     out->is_invalid = is_invalid;
 }

@@ -23,6 +23,12 @@ static bool is_prefilling(const struct seq *s)
     return s->n_tokens - s->n_kv > 1;
 }
 
+/* Missing rows that may be computed now. */
+static int plannable_rows(const struct seq *s)
+{
+    return s->n_tokens - s->n_kv - s->is_paused;
+}
+
 /* Partial rows share the reads of the layer's weights and of the prompt's KV. */
 enum { PARTIAL_ROWS = 16 };
 
@@ -316,12 +322,13 @@ static void plan_seq_rows(struct sched *sc, struct seq *s, uint64_t now)
     if (s->n_partial_rows == 0 && reuse_computed_prefix(sc, s))
         return;
     sched_release_windows(sc, s);
-    int n =
-        s->n_partial_rows > 0 ? s->n_partial_rows : MIN(s->n_tokens - s->n_kv, sc->l.prefill_chunk);
+    int n = s->n_partial_rows > 0 ? s->n_partial_rows : MIN(plannable_rows(s), sc->l.prefill_chunk);
     int logits_from = logits_begin(s);
     double ns = INFINITY;
 
     n = MIN(n, pl->rows_left);
+    if (s->is_paused && (n <= 0 || n > plannable_rows(s)))
+        return;
     if (s->n_partial_rows == 0)
         n = rows_to_checkpoint(sc, s, n);
     if (is_prefilling(s) && pl->is_prefill_limited)
@@ -365,7 +372,7 @@ static void update_decode_only(const struct sched *sc, struct seq *s)
 /* Fast path of nearly all sequences of a step; reads only their first cache line. */
 static bool is_decode_only(const struct seq *s)
 {
-    return s->n_kv < s->decode_only_until && s->n_tokens - s->n_kv == 1 &&
+    return s->n_kv < s->decode_only_until && s->n_tokens - s->n_kv == 1 && !s->is_paused &&
            (s->is_scripted || s->credits > 0);
 }
 

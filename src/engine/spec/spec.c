@@ -156,8 +156,7 @@ static bool may_draft(const struct plan_run *r, const struct gen_choice *ch)
 {
     const struct gen *g = ch->gen;
 
-    /* A constraint needs the mask of each position, so constrained sequences have no drafts. */
-    return r->n == 1 && r->yields_token && g->is_forked && !g->in.script && !g->in.sample.mask &&
+    return r->n == 1 && r->yields_token && g->is_forked && !g->in.script &&
            ch->n_out + 1 < g->max_out;
 }
 

@@ -633,55 +633,6 @@ static void stop_tokens_are_banned_until_min_tokens(void)
     sampler_close(s);
 }
 
-struct mask_seen {
-    int choice, n, n_calls;
-    int32_t last;
-};
-
-/* Allows only ids above the last token; does not restrict an empty output. */
-static bool mask_above(void *ctx, int choice, const int32_t *out, int n, uint32_t *bits)
-{
-    struct mask_seen *seen = ctx;
-
-    seen->choice = choice;
-    seen->n = n;
-    seen->n_calls++;
-    seen->last = n ? out[n - 1] : -1;
-    if (n == 0)
-        return false;
-    for (int id = out[n - 1] + 1; id < 40; id++)
-        bits[id / 32] |= 1u << id % 32;
-    return true;
-}
-
-static void a_mask_sees_the_output_and_is_obeyed(void)
-{
-    struct sampler *s = open_sampler(40);
-    struct mask_seen seen = { 0 };
-    int32_t past[] = { 9, 9, 36 };
-    struct sample_past start = { past, 2, 2 }, later = { past, 2, 3 };
-    float x[40] = { 0 };
-
-    for (int seed = 0; seed < 40; seed++) {
-        struct sample_params p = sample_params_default;
-        p.mask = mask_above;
-        p.mask_ctx = &seen;
-        p.seed = (uint64_t)seed;
-        p.temperature = (float)(seed % 2);
-        x[2] = 50;
-        EXPECT_EQ(sample(s, &p, x, 5, &start).id, 2);
-        EXPECT(seen.n == 0 && seen.choice == 5);
-        int id = sample(s, &p, x, 6, &later).id;
-        EXPECT(id > 36 && id < 40);
-        EXPECT(seen.n == 1 && seen.last == 36 && seen.choice == 6);
-        p.allowed = (int32_t[]){ 2, 39 };
-        p.n_allowed = 2;
-        EXPECT_EQ(sample(s, &p, x, 6, &later).id, 39);
-    }
-    EXPECT_EQ(seen.n_calls, 240); /* sample() calls it twice */
-    sampler_close(s);
-}
-
 /* ---- log-probabilities */
 
 static void logprobs_are_the_models_own(void)
@@ -839,7 +790,6 @@ TESTS(TEST(each_parameter_agrees_with_the_reference_sampler), TEST(draws_follow_
     TEST(extreme_settings_keep_at_least_the_best_token), TEST(infinite_and_nan_logits_are_safe),
     TEST(empty_groups_are_skipped), TEST(narrow_top_p_mass_is_complete),
     TEST(bans_are_ignored_if_no_token_remains), TEST(only_allowed_tokens_are_sampled),
-    TEST(stop_tokens_are_banned_until_min_tokens), TEST(a_mask_sees_the_output_and_is_obeyed),
-    TEST(logprobs_are_the_models_own), TEST(top_logprobs_are_found_in_any_groups),
-    TEST(unwanted_logprobs_are_zero), TEST(selection_equals_sorting),
-    TEST(missing_memory_is_an_error))
+    TEST(stop_tokens_are_banned_until_min_tokens), TEST(logprobs_are_the_models_own),
+    TEST(top_logprobs_are_found_in_any_groups), TEST(unwanted_logprobs_are_zero),
+    TEST(selection_equals_sorting), TEST(missing_memory_is_an_error))

@@ -111,21 +111,6 @@ static void expensive_rows_disable_drafting(void)
     EXPECT(on.drafted < OUT / 10);
 }
 
-static bool mask_nothing(void *ctx, int choice, const int32_t *out, int n, uint32_t *bits)
-{
-    return false;
-}
-
-static void token_mask_disables_drafting(void)
-{
-    exact_drafter = (struct exact_drafter){ .d.ops = &exact_drafter_ops, .percent = 100 };
-    mask = mask_nothing;
-    timed_run(&memory_bound, 2, 0, 0);
-    EXPECT_EQ(timed_run(&memory_bound, 2, 0, 16).drafted, 0u);
-    mask = NULL;
-    EXPECT(timed_run(&memory_bound, 2, 0, 16).drafted > 0);
-}
-
 static void impossible_settings_are_refused(void)
 {
     const struct spec_options bad[] = { { .max = -1 }, { .max = DRAFT_MAX + 1 }, { .min = -1 } };
@@ -143,5 +128,4 @@ TESTS(TEST(speculation_costs_at_most_three_percent),
     TEST(sudden_loss_of_acceptance_costs_at_most_three_percent),
     TEST(cheap_rows_give_a_multiple_of_the_speed), TEST(improved_drafter_is_used_again),
     TEST(zero_or_negative_row_cost_is_safe), TEST(sequences_without_drafts_are_not_delayed),
-    TEST(expensive_rows_disable_drafting), TEST(token_mask_disables_drafting),
-    TEST(impossible_settings_are_refused))
+    TEST(expensive_rows_disable_drafting), TEST(impossible_settings_are_refused))
