@@ -16,6 +16,18 @@ int schema_no_memory(struct schema_reader *r)
     return err_set(r->e, ERR_MEMORY, "no memory for a schema");
 }
 
+void *schema_scratch(struct schema_reader *r, size_t n, size_t size)
+{
+    size_t left = r->arena_bytes - MIN(arena_used(r->arena), r->arena_bytes);
+    void *p = arena_zalloc(r->arena, MAX(n, (size_t)1), size);
+
+    if (!p && n > left / size)
+        err_set(r->e, ERR_TOO_LARGE, "the schema needs too much memory while it is read");
+    else if (!p)
+        schema_no_memory(r);
+    return p;
+}
+
 int schema_grow(struct schema_reader *r, void **at, uint32_t n, uint32_t *cap, size_t size)
 {
     if (n < *cap)
@@ -103,12 +115,11 @@ static int index_large(struct schema_reader *r, const struct place *p)
 
     if (SCHEMA_GROW(r, r->members))
         return -1;
-    index.at = arena_zalloc(r->arena, p->value->n, sizeof(const struct json *));
-    index.by_key = str_map_new(p->value->n);
-    if (!index.at || !index.by_key) {
-        str_map_free(index.by_key);
+    index.at = schema_scratch(r, p->value->n, sizeof(const struct json *));
+    if (!index.at)
+        return -1;
+    if (!(index.by_key = str_map_new(p->value->n)))
         return schema_no_memory(r);
-    }
     r->members.at[r->members.n] = index;
     if (u64_map_put(r->by_object, (uintptr_t)p->value, r->members.n++))
         return schema_no_memory(r);
@@ -229,22 +240,23 @@ static int node_read(struct schema_reader *r, uint32_t id)
     if (schema_keep(r, &node.pointer) || schema_object_read(&k))
         return -1;
     r->nodes.at[id] = node;
-    r->todo.at[id].is_closed_with_members = k.is_closed && !k.are_members_closed;
+    r->todo.at[id].closes_union = k.is_closed;
     return 0;
 }
 
 int schema_ignore(struct schema_reader *r, struct str name)
 {
     struct str kept = { name.p, MIN(name.n, (size_t)100) };
+    uint32_t known;
 
-    if (r->ignored.n >= SCHEMA_IGNORED_MAX)
+    if (r->ignored.n >= SCHEMA_IGNORED_MAX || str_map_get(r->ignored_names, kept, &known))
         return 0;
     if (SCHEMA_GROW(r, r->ignored) || schema_keep(r, &kept))
         return -1;
-    int rc = str_map_put(r->ignored_names, kept, 0);
-    if (rc > 0)
-        r->ignored.at[r->ignored.n++] = kept;
-    return rc < 0 ? schema_no_memory(r) : 0;
+    if (str_map_put(r->ignored_names, kept, 0) < 0)
+        return schema_no_memory(r);
+    r->ignored.at[r->ignored.n++] = kept;
+    return 0;
 }
 
 static int compare_names(const void *pa, const void *pb)
@@ -339,7 +351,7 @@ static int check_graph(struct schema_reader *r)
         if (state[k] == EDGES_NEW && walk_edges(r, k, stack, open, state, declares))
             goto done;
     for (uint32_t k = 0; k < n; k++)
-        if (r->todo.at[k].is_closed_with_members && declares[k]) {
+        if (r->todo.at[k].closes_union && declares[k]) {
             r->nodes.at[k].has_unevaluated_properties = true;
             r->nodes.at[k].unevaluated_properties = NODE_FALSE;
         }
@@ -362,7 +374,9 @@ static int reader_init(struct schema_reader *r, size_t text_bytes)
         return schema_no_memory(r);
     s->arena = arena_new(SCHEMA_GRAPH_BYTES + MB);
     /* A value has at least two characters with its comma, and some of the texts are copied. */
-    r->arena = arena_new((text_bytes + 64 * KB) * (size_t)128);
+    r->arena_bytes = (text_bytes + 64 * KB) * 128;
+    r->arena = arena_new(r->arena_bytes);
+    r->by_entries = u64_map_new(8);
     r->by_value = u64_map_new(64);
     r->by_object = u64_map_new(8);
     r->by_node = u64_map_new(64);
@@ -372,8 +386,8 @@ static int reader_init(struct schema_reader *r, size_t text_bytes)
     r->dynamic_names = str_map_new(8);
     r->ignored_names = str_map_new(8);
     bool is_complete = s->arena && r->arena && r->by_value && r->by_object && r->by_node &&
-                       r->by_scope && r->by_uri && r->by_anchor && r->dynamic_names &&
-                       r->ignored_names;
+                       r->by_scope && r->by_entries && r->by_uri && r->by_anchor &&
+                       r->dynamic_names && r->ignored_names;
     return is_complete ? 0 : schema_no_memory(r);
 }
 
@@ -385,6 +399,7 @@ static void reader_clear(struct schema_reader *r)
     u64_map_free(r->by_object);
     u64_map_free(r->by_node);
     u64_map_free(r->by_scope);
+    u64_map_free(r->by_entries);
     str_map_free(r->by_uri);
     str_map_free(r->by_anchor);
     str_map_free(r->dynamic_names);

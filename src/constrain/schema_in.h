@@ -81,8 +81,8 @@ struct schema_scope { /* sorted by name */
 
 struct schema_todo { /* how node k was reached */
     uint32_t location, scope;
-    bool is_closed; /* schema_options.closed_objects applies to this node */
-    bool is_closed_with_members;
+    bool is_closed;    /* schema_options.closed_objects applies to this node */
+    bool closes_union; /* with the nodes that are applied to the same value */
 };
 
 struct schema_members {     /* index of an object with many members */
@@ -109,6 +109,7 @@ struct schema_reader {
     struct schema *schema;
     const struct schema_options *options;
     struct arena *arena;           /* lifetime of the reader */
+    size_t arena_bytes;            /* its cap */
     struct exprs *exprs;           /* NULL until a pattern is compiled */
     struct schema_dialect dialect; /* of the main document */
     struct err *e;
@@ -126,6 +127,7 @@ struct schema_reader {
     struct u64_map *by_object;     /* address of an object -> members */
     struct u64_map *by_node;       /* location, scope -> node */
     struct u64_map *by_scope;      /* scope, resource -> scope */
+    struct u64_map *by_entries;    /* hash of the entries -> scope */
     struct str_map *by_uri;        /* -> resource */
     struct str_map *by_anchor;     /* resource and name -> anchor */
     struct str_map *dynamic_names; /* -> number */
@@ -140,6 +142,8 @@ struct schema_reader {
 int schema_grow(
     struct schema_reader *r, void **at, uint32_t n, uint32_t *cap, size_t size) MUST_CHECK;
 int schema_no_memory(struct schema_reader *r);
+/* Memory until the end of the call; NULL with an error if there is none. */
+void *schema_scratch(struct schema_reader *r, size_t n, size_t size) MUST_CHECK;
 /* Memory of the graph; -1 with an error if there is none. `n` 0: NULL. */
 int schema_alloc(struct schema_reader *r, void **out, size_t n, size_t size) MUST_CHECK;
 int schema_keep(struct schema_reader *r, struct str *s) MUST_CHECK; /* copies to the graph */

@@ -328,13 +328,10 @@ static int read_dependencies(struct schema_reading *k, const struct json *v)
     if (n)
         memcpy(list, node->dependencies, n * sizeof(*list));
     for (const struct json *m = v->child; m; m = m->next, n++) {
-        bool is_old_name = m->kind == JSON_STRING && has_names && has_schemas;
         list[n].key = m->key;
         list[n].schema = NODE_TRUE;
         if (schema_keep(k->r, &list[n].key))
             return -1;
-        if (is_old_name)
-            return need(k, "an array of strings or a schema");
         if (has_names && (m->kind == JSON_ARRAY || !has_schemas)) {
             if (dependency_names(k, m, &list[n]))
                 return -1;
@@ -448,42 +445,46 @@ const struct schema_keyword *schema_keyword_find(struct schema_dialect d, struct
 
 /* ---- one object */
 
-/* Objects that list properties are closed (schema_options.closed_objects). A schema that only
- * refers to others leaves that to them; one that combines several closes their union. */
-static void choose_closed(struct schema_reading *k)
+static uint32_t count_of(const struct json *object, const char *const *names, size_t n)
 {
-    static const char *const own[] = { "properties", "additionalProperties",
-        "unevaluatedProperties", "patternProperties" };
-    static const char *const combining[] = { "$ref", "$dynamicRef", "$recursiveRef", "allOf",
-        "anyOf", "oneOf", "if", "dependentSchemas", "dependencies" };
-    uint32_t n_combining = 0;
-    bool has_own = false;
+    uint32_t count = 0;
 
-    for (size_t i = 0; i < ARRAY_LEN(own); i++)
-        has_own |= json_get(k->object, own[i]) != NULL;
-    for (size_t i = 0; i < ARRAY_LEN(combining); i++) {
-        const struct json *v = json_get(k->object, combining[i]);
-        bool is_all = str_is(str_of(combining[i]), "allOf") || i >= 6;
-        n_combining += v ? (is_all && v->kind == JSON_ARRAY && v->n == 1) || !is_all ? 1 : 2 : 0;
-    }
-    k->are_members_closed = k->is_closed && !has_own && n_combining == 1;
-    if (!n_combining && json_get(k->object, "properties"))
-        k->are_members_closed = true; /* nothing to close after additionalProperties */
-    if (k->is_closed && !n_combining && json_get(k->object, "properties") &&
-        !json_get(k->object, "additionalProperties") &&
-        !json_get(k->object, "unevaluatedProperties")) {
+    for (size_t i = 0; i < n; i++)
+        count += json_get(object, names[i]) != NULL;
+    return count;
+}
+
+/* schema_options.closed_objects: a schema that lists properties is closed, and one that combines
+ * several schemas closes their union (check_graph). One that only refers to others or has only
+ * alternatives leaves that to them. */
+static void choose_closed(struct schema_reading *k, bool is_reference)
+{
+    static const char *const own[] = { "properties", "patternProperties", "additionalProperties",
+        "unevaluatedProperties" };
+    static const char *const single[] = { "$ref", "$dynamicRef", "$recursiveRef", "anyOf",
+        "oneOf" };
+    static const char *const conditional[] = { "if", "dependentSchemas", "dependencies" };
+    const struct json *all_of = json_get(k->object, "allOf");
+    uint32_t n_own = count_of(k->object, own, ARRAY_LEN(own));
+    uint32_t n_conditional = count_of(k->object, conditional, ARRAY_LEN(conditional));
+    uint32_t n = count_of(k->object, single, ARRAY_LEN(single)) + (all_of ? all_of->n : 0);
+
+    if (!k->is_closed)
+        return;
+    k->are_members_closed = is_reference || (n == 1 && !n_conditional && !n_own);
+    k->is_closed = !k->are_members_closed && !count_of(k->object, own + 2, 2);
+    if (k->is_closed && !n && !n_conditional && json_get(k->object, "properties")) {
         k->node->has_additional = true;
         k->node->additional_properties = NODE_FALSE;
-    }
-    if (json_get(k->object, "additionalProperties") || json_get(k->object, "unevaluatedProperties"))
         k->is_closed = false;
+    }
 }
 
 int schema_object_read(struct schema_reading *k)
 {
     bool is_reference = (k->dialect.draft & DRAFTS_OLD) && json_get(k->object, "$ref");
 
-    choose_closed(k);
+    choose_closed(k, is_reference);
     for (const struct json *m = k->object->child; m; m = m->next) {
         const struct schema_keyword *word = schema_keyword_find(k->dialect, m->key);
         if (is_reference && !str_is(m->key, "$ref"))

@@ -1,3 +1,4 @@
+#include "base/hash.h"
 #include "base/utf8.h"
 #include "constrain/schema_keyword.h"
 #include "constrain/schema_uri.h"
@@ -5,6 +6,18 @@
 #include <stdio.h>
 
 enum { NO_ANCHOR = UINT32_MAX, TOKEN_SHOWN = 128 };
+
+static int scratch_copy(struct schema_reader *r, struct str *s)
+{
+    char *p = schema_scratch(r, s->n, 1);
+
+    if (!p)
+        return -1;
+    if (s->n)
+        memcpy(p, s->p, s->n);
+    *s = (struct str){ p, s->n };
+    return 0;
+}
 
 /* ---- pointers for messages */
 
@@ -46,18 +59,18 @@ int schema_pointer_add(struct schema_reader *r, struct str *pointer, struct str 
         memcpy(text, "#/...", 5);
         n = n - from + 5;
     }
-    *pointer = arena_str(r->arena, (struct str){ text, n });
-    return pointer->p ? 0 : schema_no_memory(r);
+    *pointer = (struct str){ text, n };
+    return scratch_copy(r, pointer);
 }
 
 /* ---- anchors and resources */
 
 static int anchor_key(struct schema_reader *r, uint32_t resource, struct str name, struct str *out)
 {
-    char *p = arena_alloc(r->arena, sizeof(resource) + name.n);
+    char *p = schema_scratch(r, sizeof(resource) + name.n, 1);
 
     if (!p)
-        return schema_no_memory(r);
+        return -1;
     memcpy(p, &resource, sizeof(resource));
     if (name.n)
         memcpy(p + sizeof(resource), name.p, name.n);
@@ -148,9 +161,13 @@ static int enter_resource(
 {
     struct schema_location *l = &r->locations.at[location];
     struct schema_resource *outer = &r->resources.at[l->resource];
+    struct uri_text text;
 
-    if (uri_resolve(&uri, outer->uri, uri, r->arena, r->e))
+    if (uri_resolve(&text, outer->uri, uri, r->e))
         return err_wrap(r->e, STR_FMT "/$id", STR_ARG(l->pointer));
+    uri = (struct str){ text.p, text.n };
+    if (scratch_copy(r, &uri))
+        return -1;
     if (outer->root == l->value) {
         outer->uri = uri;
         return resource_name(r, l->resource, uri);
@@ -278,14 +295,17 @@ int schema_scan(struct schema_reader *r, const struct json *value, uint32_t reso
 int schema_document_add(
     struct schema_reader *r, struct str uri, struct str text, uint32_t *resource)
 {
-    struct schema_resource new = { .uri = uri, .dynamic = NO_ANCHOR };
+    struct schema_resource new = { .dynamic = NO_ANCHOR };
     struct str pointer = STR("#");
     uint32_t location;
 
+    if (scratch_copy(r, &uri))
+        return -1;
+    new.uri = uri;
     if (uri.n) {
-        char *p = arena_alloc(r->arena, uri.n + 1);
+        char *p = schema_scratch(r, uri.n + 1, 1);
         if (!p)
-            return schema_no_memory(r);
+            return -1;
         memcpy(p, uri.p, uri.n);
         p[uri.n] = '#';
         pointer = (struct str){ p, uri.n + 1 };
@@ -362,10 +382,10 @@ static int follow_pointer(
 {
     const struct json *v = r->resources.at[resource].root;
     struct str pointer, rest = path;
-    char *scratch = arena_alloc(r->arena, path.n + 1);
+    char *scratch = schema_scratch(r, path.n + 1, 1);
 
     if (!scratch)
-        return schema_no_memory(r);
+        return -1;
     if (!u64_map_get(r->by_value, (uintptr_t)v, location))
         return unresolved(r, path, "is not in the document");
     pointer = r->locations.at[*location].pointer;
@@ -397,16 +417,20 @@ int schema_resolve(struct schema_reader *r, uint32_t from, struct str reference,
 {
     uint32_t resource = r->locations.at[from].resource;
     struct str uri, fragment, key;
+    struct uri_text text;
 
     *anchor = NO_ANCHOR;
     uri_split(reference, &uri, &fragment);
     if (uri.n) {
         struct str base = r->resources.at[resource].uri;
-        if (uri_resolve(&uri, base, uri, r->arena, r->e) || find_resource(r, uri, &resource))
+        if (uri_resolve(&text, base, uri, r->e) ||
+            find_resource(r, (struct str){ text.p, text.n }, &resource))
             return -1;
     }
-    if (uri_decode(&fragment, fragment, r->arena, r->e))
+    char *decoded = schema_scratch(r, fragment.n, 1);
+    if (!decoded || uri_decode(decoded, &fragment.n, fragment, r->e))
         return -1;
+    fragment.p = decoded;
     if (!fragment.n || fragment.p[0] == '/')
         return follow_pointer(r, resource, fragment, location);
     if (anchor_key(r, resource, fragment, &key))
@@ -455,9 +479,9 @@ int schema_scope_enter(struct schema_reader *r, uint32_t scope, uint32_t resourc
         return 0;
     for (uint32_t a = r->resources.at[resource].dynamic; a != NO_ANCHOR; a = r->anchors.at[a].next)
         n_anchors++;
-    entries = arena_zalloc(r->arena, s.n + n_anchors, sizeof(*entries));
+    entries = schema_scratch(r, s.n + n_anchors, sizeof(*entries));
     if (!entries)
-        return schema_no_memory(r);
+        return -1;
     new.entries = entries;
     if (s.n)
         memcpy(entries, s.entries, s.n * sizeof(*entries));
@@ -472,12 +496,15 @@ int schema_scope_enter(struct schema_reader *r, uint32_t scope, uint32_t resourc
             entries[k] = entries[k - 1];
         entries[k] = e;
     }
-    for (*out = 0; *out < r->scopes.n && !scopes_equal(&r->scopes.at[*out], &new);)
-        ++*out;
-    if (*out == r->scopes.n) {
+    uint64_t hash = hash_bytes(new.n, entries, new.n * sizeof(*entries));
+    bool is_known = u64_map_get(r->by_entries, hash, out);
+    if (!is_known || !scopes_equal(&r->scopes.at[*out], &new)) {
         if (SCHEMA_GROW(r, r->scopes))
             return -1;
+        *out = r->scopes.n;
         r->scopes.at[r->scopes.n++] = new;
+        if (u64_map_put(r->by_entries, hash, *out))
+            return schema_no_memory(r);
     }
     return u64_map_put(r->by_scope, key, *out) ? schema_no_memory(r) : 0;
 }

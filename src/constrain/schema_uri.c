@@ -64,12 +64,7 @@ static struct uri uri_parse(struct str s)
     return u;
 }
 
-struct path_writer {
-    char *p; /* URI_BYTES_MAX bytes for each of base and reference */
-    size_t n;
-};
-
-static void put(struct path_writer *w, struct str s)
+static void put(struct uri_text *w, struct str s)
 {
     if (s.n)
         memcpy(w->p + w->n, s.p, s.n);
@@ -78,7 +73,7 @@ static void put(struct path_writer *w, struct str s)
 
 /* Appends the path without dot segments (RFC 3986, section 5.2.4). `root` is the position of its
  * first byte. */
-static void put_path(struct path_writer *w, struct str path)
+static void put_path(struct uri_text *w, struct str path)
 {
     size_t root = w->n;
 
@@ -101,79 +96,83 @@ static void put_path(struct path_writer *w, struct str path)
     }
 }
 
-int uri_resolve(
-    struct str *out, struct str base, struct str reference, struct arena *a, struct err *e)
+/* The path of the reference after the directory of the base (section 5.2.3). */
+static struct str merge_paths(struct uri_text *out, const struct uri *base, struct str path)
 {
+    size_t keep = base->path.n;
+
+    while (keep && base->path.p[keep - 1] != '/')
+        keep--;
+    out->n = 0;
+    put(out, (struct str){ base->path.p, keep });
+    if (base->has_authority && !base->path.n)
+        put(out, STR("/"));
+    put(out, path);
+    return (struct str){ out->p, out->n };
+}
+
+static struct uri target_of(struct uri_text *merged, struct str base, struct str reference)
+{
+    struct uri b = uri_parse(base), t = uri_parse(reference);
+
+    if (t.has_scheme)
+        return t;
+    t.has_scheme = b.has_scheme;
+    t.scheme = b.scheme;
+    if (t.has_authority)
+        return t;
+    t.has_authority = b.has_authority;
+    t.authority = b.authority;
+    if (!t.path.n) {
+        t.path = b.path;
+        t.query = t.has_query ? t.query : b.query;
+        t.has_query |= b.has_query;
+    } else if (t.path.p[0] != '/') {
+        t.path = merge_paths(merged, &b, t.path);
+    }
+    return t;
+}
+
+int uri_resolve(struct uri_text *out, struct str base, struct str reference, struct err *e)
+{
+    struct uri_text merged;
+
+    out->n = 0;
     if (base.n > URI_BYTES_MAX || reference.n > URI_BYTES_MAX)
         return err_set(e, ERR_TOO_LARGE, "a URI of more than %d bytes", (int)URI_BYTES_MAX);
-    struct uri b = uri_parse(base), r = uri_parse(reference), t = r;
-    size_t cap = base.n + reference.n + 8;
-    char *merged = arena_alloc(a, cap);
-    struct path_writer w = { arena_alloc(a, cap), 0 };
-
-    if (!w.p || !merged)
-        return err_set(e, ERR_MEMORY, "no memory for a URI");
-    if (!r.has_scheme) {
-        t.has_scheme = b.has_scheme;
-        t.scheme = b.scheme;
-        if (!r.has_authority) {
-            t.has_authority = b.has_authority;
-            t.authority = b.authority;
-            if (!r.path.n) {
-                t.path = b.path;
-                t.has_query = r.has_query || b.has_query;
-                t.query = r.has_query ? r.query : b.query;
-            } else if (r.path.p[0] != '/') {
-                size_t keep = b.path.n;
-                while (keep && b.path.p[keep - 1] != '/')
-                    keep--;
-                struct path_writer m = { merged, 0 };
-                put(&m, (struct str){ b.path.p, keep });
-                if (b.has_authority && !b.path.n)
-                    put(&m, STR("/"));
-                put(&m, r.path);
-                t.path = (struct str){ m.p, m.n };
-            }
-        }
-    }
+    struct uri t = target_of(&merged, base, reference);
     if (t.has_scheme) {
-        put(&w, t.scheme);
-        put(&w, STR(":"));
+        put(out, t.scheme);
+        put(out, STR(":"));
     }
     if (t.has_authority) {
-        put(&w, STR("//"));
-        put(&w, t.authority);
+        put(out, STR("//"));
+        put(out, t.authority);
     }
-    put_path(&w, t.path);
+    put_path(out, t.path);
     if (t.has_query) {
-        put(&w, STR("?"));
-        put(&w, t.query);
+        put(out, STR("?"));
+        put(out, t.query);
     }
-    *out = (struct str){ w.p, w.n };
-    if (w.n > URI_BYTES_MAX)
+    if (out->n > URI_BYTES_MAX)
         return err_set(e, ERR_TOO_LARGE, "a URI of more than %d bytes", (int)URI_BYTES_MAX);
     return 0;
 }
 
-int uri_decode(struct str *out, struct str text, struct arena *a, struct err *e)
+int uri_decode(char *out, size_t *n, struct str text, struct err *e)
 {
-    char *p = arena_alloc(a, text.n + 1);
-    size_t n = 0;
-
-    if (!p)
-        return err_set(e, ERR_MEMORY, "no memory for a URI");
+    *n = 0;
     for (size_t k = 0; k < text.n; k++) {
         if (text.p[k] != '%') {
-            p[n++] = text.p[k];
+            out[(*n)++] = text.p[k];
             continue;
         }
         int high = k + 2 < text.n ? json_hex(text.p[k + 1]) : -1;
         int low = k + 2 < text.n ? json_hex(text.p[k + 2]) : -1;
         if (high < 0 || low < 0)
             return err_set(e, ERR_INVALID, "%% is not followed by two hexadecimal digits");
-        p[n++] = (char)(high * 16 + low);
+        out[(*n)++] = (char)(high * 16 + low);
         k += 2;
     }
-    *out = (struct str){ p, n };
     return 0;
 }
