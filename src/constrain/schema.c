@@ -267,103 +267,6 @@ static int compare_names(const void *pa, const void *pb)
     return c ? c : a->n < b->n ? -1 : a->n > b->n;
 }
 
-/* ---- the graph as a whole */
-
-/* Calls fn with each node that is applied to the same value as `id`. */
-struct edges {
-    const struct schema_node *node;
-    uint32_t list, at;
-};
-
-static bool next_edge(struct edges *s, node_id *out)
-{
-    const struct schema_node *n = s->node;
-    const struct node_list lists[] = { n->all_of, n->any_of, n->one_of };
-    const node_id single[] = { n->not_of, n->if_of, n->then_of, n->else_of };
-
-    for (; s->list < ARRAY_LEN(lists); s->list++, s->at = 0)
-        if (s->at < lists[s->list].n) {
-            *out = lists[s->list].ids[s->at++];
-            return true;
-        }
-    if (s->at < ARRAY_LEN(single)) {
-        *out = single[s->at++];
-        return true;
-    }
-    if (s->at - ARRAY_LEN(single) >= n->n_dependencies)
-        return false;
-    *out = n->dependencies[s->at++ - ARRAY_LEN(single)].schema;
-    return true;
-}
-
-enum { EDGES_NEW, EDGES_OPEN, EDGES_DONE };
-
-/* Marks in `declares` the nodes that list properties, also by nodes that are applied to the same
- * value; refuses cycles of such nodes. Depth-first search with an explicit stack of n_nodes. */
-static int walk_edges(struct schema_reader *r, uint32_t root, struct edges *stack, uint32_t *open,
-    uint8_t *state, bool *declares)
-{
-    uint32_t depth = 0;
-
-    open[0] = root;
-    stack[depth++] = (struct edges){ &r->nodes.at[root], 0, 0 };
-    state[root] = EDGES_OPEN;
-    while (depth) {
-        uint32_t id = open[depth - 1];
-        node_id next;
-        if (!next_edge(&stack[depth - 1], &next)) {
-            const struct schema_node *n = stack[depth - 1].node;
-            for (uint32_t k = 0; k < n->n_properties; k++)
-                declares[id] |= n->properties[k].is_declared;
-            state[id] = EDGES_DONE;
-            if (--depth)
-                declares[open[depth - 1]] |= declares[id];
-        } else if (state[next.i] == EDGES_OPEN) {
-            return err_set(r->e, ERR_INVALID,
-                STR_FMT ": the schema refers to itself for the same value",
-                STR_ARG(r->nodes.at[next.i].pointer));
-        } else if (state[next.i] == EDGES_DONE) {
-            declares[id] |= declares[next.i];
-        } else {
-            state[next.i] = EDGES_OPEN;
-            open[depth] = next.i;
-            stack[depth++] = (struct edges){ &r->nodes.at[next.i], 0, 0 };
-        }
-    }
-    return 0;
-}
-
-static int check_graph(struct schema_reader *r)
-{
-    uint32_t n = r->nodes.n;
-    struct edges *stack = try_calloc(n, sizeof(*stack));
-    uint32_t *open = try_calloc(n, sizeof(*open));
-    uint8_t *state = try_calloc(n, 1);
-    bool *declares = try_calloc(n, sizeof(bool));
-    int rc = -1;
-
-    if (!stack || !open || !state || !declares) {
-        schema_no_memory(r);
-        goto done;
-    }
-    state[NODE_TRUE.i] = state[NODE_FALSE.i] = EDGES_DONE;
-    for (uint32_t k = 0; k < n; k++)
-        if (state[k] == EDGES_NEW && walk_edges(r, k, stack, open, state, declares))
-            goto done;
-    for (uint32_t k = 0; k < n; k++)
-        if (r->todo.at[k].closes_union && declares[k]) {
-            r->nodes.at[k].has_unevaluated_properties = true;
-            r->nodes.at[k].unevaluated_properties = NODE_FALSE;
-        }
-    rc = 0;
-done:
-    mem_free(stack);
-    mem_free(open);
-    mem_free(state);
-    mem_free(declares);
-    return rc;
-}
-
 /* ---- creation */
 
 static int reader_init(struct schema_reader *r, size_t text_bytes)
@@ -441,7 +344,7 @@ static int read_all(struct schema_reader *r, struct str text)
     for (uint32_t k = 2; k < r->nodes.n; k++)
         if (node_read(r, k))
             return -1;
-    return check_graph(r);
+    return schema_graph_check(r);
 }
 
 /* Moves the results to the schema. */

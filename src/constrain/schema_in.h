@@ -1,6 +1,7 @@
 /* schema_in.h: the reader of schemas, for the files schema*.c.
  *
  *   schema.c             documents, the list of nodes, errors
+ *   schema_graph.c       checks of the graph as a whole
  *   schema_refs.c        locations, resources, anchors, references, dynamic scopes
  *   schema_dialect.c     drafts and vocabularies; the metaschemas
  *   schema_keywords.c    table of keywords; keywords with subschemas
@@ -155,6 +156,11 @@ const struct json *schema_member(
 int schema_node_of(
     struct schema_reader *r, const struct schema_todo *todo, node_id *out) MUST_CHECK;
 int schema_ignore(struct schema_reader *r, struct str name) MUST_CHECK;
+
+/* ---- schema_graph.c */
+
+/* Refuses cycles of nodes that are applied to the same value; closes unions. */
+int schema_graph_check(struct schema_reader *r) MUST_CHECK;
 
 /* ---- schema_refs.c */
 

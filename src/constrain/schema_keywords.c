@@ -455,7 +455,7 @@ static uint32_t count_of(const struct json *object, const char *const *names, si
 }
 
 /* schema_options.closed_objects: a schema that lists properties is closed, and one that combines
- * several schemas closes their union (check_graph). One that only refers to others or has only
+ * several schemas closes their union (schema_graph.c). One that only refers to others or has only
  * alternatives leaves that to them. */
 static void choose_closed(struct schema_reading *k, bool is_reference)
 {
