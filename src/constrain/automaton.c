@@ -1,7 +1,6 @@
 #include "constrain/automaton.h"
 
 #include "base/hash.h"
-#include "base/map.h"
 #include "base/mem.h"
 #include "constrain/derive.h"
 #include "constrain/expr_in.h"
@@ -9,10 +8,7 @@
 
 #define NEXT_UNKNOWN UINT32_MAX
 
-enum {
-    PARTITION_SLOTS = 256,
-    MAP_ENTRY = 48 /* bytes of state_of per state, which is at least a third full */
-};
+enum { PARTITION_SLOTS = 256, CLASSES_MAX = 256, STATES_MIN = 32 };
 
 /* The transitions of a state. */
 struct row {
@@ -21,73 +17,99 @@ struct row {
     uint32_t next[]; /* per class: state, 0 (dead) or NEXT_UNKNOWN */
 };
 
+#define ROW_WORDS(n) (sizeof(struct row) / sizeof(uint32_t) + (n))
+
 struct state {
-    expr_id expr; /* EXPR_NONE: unused; `link` is the next unused state */
-    uint32_t link;
+    expr_id expr;    /* EXPR_NONE: unused, or a start without texts */
+    uint32_t link;   /* the next unused state; while flushing, the state itself if it is kept */
     struct row *row; /* NULL: no transition is computed */
 };
 
+/* All memory is allocated at creation: three eighths each for expressions and for their copy while
+ * flushing, a quarter for the tables. */
 struct automaton {
     struct automaton_limits limits;
-    struct exprs *x;
+    struct exprs *x, *spare;
     struct state *states;
     uint32_t n_states, cap_states, unused;
+    uint32_t n_starts; /* states that are kept */
+    uint32_t *slots;   /* hash table of states by expression; 0: free */
+    uint32_t n_slots, slots_max, n_in_slots;
+    expr_id **kept;                    /* [cap_states] scratch */
     struct byte_partition *partitions; /* direct-mapped by hash while there is room */
     uint32_t n_partitions, cap_partitions;
     uint32_t partition_of[PARTITION_SLOTS]; /* 1 + number; the newest with this hash */
-    struct u64_map *state_of;               /* expression -> state */
+    uint32_t *rows;                         /* [cap_rows] words */
+    size_t n_rows, cap_rows;
     struct automaton_roots *roots;
-    size_t row_bytes;
     uint64_t generation;
-    bool is_failed, is_out_of_memory;
+    bool is_failed, is_full;
 };
-
-/* Half of the memory is for expressions: while they are copied, there are two pools. A quarter is
- * for transitions. */
-static struct expr_limits pool_limits(const struct automaton *a)
-{
-    return (struct expr_limits){ .bytes_max = a->limits.bytes_max / 2,
-        .work_max = a->limits.step_work_max };
-}
 
 size_t automaton_bytes(const struct automaton *a)
 {
-    return sizeof(*a) + exprs_bytes(a->x) + a->row_bytes + a->cap_states * sizeof(*a->states) +
-           a->cap_partitions * sizeof(*a->partitions) + u64_map_count(a->state_of) * MAP_ENTRY;
-}
-
-static size_t table_bytes(const struct automaton *a)
-{
-    return automaton_bytes(a) - exprs_bytes(a->x);
+    return sizeof(*a) + exprs_bytes(a->x) + a->n_rows * sizeof(*a->rows) +
+           a->n_states * sizeof(*a->states) + a->n_slots * sizeof(*a->slots) +
+           a->n_partitions * sizeof(*a->partitions);
 }
 
 /* ---- states */
 
-/* Number of a state for the expression; 0: out of memory. */
+static uint32_t first_slot(const struct automaton *a, expr_id expr)
+{
+    return (uint32_t)hash_mix(expr.i) & (a->n_slots - 1);
+}
+
+/* Number of the state of an expression; 0: there is none. */
+static uint32_t find_state(const struct automaton *a, expr_id expr)
+{
+    uint32_t at = first_slot(a, expr);
+
+    while (a->slots[at] && a->states[a->slots[at]].expr.i != expr.i)
+        at = (at + 1) & (a->n_slots - 1);
+    return a->slots[at];
+}
+
+static void put_slot(struct automaton *a, uint32_t id)
+{
+    uint32_t at = first_slot(a, a->states[id].expr);
+
+    while (a->slots[at])
+        at = (at + 1) & (a->n_slots - 1);
+    a->slots[at] = id;
+    a->n_in_slots++;
+}
+
+/* Enters all states that are in use. */
+static void fill_slots(struct automaton *a)
+{
+    memset(a->slots, 0, a->n_slots * sizeof(*a->slots));
+    a->n_in_slots = 0;
+    for (uint32_t id = 1; id < a->n_states; id++)
+        if (a->states[id].expr.i && !find_state(a, a->states[id].expr))
+            put_slot(a, id);
+}
+
+/* Number of a state for the expression; 0: there is no room. */
 static uint32_t state_for(struct automaton *a, expr_id expr)
 {
-    uint32_t id = a->unused;
+    uint32_t id = find_state(a, expr);
 
-    if (u64_map_get(a->state_of, expr.i, &id))
+    if (id)
         return id;
-    if (id) {
+    if (a->unused) {
+        id = a->unused;
         a->unused = a->states[id].link;
-    } else {
-        if (a->n_states == a->cap_states) {
-            uint32_t cap = a->cap_states ? a->cap_states * 2 : 16;
-            struct state *bigger = try_realloc(a->states, cap * sizeof(*bigger));
-            if (!bigger)
-                return 0;
-            a->states = bigger;
-            a->cap_states = cap;
-        }
+    } else if (a->n_states < a->cap_states) {
         id = a->n_states++;
+    } else {
+        return 0;
     }
     a->states[id] = (struct state){ .expr = expr };
-    if (u64_map_put(a->state_of, expr.i, id) < 0) {
-        a->states[id] = (struct state){ .link = a->unused };
-        a->unused = id;
-        return 0;
+    put_slot(a, id);
+    if (a->n_in_slots * 2 > a->n_slots && a->n_slots < a->slots_max) {
+        a->n_slots *= 2;
+        fill_slots(a);
     }
     return id;
 }
@@ -97,7 +119,7 @@ static bool is_same_partition(const struct byte_partition *p, const struct byte_
     return p->n == q->n && !memcmp(p->class_of, q->class_of, sizeof(p->class_of));
 }
 
-/* Number of the partition; UINT32_MAX: out of memory. */
+/* Number of the partition; the caller has left room for one. */
 static uint32_t partition_number(struct automaton *a, const struct byte_partition *p)
 {
     uint32_t *slot =
@@ -105,28 +127,13 @@ static uint32_t partition_number(struct automaton *a, const struct byte_partitio
 
     if (*slot && is_same_partition(&a->partitions[*slot - 1], p))
         return *slot - 1;
-    if (a->n_partitions == a->cap_partitions) {
-        uint32_t cap = a->cap_partitions ? a->cap_partitions * 2 : 4;
-        struct byte_partition *bigger = try_realloc(a->partitions, cap * sizeof(*bigger));
-        if (!bigger)
-            return UINT32_MAX;
-        a->partitions = bigger;
-        a->cap_partitions = cap;
-    }
     a->partitions[a->n_partitions] = *p;
     *slot = ++a->n_partitions;
     return *slot - 1;
 }
 
-static void drop_row(struct automaton *a, struct state *s)
-{
-    if (s->row)
-        a->row_bytes -= sizeof(*s->row) + s->row->n * sizeof(uint32_t);
-    mem_free(s->row);
-    s->row = NULL;
-}
-
-/* The transitions of a state, all unknown if new; NULL: a bound is exceeded. */
+/* The transitions of a state, all unknown if new; NULL: a bound is exceeded. The caller has left
+ * room for a row. */
 static struct row *row_of(struct automaton *a, uint32_t id)
 {
     struct byte_partition p;
@@ -136,19 +143,20 @@ static struct row *row_of(struct automaton *a, uint32_t id)
     expr_partition(a->x, a->states[id].expr, &p);
     if (exprs_failed(a->x))
         return NULL;
-    uint32_t number = partition_number(a, &p);
-    size_t bytes = sizeof(struct row) + p.n * sizeof(uint32_t);
-    struct row *row = number == UINT32_MAX ? NULL : try_malloc(bytes);
-    if (!row) {
-        a->is_out_of_memory = true;
-        return NULL;
-    }
-    row->partition = number;
+    struct row *row = (struct row *)(a->rows + a->n_rows);
+    a->n_rows += ROW_WORDS(p.n);
+    row->partition = partition_number(a, &p);
     row->n = p.n;
     memset(row->next, 0xff, p.n * sizeof(uint32_t));
-    a->row_bytes += bytes;
     a->states[id].row = row;
     return row;
+}
+
+/* Room for one more state with its transitions. */
+static bool has_room(const struct automaton *a)
+{
+    return (a->unused || a->n_states < a->cap_states) && a->n_partitions < a->cap_partitions &&
+           a->n_rows + ROW_WORDS(CLASSES_MAX) <= a->cap_rows;
 }
 
 /* ---- flushing */
@@ -166,109 +174,147 @@ static void mark_kept(struct automaton *a, uint32_t current)
                 a->states[r->ids[k].i].link = r->ids[k].i;
 }
 
-/* Copies the expressions of the kept states to a new pool; -1: out of memory. */
+/* Copies the expressions of the kept states to the other pool; -1: they do not fit. */
 static int copy_kept(struct automaton *a)
 {
-    struct exprs *to = exprs_new(pool_limits(a));
-    struct u64_map *state_of = u64_map_new(64);
+    struct exprs *to = a->spare;
     size_t n = 0;
-    expr_id **roots = try_calloc(a->n_states, sizeof(*roots));
 
-    if (!to || !state_of || !roots)
-        goto fail;
+    exprs_clear(to);
+    exprs_restart_work(to, UINT64_MAX);
     for (uint32_t id = 1; id < a->n_states; id++)
         if (a->states[id].link && a->states[id].expr.i)
-            roots[n++] = &a->states[id].expr;
+            a->kept[n++] = &a->states[id].expr;
     /* The ids in the states change; if the copy fails, the automaton has failed. */
-    exprs_copy(to, a->x, roots, n);
-    a->unused = 0;
-    for (uint32_t id = 1; id < a->n_states; id++) {
-        struct state *s = &a->states[id];
-        if (!s->link) {
-            *s = (struct state){ .link = a->unused };
-            a->unused = id;
-        } else if (u64_map_put(state_of, s->expr.i, id) < 0) {
-            goto fail;
-        }
-    }
-    if (exprs_failed(to))
-        goto fail;
-    mem_free(roots);
-    u64_map_free(a->state_of);
-    exprs_free(a->x);
-    a->state_of = state_of;
+    exprs_copy(to, a->x, a->kept, n);
+    exprs_move_cache(to, a->x);
+    a->spare = a->x;
     a->x = to;
-    return 0;
-fail:
-    mem_free(roots);
-    u64_map_free(state_of);
-    exprs_free(to);
-    return -1;
+    a->unused = 0;
+    for (uint32_t id = 1; id < a->n_states; id++)
+        if (!a->states[id].link) {
+            a->states[id] = (struct state){ .link = a->unused };
+            a->unused = id;
+        }
+    fill_slots(a);
+    return exprs_failed(to) ? -1 : 0;
 }
 
 /* Keeps the start, the current state and the roots. */
 static void flush(struct automaton *a, uint32_t current)
 {
     for (uint32_t id = 0; id < a->n_states; id++)
-        drop_row(a, &a->states[id]);
+        a->states[id].row = NULL;
+    a->n_rows = 0;
     a->n_partitions = 0;
     memset(a->partition_of, 0, sizeof(a->partition_of));
     mark_kept(a, current);
-    if (copy_kept(a)) {
-        a->is_out_of_memory = true;
-        a->is_failed = true;
-    }
+    if (copy_kept(a))
+        a->is_full = a->is_failed = true;
     a->generation++;
 }
 
 /* ---- construction */
 
+/* The tables; -1: out of memory, or too little for the starts. */
+static int reserve_tables(struct automaton *a, uint32_t n_starts)
+{
+    size_t bytes = a->limits.bytes_max / 4;
+
+    a->cap_states = (uint32_t)MIN(bytes / 256 + STATES_MIN, (size_t)1 << 24) + n_starts;
+    a->slots_max = a->n_slots = 64;
+    while (a->slots_max / 4 * 3 < a->cap_states)
+        a->slots_max *= 2;
+    a->cap_partitions = (uint32_t)MIN(bytes / 4 / sizeof(*a->partitions) + 2, (size_t)UINT16_MAX);
+    a->cap_rows = bytes / 2 / sizeof(*a->rows) + ROW_WORDS(CLASSES_MAX);
+    a->states = try_malloc(a->cap_states * sizeof(*a->states));
+    a->kept = try_malloc(a->cap_states * sizeof(*a->kept));
+    a->slots = try_malloc(a->slots_max * sizeof(*a->slots));
+    a->partitions = try_malloc(a->cap_partitions * sizeof(*a->partitions));
+    a->rows = try_malloc(a->cap_rows * sizeof(*a->rows));
+    return a->states && a->kept && a->slots && a->partitions && a->rows ? 0 : -1;
+}
+
+/* An automaton without states. */
+static struct automaton *reserve(
+    const struct exprs *x, uint32_t n_starts, struct automaton_limits limits)
+{
+    struct automaton *a = try_calloc(1, sizeof(*a));
+    struct expr_limits pool = { limits.bytes_max / 8 * 3, limits.step_work_max };
+
+    if (!a)
+        return NULL;
+    a->limits = limits;
+    a->x = exprs_new_fixed(pool, x);
+    a->spare = exprs_new_fixed(pool, x);
+    if (!a->x || !a->spare || reserve_tables(a, n_starts) || exprs_add_cache(a->x)) {
+        automaton_free(a);
+        return NULL;
+    }
+    return a;
+}
+
+int automaton_new_many(struct automaton **out, const struct exprs *x, const expr_id *roots,
+    uint32_t n, struct automaton_limits limits, struct err *e)
+{
+    struct automaton *a = exprs_check(x, e) ? NULL : reserve(x, n, limits);
+
+    CHECK(n);
+    if (exprs_failed(x))
+        return -1;
+    if (!a)
+        return err_set(e, ERR_MEMORY, "no memory for the automaton of a constraint");
+    a->n_states = n + 1;
+    a->states[0] = (struct state){ 0 };
+    for (uint32_t k = 0; k < n; k++) {
+        CHECK(expr_is_pure(x, roots[k]));
+        a->states[k + 1] = (struct state){ .expr = roots[k] };
+        a->kept[k] = &a->states[k + 1].expr;
+    }
+    exprs_restart_work(a->x, UINT64_MAX);
+    exprs_copy(a->x, x, a->kept, n);
+    exprs_restart_work(a->x, limits.step_work_max);
+    if (exprs_check(a->x, e)) {
+        automaton_free(a);
+        return -1;
+    }
+    while (a->n_slots < 2 * n && a->n_slots < a->slots_max)
+        a->n_slots *= 2;
+    fill_slots(a);
+    *out = a;
+    return 0;
+}
+
 int automaton_new(struct automaton **out, const struct exprs *x, expr_id root,
     struct automaton_limits limits, struct err *e)
 {
-    struct automaton *a = try_calloc(1, sizeof(*a));
-    expr_id *roots[] = { &root };
+    struct automaton *a;
 
-    CHECK(expr_is_pure(x, root));
-    if (exprs_check(x, e))
-        goto fail;
-    if (!a)
-        goto no_memory;
-    a->limits = limits;
-    a->x = exprs_new(pool_limits(a));
-    a->state_of = u64_map_new(64);
-    if (!a->x || !a->state_of)
-        goto no_memory;
-    exprs_restart_work(a->x, UINT64_MAX);
-    exprs_copy(a->x, x, roots, 1);
-    exprs_restart_work(a->x, limits.step_work_max);
-    bool is_live = expr_is_live(a->x, root);
-    if (exprs_check(a->x, e))
-        goto fail;
-    a->n_states = 1;
-    a->cap_states = 16;
-    a->states = try_calloc(a->cap_states, sizeof(*a->states));
-    if (!a->states || state_for(a, is_live ? root : EXPR_NONE) != STATE_START.i)
-        goto no_memory;
+    if (automaton_new_many(&a, x, &root, 1, limits, e))
+        return -1;
+    if (!expr_is_live(a->x, a->states[STATE_START.i].expr)) {
+        a->states[STATE_START.i].expr = EXPR_NONE;
+        fill_slots(a);
+    }
+    if (exprs_check(a->x, e)) {
+        automaton_free(a);
+        return -1;
+    }
     *out = a;
     return 0;
-no_memory:
-    err_set(e, ERR_MEMORY, "no memory for the automaton of a constraint");
-fail:
-    automaton_free(a);
-    return -1;
 }
 
 void automaton_free(struct automaton *a)
 {
     if (!a)
         return;
-    for (uint32_t id = 0; id < a->n_states && a->states; id++)
-        drop_row(a, &a->states[id]);
     mem_free(a->states);
+    mem_free(a->kept);
+    mem_free(a->slots);
     mem_free(a->partitions);
-    u64_map_free(a->state_of);
+    mem_free(a->rows);
     exprs_free(a->x);
+    exprs_free(a->spare);
     mem_free(a);
 }
 
@@ -306,11 +352,11 @@ static int compute(struct automaton *a, uint32_t id, uint8_t byte, uint32_t *nex
     if (row->next[class] == NEXT_UNKNOWN) {
         expr_id to = expr_derive(a->x, a->states[id].expr, p->first[class]);
         bool is_live = expr_is_live(a->x, to);
-        uint32_t target = is_live ? state_for(a, to) : 0;
         if (exprs_failed(a->x))
             return -1;
-        if (is_live && !target) {
-            a->is_out_of_memory = true;
+        uint32_t target = is_live ? state_for(a, to) : 0;
+        if (is_live && !target) { /* too many roots */
+            a->is_full = true;
             return -1;
         }
         row->next[class] = target;
@@ -326,8 +372,10 @@ static state_id step_slow(struct automaton *a, uint32_t id, uint8_t byte)
 
     if (a->is_failed)
         return STATE_DEAD;
-    if (table_bytes(a) > a->limits.bytes_max / 4)
+    if (!has_room(a))
         flush(a, id);
+    a->is_full = a->is_full || !has_room(a);
+    a->is_failed = a->is_failed || a->is_full;
     if (!a->is_failed && compute(a, id, byte, &next)) {
         if (exprs_is_full(a->x)) {
             flush(a, id);
@@ -366,6 +414,11 @@ bool automaton_accepts(const struct automaton *a, state_id s)
     return s.i && expr_accepts(a->x, a->states[s.i].expr);
 }
 
+bool automaton_is_final(const struct automaton *a, state_id s)
+{
+    return expr_eq(a->states[s.i].expr, EXPR_EPS);
+}
+
 bool automaton_permits_all(const struct automaton *a, state_id s)
 {
     return expr_eq(a->states[s.i].expr, EXPR_ALL);
@@ -400,8 +453,9 @@ int automaton_check(const struct automaton *a, struct err *e)
 {
     if (!a->is_failed)
         return 0;
-    if (a->is_out_of_memory)
-        return err_set(e, ERR_MEMORY, "no memory for the states of a constraint");
+    if (a->is_full || exprs_is_full(a->x))
+        return err_set(e, ERR_TOO_LARGE, "the states of a constraint need more than %zu bytes",
+            a->limits.bytes_max);
     return exprs_check(a->x, e);
 }
 
@@ -412,5 +466,5 @@ uint64_t automaton_generation(const struct automaton *a)
 
 size_t automaton_states(const struct automaton *a)
 {
-    return u64_map_count(a->state_of);
+    return a->n_in_slots;
 }

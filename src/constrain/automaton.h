@@ -5,7 +5,8 @@
  * they are first used and are stored per class of bytes. A state is entered only if a text can
  * still be completed, so STATE_DEAD is exact.
  *
- * Memory is bounded by `bytes_max`. If it is full, the automaton is flushed: all states are dropped
+ * Memory is bounded by `bytes_max` and is reserved at creation: a step allocates nothing. If it is
+ * full, the automaton is flushed: all states are dropped
  * except the start, the argument of the call, and the states in registered lists of roots. The ids
  * of those do not change; ids of dropped states are used again, and `automaton_generation`
  * increases. A flush never changes an answer. A step fails only if one state and its successors
@@ -41,6 +42,11 @@ struct automaton_roots {
 /* -1: out of memory, or a bound is exceeded. `root` is pure. */
 int automaton_new(struct automaton **out, const struct exprs *x, expr_id root,
     struct automaton_limits limits, struct err *e) MUST_CHECK;
+/* The same with `n` starts: root k has the state STATE_START.i + k, also if it is empty; n > 0. A
+ * flush keeps the first of them; the caller registers those that it needs. The roots must be known
+ * to be live, and those that are not are EXPR_NONE. */
+int automaton_new_many(struct automaton **out, const struct exprs *x, const expr_id *roots,
+    uint32_t n, struct automaton_limits limits, struct err *e) MUST_CHECK;
 void automaton_free(struct automaton *a); /* accepts NULL */
 void automaton_add_roots(struct automaton *a, struct automaton_roots *r);
 void automaton_remove_roots(struct automaton *a, struct automaton_roots *r);
@@ -52,6 +58,8 @@ state_id automaton_step(struct automaton *a, state_id s, uint8_t byte);
 /* The state after all bytes of `text`. */
 state_id automaton_run(struct automaton *a, state_id s, struct str text);
 bool automaton_accepts(const struct automaton *a, state_id s);
+/* True if only the empty text may follow. */
+bool automaton_is_final(const struct automaton *a, state_id s);
 /* True if all texts may follow. False does not exclude it: other forms of this language exist. */
 bool automaton_permits_all(const struct automaton *a, state_id s);
 /* The bytes that do not lead to STATE_DEAD. */
@@ -61,5 +69,5 @@ int automaton_forced_byte(struct automaton *a, state_id s);
 
 int automaton_check(const struct automaton *a, struct err *e); /* -1 after an exceeded bound */
 uint64_t automaton_generation(const struct automaton *a);      /* number of flushes */
-size_t automaton_bytes(const struct automaton *a);
+size_t automaton_bytes(const struct automaton *a); /* in use; the rest has not been written */
 size_t automaton_states(const struct automaton *a);

@@ -29,7 +29,8 @@ static bool grow(struct exprs *x, void **p, uint32_t *cap, size_t need, size_t s
         return true;
     while (n < need)
         n *= 2;
-    if (n > UINT32_MAX / 2 || x->bytes - *cap * size + n * size > x->limits.bytes_max) {
+    if (x->is_fixed || n > UINT32_MAX / 2 ||
+        x->bytes - *cap * size + n * size > x->limits.bytes_max) {
         expr_fail(x, FAIL_MEMORY);
         return false;
     }
@@ -64,6 +65,14 @@ bool expr_visit(struct exprs *x, expr_id a)
     return true;
 }
 
+static void add_constants(struct exprs *x)
+{
+    x->nodes[0] = (struct node){ .kind = K_NONE, .flags = F_DEAD | F_CODE, .min_len = MIN_LEN_INF };
+    x->nodes[1] = (struct node){ .kind = K_EPS, .flags = F_ACCEPTS | F_LIVE | 7 * F_TEXT };
+    x->nodes[2] = (struct node){ .kind = K_ALL, .flags = F_ACCEPTS | F_LIVE };
+    x->n_nodes = 3;
+}
+
 struct exprs *exprs_new(struct expr_limits limits)
 {
     struct exprs *x = try_calloc(1, sizeof(*x));
@@ -80,17 +89,91 @@ struct exprs *exprs_new(struct expr_limits limits)
         exprs_free(x);
         return NULL;
     }
-    x->nodes[0] = (struct node){ .kind = K_NONE, .flags = F_DEAD | F_CODE, .min_len = MIN_LEN_INF };
-    x->nodes[1] = (struct node){ .kind = K_EPS, .flags = F_ACCEPTS | F_LIVE | 7 * F_TEXT };
-    x->nodes[2] = (struct node){ .kind = K_ALL, .flags = F_ACCEPTS | F_LIVE };
-    x->n_nodes = 3;
+    add_constants(x);
     return x;
+}
+
+/* ---- fixed pools */
+
+enum {
+    FIXED_NODE = sizeof(struct node) + 10 * sizeof(uint32_t) + 4, /* bytes per node, with 4 args */
+    FIXED_STACK_MIN = 1024,
+    FIXED_SETS_MIN = 64
+};
+
+static bool reserve(struct exprs *x, void **p, uint32_t *cap, size_t n, size_t size)
+{
+    *p = try_malloc(n * size);
+    *cap = (uint32_t)n;
+    x->bytes += n * size;
+    return *p != NULL;
+}
+
+#define RESERVE(x, array, n)                                                                       \
+    reserve(x, (void **)&(x)->array, &(x)->cap_##array, n, sizeof(*(x)->array))
+
+struct exprs *exprs_new_fixed(struct expr_limits limits, const struct exprs *from)
+{
+    size_t other = sizeof(struct exprs) + FIXED_STACK_MIN * sizeof(uint32_t) +
+                   FIXED_SETS_MIN * sizeof(struct byte_set) +
+                   from->n_numbers * sizeof(*from->numbers);
+    size_t args = from->n_args / from->n_nodes; /* long lists of members */
+    size_t n = limits.bytes_max > other ? limits.bytes_max - other : 0;
+    struct exprs *x = try_calloc(1, sizeof(*x));
+    uint32_t cap_map, cap_slots;
+
+    if (!x)
+        return NULL;
+    n = MIN(n / (FIXED_NODE + args * sizeof(uint32_t)), (size_t)UINT32_MAX / 64);
+    x->limits = limits;
+    x->seed = rng_entropy();
+    x->is_fixed = true;
+    x->slots_max = 64;
+    while (x->slots_max / 4 * 3 < n)
+        x->slots_max *= 2;
+    if (n < 16 || !RESERVE(x, nodes, n) || !RESERVE(x, args, n * (4 + args)) ||
+        !RESERVE(x, stack, n + FIXED_STACK_MIN) || !RESERVE(x, visited, n) ||
+        !RESERVE(x, sets, n / 16 + FIXED_SETS_MIN) ||
+        !RESERVE(x, numbers, MAX(from->n_numbers, 1u)) ||
+        !reserve(x, (void **)&x->map, &cap_map, n, sizeof(*x->map)) ||
+        !reserve(x, (void **)&x->slots, &cap_slots, x->slots_max, sizeof(*x->slots))) {
+        exprs_free(x);
+        return NULL;
+    }
+    exprs_clear(x);
+    return x;
+}
+
+void exprs_clear(struct exprs *x)
+{
+    CHECK(x->is_fixed);
+    x->fail = FAIL_NONE;
+    x->n_args = x->n_sets = x->n_stack = x->n_visited = x->n_numbers = 0;
+    x->n_slots = 64;
+    memset(x->slots, 0, x->n_slots * sizeof(*x->slots));
+    memset(x->any_star, 0, sizeof(x->any_star));
+    memset(x->classes, 0, sizeof(x->classes));
+    add_constants(x);
+}
+
+int exprs_add_cache(struct exprs *x)
+{
+    x->cache = try_calloc(DERIVATIVE_CACHE, sizeof(*x->cache));
+    return x->cache ? 0 : -1;
+}
+
+void exprs_move_cache(struct exprs *to, struct exprs *from)
+{
+    to->cache = from->cache;
+    from->cache = NULL;
+    memset(to->cache, 0, DERIVATIVE_CACHE * sizeof(*to->cache));
 }
 
 void exprs_free(struct exprs *x)
 {
     if (!x)
         return;
+    mem_free(x->map);
     mem_free(x->nodes);
     mem_free(x->args);
     mem_free(x->sets);
@@ -135,9 +218,15 @@ int exprs_check(const struct exprs *x, struct err *e)
     return err_set(e, ERR_INTERNAL, "unexpected cause %d", (int)x->fail);
 }
 
+/* Bytes that are in use; the rest of a fixed pool has never been written. */
 size_t exprs_bytes(const struct exprs *x)
 {
-    return x->bytes;
+    if (!x->is_fixed)
+        return x->bytes;
+    return sizeof(*x) + x->n_nodes * (sizeof(*x->nodes) + sizeof(*x->map)) +
+           x->n_args * sizeof(*x->args) + x->n_sets * sizeof(*x->sets) +
+           x->n_numbers * sizeof(*x->numbers) + x->n_slots * sizeof(*x->slots) +
+           (x->cache ? DERIVATIVE_CACHE * sizeof(*x->cache) : 0);
 }
 
 size_t exprs_count(const struct exprs *x)
@@ -309,27 +398,39 @@ static bool is_node(
            (!n || !memcmp(&x->args[d->first], args, n * sizeof(*args)));
 }
 
-static bool grow_slots(struct exprs *x)
+static void fill_slots(struct exprs *x)
 {
-    uint32_t n = x->n_slots * 2;
-    size_t more = (n - x->n_slots) * sizeof(*x->slots);
-    uint32_t *slots = x->bytes + more > x->limits.bytes_max ? NULL : try_calloc(n, sizeof(*slots));
-
-    if (!slots) {
-        expr_fail(x, FAIL_MEMORY);
-        return false;
-    }
+    memset(x->slots, 0, x->n_slots * sizeof(*x->slots));
     for (uint32_t id = 3; id < x->n_nodes; id++) {
         const struct node *d = &x->nodes[id];
-        uint32_t at = (uint32_t)hash_node(x, d->kind, &x->args[d->first], d->n) & (n - 1);
-        while (slots[at])
-            at = (at + 1) & (n - 1);
-        slots[at] = id;
+        uint32_t at = (uint32_t)hash_node(x, d->kind, &x->args[d->first], d->n) & (x->n_slots - 1);
+        while (x->slots[at])
+            at = (at + 1) & (x->n_slots - 1);
+        x->slots[at] = id;
     }
-    mem_free(x->slots);
-    x->slots = slots;
-    x->n_slots = n;
-    x->bytes += more;
+}
+
+/* Doubles the table. A fixed pool has at most 3/4 of slots_max expressions. */
+static bool grow_slots(struct exprs *x)
+{
+    size_t more = x->n_slots * sizeof(*x->slots);
+
+    if (x->is_fixed && x->n_slots == x->slots_max)
+        return true;
+    if (!x->is_fixed) {
+        uint32_t *slots = x->bytes + more > x->limits.bytes_max
+                              ? NULL
+                              : try_malloc(2 * x->n_slots * sizeof(*slots));
+        if (!slots) {
+            expr_fail(x, FAIL_MEMORY);
+            return false;
+        }
+        mem_free(x->slots);
+        x->slots = slots;
+        x->bytes += more;
+    }
+    x->n_slots *= 2;
+    fill_slots(x);
     return true;
 }
 
@@ -597,7 +698,8 @@ static uint32_t copy_node(
 
 void exprs_copy(struct exprs *to, const struct exprs *from, expr_id *const *roots, size_t n)
 {
-    uint32_t *map = try_calloc(from->n_nodes, sizeof(*map));
+    bool has_scratch = to->is_fixed && from->n_nodes <= to->cap_nodes;
+    uint32_t *map = has_scratch ? to->map : try_malloc(from->n_nodes * sizeof(*map));
 
     CHECK(to->n_nodes == 3);
     if (!map) {
@@ -606,6 +708,7 @@ void exprs_copy(struct exprs *to, const struct exprs *from, expr_id *const *root
             *roots[k] = EXPR_NONE;
         return;
     }
+    memset(map, 0, from->n_nodes * sizeof(*map));
     for (uint32_t k = 0; k < from->n_numbers; k++)
         expr_number_add(to, &from->numbers[k]);
     for (size_t k = 0; k < n; k++)
@@ -622,5 +725,6 @@ void exprs_copy(struct exprs *to, const struct exprs *from, expr_id *const *root
         roots[k]->i = exprs_failed(to) ? EXPR_NONE.i : map[roots[k]->i];
     for (int m = 0; m < N_TEXT_MODES; m++)
         to->any_star[m] = exprs_failed(to) ? 0 : map[from->any_star[m]];
-    mem_free(map);
+    if (!has_scratch)
+        mem_free(map);
 }

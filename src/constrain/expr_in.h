@@ -85,9 +85,12 @@ struct exprs {
     uint32_t n_numbers, cap_numbers;
     uint32_t any_star[N_TEXT_MODES]; /* any text; 0 = not built */
     uint32_t or_depth;               /* nested factoring of unions */
-    size_t bytes;
+    size_t bytes;                    /* of the arrays */
+    bool is_fixed;                   /* the arrays have their final size */
+    uint32_t *map;                   /* [cap_nodes] of a fixed pool: scratch of exprs_copy to it */
+    uint32_t slots_max;              /* of a fixed pool */
     uint64_t seed;
-    struct derivative *cache;
+    struct derivative *cache; /* NULL: the pool is the target of copies only */
     struct class_entry classes[CLASS_CACHE];
 };
 
@@ -112,6 +115,15 @@ expr_id expr_number_leaf(struct exprs *x, uint32_t spec, const struct number_sta
 uint32_t expr_number_add(struct exprs *x, const struct number_spec *spec);
 bool expr_push(struct exprs *x, uint32_t v); /* onto the stack */
 bool expr_visit(struct exprs *x, expr_id a); /* marks and lists it as visited */
+
+/* A pool that allocates nothing later, for copies of `from` and their derivatives, without a cache
+ * of derivatives. NULL: out of memory, or bytes_max is below the size of `from`. */
+struct exprs *exprs_new_fixed(struct expr_limits limits, const struct exprs *from) MUST_CHECK;
+/* Drops all expressions of a fixed pool. */
+void exprs_clear(struct exprs *x);
+int exprs_add_cache(struct exprs *x) MUST_CHECK; /* -1: out of memory */
+/* Moves the cache of derivatives, which becomes empty. */
+void exprs_move_cache(struct exprs *to, struct exprs *from);
 
 /* Copies the expressions which the roots reach, and the roots' new ids replace them. If `to` fails,
  * the roots become EXPR_NONE. */

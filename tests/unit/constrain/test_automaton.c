@@ -23,7 +23,7 @@ static struct automaton *automaton_of(const char *pattern, size_t bytes_max)
 
 static void a_full_table_is_flushed_without_changing_an_answer(void)
 {
-    struct automaton *small = automaton_of(email, 400 * KB), *large = automaton_of(email, 64 * MB);
+    struct automaton *small = automaton_of(email, 1200 * KB), *large = automaton_of(email, 64 * MB);
     struct rng r = { .key = 1 };
     struct err e = { 0 };
     static const char letters[] = "ababababab.@";
@@ -41,7 +41,7 @@ static void a_full_table_is_flushed_without_changing_an_answer(void)
         }
         struct byte_set p = automaton_next_bytes(small, s), q = automaton_next_bytes(large, t);
         EXPECT(!memcmp(&p, &q, sizeof(p)));
-        EXPECT(automaton_bytes(small) <= 400 * KB);
+        EXPECT(automaton_bytes(small) <= 1200 * KB);
     }
     EXPECT_EQ(automaton_check(small, &e), 0);
     EXPECT(automaton_generation(small) > 2);

@@ -301,6 +301,34 @@ static void a_mask_in_progress_survives_queries(void)
     kit_close(&kit);
 }
 
+/* After creation a state allocates nothing, also while its automaton is flushed. */
+static void a_state_allocates_nothing(void)
+{
+    static const char *const patterns[] = { "(?:[ab]{1,5}c|\"[^\"]*\"|[0-9 ]{3,200})*",
+        "(?!.*aba.{7}1)[ab1 ]{0,4000}(?:c.{0,900}){3}" };
+    struct kit kit;
+    uint32_t set[38];
+    int32_t ids[8];
+
+    kit_open(&kit, "abc1 \"", true);
+    for (uint64_t seed = 0; seed < ARRAY_LEN(patterns); seed++) {
+        struct constraint_state *s = open_state(kit.t, CONSTRAINT_REGEX, patterns[seed]);
+        struct sample_constraint k = constraint_state_ops(s);
+        struct rng r = { .key = seed };
+        noalloc_begin("constraint");
+        for (int round = 0; round < 1000; round++) {
+            mask_of(s, 1 + rng_below(&r, 3000), set, ARRAY_LEN(set));
+            k.ops->forced(k.self, ids, 8);
+            if (!k.ops->push(k.self, (int32_t)rng_below(&r, 1199)) && rng_below(&r, 200) == 0)
+                k.ops->reset(k.self);
+        }
+        noalloc_end();
+        EXPECT(constraint_state_bytes(s) < 8 * MB);
+        constraint_state_free(s);
+    }
+    kit_close(&kit);
+}
+
 static void forced_text_is_proposed_as_tokens(void)
 {
     struct kit kit;
@@ -354,5 +382,5 @@ TESTS(TEST(a_pattern_matches_the_whole_output), TEST(a_choice_accepts_exactly_it
     TEST(a_large_choice_is_a_trie), TEST(a_refused_source_names_the_reason),
     TEST(masks_avoid_texts_that_the_vocabulary_cannot_produce),
     TEST(a_state_is_a_function_of_the_pushed_tokens), TEST(a_prefix_is_read_before_the_first_token),
-    TEST(a_mask_in_progress_survives_queries), TEST(forced_text_is_proposed_as_tokens),
-    TEST(a_failed_allocation_is_an_error))
+    TEST(a_mask_in_progress_survives_queries), TEST(a_state_allocates_nothing),
+    TEST(forced_text_is_proposed_as_tokens), TEST(a_failed_allocation_is_an_error))

@@ -367,7 +367,7 @@ static void masks_are_exact_while_the_automaton_is_flushed(void)
         language_begin(&l);
         expr_id root =
             which % 3 < 2 ? pattern_of(l.x, patterns[which % 3]) : in_quotes(l.x, limits);
-        struct automaton_limits small = { (which % 3 ? 96 : 400) * KB, 1000000 };
+        struct automaton_limits small = { (which % 3 ? 160 : 1200) * KB, 1000000 };
         struct acceptor *a = acceptor_of(l.x, root, small);
         expect_walk(&src, t, a, 60, which);
         EXPECT_EQ(a->ops->check(a, &l.e), 0);
