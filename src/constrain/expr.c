@@ -169,6 +169,24 @@ void exprs_move_cache(struct exprs *to, struct exprs *from)
     memset(to->cache, 0, DERIVATIVE_CACHE * sizeof(*to->cache));
 }
 
+static void drop_array(struct exprs *x, void *p, size_t bytes)
+{
+    mem_free(p);
+    x->bytes -= bytes;
+}
+
+void exprs_seal(struct exprs *x)
+{
+    CHECK(!x->is_fixed);
+    drop_array(x, x->slots, x->n_slots * sizeof(*x->slots));
+    drop_array(x, x->stack, x->cap_stack * sizeof(*x->stack));
+    drop_array(x, x->visited, x->cap_visited * sizeof(*x->visited));
+    drop_array(x, x->cache, DERIVATIVE_CACHE * sizeof(*x->cache));
+    x->slots = x->stack = x->visited = NULL;
+    x->cache = NULL;
+    x->n_slots = x->cap_stack = x->cap_visited = 0;
+}
+
 void exprs_free(struct exprs *x)
 {
     if (!x)

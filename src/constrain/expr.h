@@ -71,6 +71,8 @@ void exprs_free(struct exprs *x);                              /* accepts NULL *
 bool exprs_failed(const struct exprs *x);
 bool exprs_is_full(const struct exprs *x);             /* failed for lack of memory */
 int exprs_check(const struct exprs *x, struct err *e); /* -1 with the bound that was exceeded */
+/* Frees what only the constructors need. The pool is then read-only: for copies. */
+void exprs_seal(struct exprs *x);
 size_t exprs_bytes(const struct exprs *x);
 size_t exprs_count(const struct exprs *x); /* expressions */
 uint64_t exprs_work(const struct exprs *x);

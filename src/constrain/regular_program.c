@@ -67,6 +67,7 @@ static int compile(struct constraint_program **out, const struct constraint_sour
         return -1;
     }
     *work = exprs_work(p->x);
+    exprs_seal(p->x);
     *out = p;
     return 0;
 }

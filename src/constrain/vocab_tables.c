@@ -2,6 +2,10 @@
 
 #include "base/mem.h"
 
+#include <stdatomic.h>
+
+static _Atomic uint64_t last_id;
+
 static int no_memory(struct err *e)
 {
     return err_set(e, ERR_MEMORY, "no memory for the tables of the vocabulary");
@@ -54,6 +58,7 @@ int vocab_tables_new(struct vocab_tables **out, const struct token_source *src, 
 
     if (!t)
         return no_memory(e);
+    t->id = atomic_fetch_add_explicit(&last_id, 1, memory_order_relaxed) + 1;
     t->source = *src;
     t->n_tokens = src->n_tokens;
     if (token_trie_init(&t->trie, src, NULL, e)) { /* checks the number of tokens */

@@ -18,6 +18,7 @@
 enum { MARK_DIGITS, MARK_BLANKS }; /* marks of `trie`; one bit each */
 
 struct vocab_tables {
+    uint64_t id; /* unique in the process */
     struct token_source source;
     int32_t n_tokens;
     struct token_trie trie, irregular;
