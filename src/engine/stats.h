@@ -7,7 +7,13 @@
 
 enum { ENGINE_PRIORITIES = 32 };
 
-enum draft_kind { DRAFT_BY_PREDICTION, DRAFT_BY_HISTORY, DRAFT_BY_MODEL, N_DRAFT_KINDS };
+enum draft_kind {
+    DRAFT_BY_PREDICTION,
+    DRAFT_BY_HISTORY,
+    DRAFT_BY_MODEL,
+    DRAFT_BY_CONSTRAINT, /* forced tokens */
+    N_DRAFT_KINDS
+};
 
 struct draft_counts { /* speculative decoding; see spec.h */
     _Atomic uint64_t drafts, drafted_tokens, accepted_tokens;

@@ -98,6 +98,7 @@ static void copy_drafts(const struct engine_stats *s, struct metrics *m)
         [DRAFT_BY_PREDICTION] = "drafter=\"prediction\"",
         [DRAFT_BY_HISTORY] = "drafter=\"ngram\"",
         [DRAFT_BY_MODEL] = "drafter=\"model\"",
+        [DRAFT_BY_CONSTRAINT] = "drafter=\"forced\"",
     };
 
     for (int i = 0; i < N_DRAFT_KINDS; i++) {

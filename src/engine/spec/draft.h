@@ -10,9 +10,9 @@
  * computed. The two calls allow a drafter with a model to process all sequences of a step in one
  * batch; spec.h decides which drafter is used and how many tokens a sequence gets.
  *
- * Drafters: n-gram matches in the request itself and the client's prediction (draft_text.h), a
- * draft model (draft_lm.h), and adversarial ones in tests. No data may pass from one request to
- * another.
+ * Drafters: tokens that the constraint forces (draft_forced.h), n-gram matches in the request
+ * itself and the client's prediction (draft_text.h), a draft model (draft_lm.h), and adversarial
+ * ones in tests. No data may pass from one request to another.
  *
  * Owner: the engine thread. offer, propose and forget allocate nothing. */
 #pragma once
@@ -30,6 +30,7 @@ enum draft_source { /* evidence for a draft; acceptance rates are kept per sourc
     DRAFT_HISTORY_SHORT,
     DRAFT_HISTORY_EDITED,
     DRAFT_MODEL,
+    DRAFT_FORCED,
     N_DRAFT_SOURCES
 };
 
@@ -39,6 +40,7 @@ struct draft_job {         /* request for drafts of one decoding sequence */
     const int32_t *tokens;
     int n, n_prompt; /* known tokens: prompt and output */
     const struct sample_params *sample;
+    const struct sample_constraint *constraint; /* NULL = none */
     int choice;
     void *user;               /* user pointer of the gen */
     int n_max;                /* offer: upper limit; propose: number of tokens requested */
@@ -64,7 +66,7 @@ struct draft_ops {
 
 static inline enum draft_kind draft_kind_of(enum draft_source source)
 {
-    if (source == DRAFT_MODEL)
-        return DRAFT_BY_MODEL;
+    if (source >= DRAFT_MODEL)
+        return source == DRAFT_MODEL ? DRAFT_BY_MODEL : DRAFT_BY_CONSTRAINT;
     return source <= DRAFT_PREDICTION_EDITED ? DRAFT_BY_PREDICTION : DRAFT_BY_HISTORY;
 }

@@ -17,6 +17,7 @@ static const float prior[N_DRAFT_SOURCES] = {
     [DRAFT_HISTORY_SHORT] = 0.4f,
     [DRAFT_HISTORY_EDITED] = 0.5f,
     [DRAFT_MODEL] = 0.6f,
+    [DRAFT_FORCED] = 0.9f,
 };
 static const float prior_tries = 2.0f;
 

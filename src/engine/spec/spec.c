@@ -1,5 +1,6 @@
 #include "engine/spec/spec.h"
 #include "base/mem.h"
+#include "engine/spec/draft_forced.h"
 #include "engine/spec/row_cost.h"
 #include "os/clock.h"
 
@@ -7,13 +8,15 @@
 
 enum {
     STEP_DRAFTS_MAX = 64, /* draft tokens of one step, over all sequences */
-    N_DRAFTERS = 2,
+    BUDGETS = 2, /* budgets that share SPEC_BUDGET_MAX; only constrained requests use a third */
     BASE_STEPS_FIRST = 16, /* steps without drafts before the first drafts, to measure the noise */
     /* One step in so many has no drafts; 4 times as many if drafts gain much. */
     BASE_STEP_EVERY = 8,
     PAIRS_MIN = 6, /* with fewer measured pairs, every other step has no drafts */
     GAIN_DECAY_STEPS = 64,
 };
+
+enum { FORCED, TEXT, OTHER, N_DRAFTERS }; /* asked in this order */
 
 /* Margin above the estimated row cost in standard errors: to choose the number of drafts and to
  * account for them, and to bound their possible loss. */
@@ -22,7 +25,7 @@ static const double COST_MARGIN = 1.5, COST_MARGIN_MAX = 2;
 /* Times are in units of a step without drafts unless their name ends in _ns. */
 struct spec {
     struct spec_options o;
-    struct drafter *drafters[N_DRAFTERS]; /* asked in this order; NULL = none */
+    struct drafter *drafters[N_DRAFTERS]; /* NULL = none */
     struct row_cost row_model;            /* marginal row cost */
     double base_step_ns;                  /* moving average of a step without drafts */
     int n_base_steps;                     /* such steps measured, up to BASE_STEPS_FIRST */
@@ -53,9 +56,10 @@ int spec_open(struct spec **out, const struct spec_options *o, struct err *e)
     sp->o = *o;
     sp->max_draft_steps = BASE_STEP_EVERY;
     for (int d = 0; d < N_DRAFTERS; d++)
-        sp->budget[d] = (double)SPEC_BUDGET_MAX / N_DRAFTERS;
-    sp->drafters[0] = o->by_history ? &draft_text : NULL;
-    sp->drafters[1] = o->drafter;
+        sp->budget[d] = (double)SPEC_BUDGET_MAX / BUDGETS;
+    sp->drafters[FORCED] = &draft_forced;
+    sp->drafters[TEXT] = o->by_history ? &draft_text : NULL;
+    sp->drafters[OTHER] = o->drafter;
     if (o->max < 0 || o->max > DRAFT_MAX || o->min < 0) {
         spec_close(sp);
         return err_param(e, ERR_RANGE, "draft_max", "%d to %d draft tokens per draft; at most %d",
@@ -171,6 +175,7 @@ static struct draft_job job_for(const struct spec *sp, struct gen_choice *ch)
         .n = n,
         .n_prompt = g->in.n_prompt,
         .sample = &g->in.sample,
+        .constraint = choice_constraint(ch),
         .choice = ch->index,
         .user = g->user,
         .n_max = MIN(MIN(sp->o.max, sp->max_per_seq), g->max_out - ch->n_out - 1),
@@ -196,7 +201,8 @@ static bool try_drafter(
         return false;
     CHECK(n_offered <= job.n_max);
     double acceptance = acceptance_of(sp, &ch->draft, job.source);
-    if (d == 0 && has_budget(sp, 1) && acceptance < acceptance_of(sp, &ch->draft, DRAFT_MODEL))
+    if (d == TEXT && has_budget(sp, OTHER) &&
+        acceptance < acceptance_of(sp, &ch->draft, DRAFT_MODEL))
         return false; /* the draft model is more likely to be right */
     double drafting = job.source == DRAFT_MODEL ? ns_in_steps(sp, sp->draft_token_ns) : 0;
     int n = choose_n_drafts(sp, l, acceptance, drafting, n_offered, sp->budget[d]);
@@ -224,7 +230,7 @@ static void collect_jobs(struct spec *sp, struct sched *sc, struct step_plan *p)
             continue;
         n_asked++;
         bool has_drafts = false;
-        for (int d = 0; d < N_DRAFTERS && !has_drafts; d++)
+        for (int d = choice_constraint(ch) ? FORCED : TEXT; d < N_DRAFTERS && !has_drafts; d++)
             has_drafts = has_budget(sp, d) && try_drafter(sp, sc, p, i, d, &l);
         if (!has_drafts)
             draft_seq_decay(&ch->draft);
@@ -314,7 +320,7 @@ void spec_plan(struct spec *sp, struct sched *sc, struct step_plan *p, const _At
 {
     sp->base_rows = p->n_rows;
     sp->draft_ns = 0;
-    sp->n_jobs[0] = sp->n_jobs[1] = 0;
+    memset(sp->n_jobs, 0, sizeof(sp->n_jobs));
     if (sp->o.max == 0 || p->n_runs == 0 || !may_pay(sp, p))
         return;
     collect_jobs(sp, sc, p);
@@ -358,7 +364,7 @@ static void add_base_step(struct spec *sp, double ns)
 
 void spec_add_step(struct spec *sp, const struct step_plan *p, uint64_t step_ns, int n_accepted)
 {
-    double ns = (double)step_ns, gain = 1.0 / SPEC_BUDGET_STEPS / N_DRAFTERS;
+    double ns = (double)step_ns, gain = 1.0 / SPEC_BUDGET_STEPS / BUDGETS;
     bool has_drafts = p->n_rows > sp->base_rows || sp->draft_ns > 0;
 
     if (p->has_prefill || p->n_rows > SPEC_ROWS_MAX) {

@@ -14,10 +14,11 @@
  *                With other decoding sequences in the step, all draft rows together may make it
  *                SPEC_STEP_FACTOR times as long.
  *   loss bound   Losses are paid from a budget per drafter. SPEC_BUDGET_STEPS steps without drafts
- *                add one step time to the budgets together. The number of accepted tokens is known;
- *                the cost of a row is taken with a margin above the estimate. A step verifies no
- *                more draft tokens than the budget could pay if all were rejected: one or two while
- *                estimates are uncertain.
+ *                add one step time to the budgets of n-gram drafts and draft model together, and
+ *                half of that to the budget of forced tokens. The number of accepted tokens is
+ *                known; the cost of a row is taken with a margin above the estimate. A step
+ *                verifies no more draft tokens than the budget could pay if all were rejected: one
+ *                or two while estimates are uncertain.
  *
  * Owner: the engine thread. Allocates nothing in a step. At most SPEC_SEQS offers per step. */
 #pragma once
