@@ -108,7 +108,8 @@ static void drop_input(struct request *r)
     r->tool_name = r->reasoning_effort = STR_NONE;
     r->allowed_tools = NULL;
     r->n_allowed_tools = 0;
-    r->constraint = (struct request_constraint){ .kind = r->constraint.kind };
+    r->constraint = (struct request_constraint){ .is_set = r->constraint.is_set,
+        .source = { .kind = r->constraint.source.kind } };
     r->text_bias = NULL;
     r->n_text_bias = 0;
     r->user = r->safety_identifier = r->prompt_cache_key = r->request_id = STR_NONE;

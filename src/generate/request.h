@@ -11,6 +11,7 @@
 
 #include "chat/convo.h"
 #include "chat/infill.h"
+#include "constrain/constraint.h"
 #include "output/parser.h"
 #include "engine/sample/sampler.h"
 
@@ -71,21 +72,12 @@ enum tool_choice {
     TOOL_CHOICE_NAMED     /* a call of tool_name */
 };
 
-enum constraint {
-    CONSTRAINT_NONE,
-    CONSTRAINT_JSON_OBJECT,
-    CONSTRAINT_JSON_SCHEMA,
-    CONSTRAINT_GRAMMAR
-};
-
-enum { REQUEST_CONSTRAINT_MAX = 16 * 1024 }; /* size of a schema or grammar, in bytes */
-
 struct request_constraint { /* required format of the output (structured output) */
-    enum constraint kind;
-    const char *field;         /* name of the request field that requires it, for errors */
-    const struct json *schema; /* for JSON_SCHEMA; for JSON_OBJECT it may be NULL */
-    struct str grammar;        /* for GRAMMAR */
-    struct str name, description;
+    bool is_set;
+    const char *field; /* path of the member that requires it, for errors */
+    /* Without is_set, only the options may be set. The text is part of the body. */
+    struct constraint_source source;
+    struct str name, description; /* of a JSON schema in OpenAI's format; .p NULL: none */
     bool is_strict;
 };
 

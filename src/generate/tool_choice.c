@@ -105,7 +105,7 @@ int tool_choice_check(const struct request *request, const struct choice_end *c,
 
 int tool_choice_check_constraint(const struct request *request, struct err *e)
 {
-    if (request->constraint.kind == CONSTRAINT_NONE)
+    if (!request->constraint.is_set)
         return 0;
     return err_param(e, ERR_UNSUPPORTED, request->constraint.field,
         "'%s' is not supported: structured output is not available yet.",

@@ -1,5 +1,6 @@
 #include "api/anthropic/anthropic.h"
 #include "api/common/common_fields.h"
+#include "api/common/constraint_fields.h"
 #include "api/common/no_effect.h"
 
 /* anthropic_request.c: field table of the Messages API. A field that would change the output and is
@@ -8,6 +9,7 @@
 
 static int read_metadata(struct fields *f, const char *name, const struct json *v);
 static int read_output_config(struct fields *f, const char *name, const struct json *v);
+static int read_output_format(struct fields *f, const char *name, const struct json *v);
 static int read_thinking(struct fields *f, const char *name, const struct json *v);
 
 enum { ON = 1 << REQUEST_CHAT };
@@ -26,6 +28,7 @@ static const struct field table[] = {
     READ("metadata", read_metadata),
     { "model", FIELD_TEXT, ON, { 0, 1024 }, TO(model) },
     READ("output_config", read_output_config),
+    READ("output_format", read_output_format),
     READ("script", common_field_script),
     READ("seed", common_field_seed),
     { "service_tier", FIELD_ENUM, ON, .to = TO(service_tier), .text = "auto|standard_only" },
@@ -39,6 +42,7 @@ static const struct field table[] = {
     LATER("tools"),
     { "top_k", FIELD_INT, ON, { -1, INT32_MAX }, TO(sample.top_k) },
     { "top_p", FIELD_FLOAT, ON, { 0, 1 }, TO(sample.top_p) },
+    READ("x_constraint", constraint_field_options),
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
 };
 
@@ -54,14 +58,34 @@ static int read_metadata(struct fields *f, const char *name, const struct json *
                               : field_text(f, "metadata.user_id", user, 1024, &f->request->user);
 }
 
+/* Reads {"type": "json_schema", "schema": ..}. */
+static int set_format(struct fields *f, const struct path *at, const struct json *v)
+{
+    const struct json *type = json_get(v, "type");
+    struct str word;
+
+    if (v->kind != JSON_OBJECT)
+        return path_wrong_kind(f, at, "an object", v);
+    if (json_is_null(type))
+        return path_missing(f, AT(at, "type"));
+    if (field_enum(f, path_format(AT(at, "type")).z, type, "json_schema", &word))
+        return -1;
+    return constraint_set_value(f, AT(at, "schema"), CONSTRAINT_JSON_SCHEMA, json_get(v, "schema"));
+}
+
+/* The beta name of output_config.format. */
+static int read_output_format(struct fields *f, const char *name, const struct json *v)
+{
+    return set_format(f, AT(NULL, name), v);
+}
+
 static int read_output_config(struct fields *f, const char *name, const struct json *v)
 {
     if (v->kind != JSON_OBJECT)
         return field_wrong_kind(f, name, "an object", v);
     const struct json *effort = json_get(v, "effort"), *format = json_get(v, "format");
-    if (!json_is_null(format))
-        return field_unsupported(
-            f, "output_config.format", "structured output is not implemented yet");
+    if (!json_is_null(format) && set_format(f, AT(AT(NULL, name), "format"), format))
+        return -1;
     if (json_is_null(effort))
         return 0;
     return field_enum(f, "output_config.effort", effort, "low|medium|high|xhigh|max",

@@ -1,5 +1,6 @@
 #include "api/llama/llama.h"
 #include "api/common/common_fields.h"
+#include "api/common/constraint_fields.h"
 
 /* llama_request.c: field table of llama-server's /completion and /infill. A field that would change
  * the output and is not supported is rejected by name; fields for slots and caches (n_keep, ...)
@@ -20,21 +21,21 @@ enum { ON = 1 << REQUEST_COMPLETION };
 #define REFUSE(name, target)     { name, FIELD_UNSUPPORTED, ON, .text = target }
 /* clang-format on */
 
-#define NO_CONSTRAINTS "structured output is not implemented yet"
-#define NO_SAMPLER     "the sampler does not implement it"
+#define NO_SAMPLER "the sampler does not implement it"
 
 static const struct field table[] = {
     FLAG("cache_prompt", cache_prompt),
     REFUSE("dry_multiplier", NO_SAMPLER),
     REFUSE("dynatemp_range", NO_SAMPLER),
     FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
-    REFUSE("grammar", NO_CONSTRAINTS),
+    READ("grammar", constraint_field_closed),
+    REFUSE("grammar_lazy", "a grammar applies from the first token"),
     INT("id_slot", -1, INT32_MAX, id_slot),
     FLAG("ignore_eos", ignore_eos),
     { "input_extra", FIELD_DEFERRED, ON },
     { "input_prefix", FIELD_DEFERRED, ON },
     { "input_suffix", FIELD_DEFERRED, ON },
-    REFUSE("json_schema", NO_CONSTRAINTS),
+    READ("json_schema", constraint_field_closed),
     READ("logit_bias", read_bias),
     REFUSE("lora", "no adapters are loaded"),
     FLOAT("min_p", 0, 1, sample.min_p),
@@ -60,6 +61,7 @@ static const struct field table[] = {
     INT("top_k", -1, INT32_MAX, sample.top_k),
     FLOAT("top_p", 0, 1, sample.top_p),
     FLOAT("typical_p", 0, 1, sample.typical_p),
+    READ("x_constraint", constraint_field_options),
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
     REFUSE("xtc_probability", NO_SAMPLER),
 };

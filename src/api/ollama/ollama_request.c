@@ -1,6 +1,7 @@
 #include "api/ollama/ollama.h"
 #include "api/openai/openai.h"
 #include "api/common/common_fields.h"
+#include "api/common/constraint_fields.h"
 #include "api/common/tools.h"
 
 #include <stdio.h>
@@ -28,10 +29,8 @@ enum { ON = 1 << REQUEST_CHAT };
 #define REFUSE(name, what)    { name, FIELD_UNSUPPORTED, ON, .text = what }
 /* clang-format on */
 
-#define NO_CONSTRAINTS "structured output is not implemented yet"
-
 static const struct field chat_table[] = {
-    REFUSE("format", NO_CONSTRAINTS),
+    READ("format", constraint_field_format),
     READ("keep_alive", read_keep_alive),
     FLAG("logprobs", want_logprobs),
     LATER("messages"),
@@ -44,12 +43,13 @@ static const struct field chat_table[] = {
     INT("top_logprobs", 0, TOP_LOGPROBS_MAX, sample.n_top),
     /* default false here: messages are dropped only if the client allows it */
     FLAG("truncate", may_truncate),
+    READ("x_constraint", constraint_field_options),
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
 };
 
 static const struct field generate_table[] = {
     REFUSE("context", "use /api/chat with the whole conversation"),
-    REFUSE("format", NO_CONSTRAINTS),
+    READ("format", constraint_field_format),
     REFUSE("images", "this model accepts only text"),
     READ("keep_alive", read_keep_alive),
     FLAG("logprobs", want_logprobs),
@@ -64,6 +64,7 @@ static const struct field generate_table[] = {
     REFUSE("template", "the template is part of the model"),
     READ("think", read_think),
     INT("top_logprobs", 0, TOP_LOGPROBS_MAX, sample.n_top),
+    READ("x_constraint", constraint_field_options),
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
 };
 

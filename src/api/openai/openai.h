@@ -27,10 +27,8 @@ int openai_read_tool_choice(struct fields *f, const struct json *v);
 
 /* openai_response_format.c: response_format -> f->request->constraint. */
 int openai_read_response_format(struct fields *f, const char *name, const struct json *v);
-/* The same at another place in the body, for the Responses dialect. `name` is the full path of that
- * place and lives as long as the request. */
-int openai_read_constraint(
-    struct fields *f, const char *name, const struct path *where, const struct json *v);
+/* The same at another place in the body, for the Responses dialect. */
+int openai_read_format(struct fields *f, const struct path *where, const struct json *v);
 
 /* openai_response.c: dialect.token of a chat: {"token","logprob","bytes","top_logprobs"}. */
 void openai_chat_token(

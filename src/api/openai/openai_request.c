@@ -1,5 +1,6 @@
 #include "api/openai/openai.h"
 #include "api/common/common_fields.h"
+#include "api/common/constraint_fields.h"
 
 #include <stdlib.h>
 
@@ -33,9 +34,8 @@ enum { CHAT = 1 << REQUEST_CHAT, COMPLETION = 1 << REQUEST_COMPLETION, BOTH = CH
 #define REFUSE(name, on, what)   { name, FIELD_UNSUPPORTED, on, .text = what }
 /* clang-format on */
 
-#define NO_CONSTRAINTS "structured output is not implemented yet"
-#define NO_SAMPLER     "the sampler does not implement it"
-#define NO_MEDIA       "output is text only"
+#define NO_SAMPLER "the sampler does not implement it"
+#define NO_MEDIA   "output is text only"
 
 static const struct field table[] = {
     FLAG("add_generation_prompt", CHAT, convo.add_generation_prompt),
@@ -52,22 +52,23 @@ static const struct field table[] = {
     REFUSE("documents", CHAT, "put them into a message"),
     REFUSE("dry_multiplier", BOTH, NO_SAMPLER),
     REFUSE("dynatemp_range", BOTH, NO_SAMPLER),
-    REFUSE("ebnf", BOTH, NO_CONSTRAINTS),
+    READ("ebnf", BOTH, constraint_field),
     READ("echo", BOTH, read_echo),
     READ("enable_thinking", CHAT, read_enable_thinking),
     FLOAT("frequency_penalty", -2, 2, sample.frequency_penalty),
     LATER("function_call", CHAT),
     LATER("functions", CHAT),
-    REFUSE("grammar", BOTH, NO_CONSTRAINTS),
-    REFUSE("guided_choice", BOTH, NO_CONSTRAINTS),
-    REFUSE("guided_grammar", BOTH, NO_CONSTRAINTS),
-    REFUSE("guided_json", BOTH, NO_CONSTRAINTS),
-    REFUSE("guided_regex", BOTH, NO_CONSTRAINTS),
+    READ("grammar", BOTH, constraint_field),
+    READ("guided_choice", BOTH, constraint_field),
+    READ("guided_grammar", BOTH, constraint_field),
+    READ("guided_json", BOTH, constraint_field),
+    READ("guided_regex", BOTH, constraint_field),
+    READ("guided_whitespace_pattern", BOTH, constraint_field),
     INT("id_slot", -1, INT32_MAX, id_slot),
     FLAG("ignore_eos", BOTH, ignore_eos),
     READ("include_reasoning", CHAT, read_include_reasoning),
     FLAG("include_stop_str_in_output", BOTH, include_stop),
-    REFUSE("json_schema", BOTH, NO_CONSTRAINTS),
+    READ("json_schema", BOTH, constraint_field),
     READ("logit_bias", BOTH, common_field_logit_bias),
     REFUSE("logprob_token_ids", BOTH, "use top_logprobs"),
     READ("logprobs", BOTH, read_logprobs),
@@ -92,7 +93,7 @@ static const struct field table[] = {
     { "reasoning_effort", FIELD_ENUM, CHAT, .to = TO(reasoning_effort),
         .text = "none|minimal|low|medium|high|xhigh|max" },
     READ("reasoning_format", CHAT, read_reasoning_format),
-    REFUSE("regex", BOTH, NO_CONSTRAINTS),
+    READ("regex", BOTH, constraint_field),
     INT("repeat_last_n", -1, INT32_MAX, sample.repeat_last_n),
     FLOAT("repeat_penalty", 0.001, 100, sample.repeat_penalty),
     FLOAT("repetition_penalty", 0.001, 100, sample.repeat_penalty),
@@ -110,7 +111,7 @@ static const struct field table[] = {
     READ("stop_token_ids", BOTH, read_stop_ids),
     FLAG("stream", BOTH, stream),
     READ("stream_options", BOTH, read_stream_options),
-    REFUSE("structured_outputs", BOTH, NO_CONSTRAINTS),
+    READ("structured_outputs", BOTH, constraint_field_structured_outputs),
     LATER("suffix", COMPLETION),
     FLOAT("temperature", 0, 2, sample.temperature),
     REFUSE("thinking_token_budget", CHAT,
@@ -126,6 +127,7 @@ static const struct field table[] = {
     TEXT("user", 1024, user),
     { "verbosity", FIELD_ENUM, CHAT, .to = FIELD_TYPE_ONLY, .text = "low|medium|high" },
     READ("web_search_options", CHAT, read_web_search),
+    READ("x_constraint", BOTH, constraint_field_options),
     { "x_timeout", FIELD_DOUBLE, BOTH, { 0, 86400 }, TO(timeout_s) },
     REFUSE("xtc_probability", BOTH, NO_SAMPLER),
 };

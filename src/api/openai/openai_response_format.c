@@ -1,37 +1,19 @@
 #include "api/openai/openai.h"
-
-#include <stdio.h>
+#include "api/common/constraint_fields.h"
 
 /* openai_response_format.c: response_format, one of
  *
  *     {"type":"text"}
  *     {"type":"json_object"}, with an optional "schema" as in llama-server
  *     {"type":"json_schema","json_schema":{"name","description","schema","strict"}}
- *     {"type":"grammar","grammar":"root ::= .."}
+ *     {"type":"grammar","grammar":"root ::= .."}, in GBNF or Lark
+ *     {"type":"regex","regex":".."}
+ *     {"type":"choice","choice":["..",".."]}
+ *     {"type":"structural_tag", ..} as in XGrammar
  *
  * In the Responses API, name and schema are direct members without "json_schema". Any thread. */
 
 enum { NAME_MAX_BYTES = 64 };
-
-static int check_size(struct fields *f, const struct path *where, size_t n)
-{
-    struct path_text at = path_format(where);
-
-    if (n <= REQUEST_CONSTRAINT_MAX)
-        return 0;
-    return err_param(f->e, ERR_INVALID, at.z, "'%s' exceeds %d KB limit: it has %zu bytes.", at.z,
-        REQUEST_CONSTRAINT_MAX / 1024, n);
-}
-
-static int set_schema(struct fields *f, const struct path *where, const struct json *v)
-{
-    if (v->kind != JSON_OBJECT && v->kind != JSON_BOOL)
-        return path_wrong_kind(f, where, "a JSON schema", v);
-    if (check_size(f, where, v->raw.n))
-        return -1;
-    f->request->constraint.schema = v;
-    return 0;
-}
 
 static bool is_name(struct str s)
 {
@@ -45,7 +27,7 @@ static bool is_name(struct str s)
     return is_valid;
 }
 
-static int read_schema(struct fields *f, const struct path *where, const struct json *v)
+static int read_named_schema(struct fields *f, const struct path *where, const struct json *v)
 {
     struct request_constraint *constraint = &f->request->constraint;
 
@@ -53,7 +35,7 @@ static int read_schema(struct fields *f, const struct path *where, const struct 
         return path_missing(f, where);
     if (v->kind != JSON_OBJECT)
         return path_wrong_kind(f, where, "an object", v);
-    const struct json *schema = json_get(v, "schema"), *strict = json_get(v, "strict");
+    const struct json *strict = json_get(v, "strict");
     if (path_need_text(f, AT(where, "name"), json_get(v, "name"), &constraint->name) ||
         path_take_text(
             f, AT(where, "description"), json_get(v, "description"), &constraint->description))
@@ -65,56 +47,81 @@ static int read_schema(struct fields *f, const struct path *where, const struct 
     if (!json_is_null(strict) && strict->kind != JSON_BOOL)
         return path_wrong_kind(f, AT(where, "strict"), "a boolean", strict);
     constraint->is_strict = !json_is_null(strict) && strict->b;
-    return json_is_null(schema) ? path_missing(f, AT(where, "schema"))
-                                : set_schema(f, AT(where, "schema"), schema);
+    return constraint_set_value(
+        f, AT(where, "schema"), CONSTRAINT_JSON_SCHEMA, json_get(v, "schema"));
 }
 
-/* Reads the member `type`. Its full path is the error's field. */
-static int read_type(struct fields *f, const char *name, const struct json *t, struct str *out)
+static int read_text(struct fields *f, const struct path *where, const struct json *v)
 {
-    char path[40];
-
-    snprintf(path, sizeof(path), "%s.type", name);
-    if (json_is_null(t))
-        return field_missing(f, path);
-    return field_enum(
-        f, path, t, "text|json_object|json_schema|grammar|regex|choice|structural_tag", out);
+    return 0;
 }
 
-int openai_read_constraint(
-    struct fields *f, const char *name, const struct path *where, const struct json *v)
+static int read_json_object(struct fields *f, const struct path *where, const struct json *v)
 {
-    struct request_constraint *constraint = &f->request->constraint;
+    const struct json *schema = json_get(v, "schema");
+
+    return json_is_null(schema) ? constraint_set(f, where, CONSTRAINT_JSON, STR(""))
+                                : constraint_set_schema(f, AT(where, "schema"), schema);
+}
+
+static int read_json_schema(struct fields *f, const struct path *where, const struct json *v)
+{
+    return where->up ? read_named_schema(f, where, v)
+                     : read_named_schema(f, AT(where, "json_schema"), json_get(v, "json_schema"));
+}
+
+static int read_grammar(struct fields *f, const struct path *where, const struct json *v)
+{
+    return constraint_set_value(f, AT(where, "grammar"), CONSTRAINT_LARK, json_get(v, "grammar"));
+}
+
+static int read_regex(struct fields *f, const struct path *where, const struct json *v)
+{
+    return constraint_set_value(f, AT(where, "regex"), CONSTRAINT_REGEX, json_get(v, "regex"));
+}
+
+static int read_choice(struct fields *f, const struct path *where, const struct json *v)
+{
+    return constraint_set_value(f, AT(where, "choice"), CONSTRAINT_CHOICE, json_get(v, "choice"));
+}
+
+static int read_structural_tag(struct fields *f, const struct path *where, const struct json *v)
+{
+    return constraint_set_value(f, where, CONSTRAINT_STRUCTURAL_TAG, v);
+}
+
+int openai_read_format(struct fields *f, const struct path *where, const struct json *v)
+{
+    static const struct {
+        const char *type;
+        int (*read)(struct fields *f, const struct path *where, const struct json *v);
+    } types[] = {
+        { "text", read_text },
+        { "json_object", read_json_object },
+        { "json_schema", read_json_schema },
+        { "grammar", read_grammar },
+        { "regex", read_regex },
+        { "choice", read_choice },
+        { "structural_tag", read_structural_tag },
+    };
+    const struct json *t = json_get(v, "type");
+    const struct path *at = AT(where, "type");
     struct str type;
 
     if (v->kind != JSON_OBJECT)
-        return field_wrong_kind(f, name, "an object", v);
-    const struct json *t = json_get(v, "type"), *schema = json_get(v, "schema");
-    const struct json *inner = json_get(v, "json_schema");
-    if (read_type(f, name, t, &type))
+        return path_wrong_kind(f, where, "an object", v);
+    if (json_is_null(t))
+        return path_missing(f, at);
+    if (field_enum(f, path_format(at).z, t,
+            "text|json_object|json_schema|grammar|regex|choice|structural_tag", &type))
         return -1;
-    constraint->field = name;
-    if (str_is(type, "text"))
-        return 0;
-    if (str_is(type, "json_object")) {
-        constraint->kind = CONSTRAINT_JSON_OBJECT;
-        return json_is_null(schema) ? 0 : set_schema(f, AT(where, "schema"), schema);
-    }
-    if (str_is(type, "json_schema")) {
-        constraint->kind = CONSTRAINT_JSON_SCHEMA;
-        return where->up ? read_schema(f, where, v)
-                         : read_schema(f, AT(where, "json_schema"), inner);
-    }
-    if (!str_is(type, "grammar"))
-        return field_unsupported(f, name, "this format is not implemented");
-    constraint->kind = CONSTRAINT_GRAMMAR;
-    const struct path *at = AT(where, "grammar");
-    return path_need_text(f, at, json_get(v, "grammar"), &constraint->grammar)
-               ? -1
-               : check_size(f, at, constraint->grammar.n);
+    for (size_t i = 0; i < ARRAY_LEN(types); i++)
+        if (str_is(type, types[i].type))
+            return types[i].read(f, where, v);
+    return 0;
 }
 
 int openai_read_response_format(struct fields *f, const char *name, const struct json *v)
 {
-    return openai_read_constraint(f, name, AT(NULL, name), v);
+    return openai_read_format(f, AT(NULL, name), v);
 }

@@ -2,6 +2,7 @@
 #include "api/responses/responses.h"
 
 #include "api/common/common_fields.h"
+#include "api/common/constraint_fields.h"
 #include "api/common/no_effect.h"
 
 #include <stdio.h>
@@ -69,6 +70,7 @@ static const struct field table[] = {
     FLOAT("top_p", 0, 1, sample.top_p),
     READ("truncation", read_truncation),
     TEXT("user", 1024, user),
+    READ("x_constraint", constraint_field_options),
     { "x_timeout", FIELD_DOUBLE, ON, { 0, 86400 }, TO(timeout_s) },
 };
 
@@ -133,7 +135,7 @@ static int read_text(struct fields *f, const char *name, const struct json *v)
         no_effect_note("text.verbosity");
     if (json_is_null(format))
         return 0;
-    return openai_read_constraint(f, "text.format", AT(AT(NULL, name), "format"), format);
+    return openai_read_format(f, AT(AT(NULL, name), "format"), format);
 }
 
 static int read_truncation(struct fields *f, const char *name, const struct json *v)

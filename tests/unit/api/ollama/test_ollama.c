@@ -15,8 +15,9 @@ static const struct kit_row chat_rows[] = {
     { "{'messages':'x'}", ERR_INVALID, "messages" },
     { CHAT(",'stream':1"), ERR_INVALID, "stream" },
     { CHAT(",'format':''"), OK, "" },
-    { CHAT(",'format':'json'"), ERR_UNSUPPORTED, "format" },
-    { CHAT(",'format':{'type':'object'}"), ERR_UNSUPPORTED, "format" },
+    { CHAT(",'format':'json'"), OK, "" },
+    { CHAT(",'format':{'type':'object'}"), OK, "" },
+    { CHAT(",'format':'yaml'"), ERR_INVALID, "format" },
     { CHAT(",'tools':[]"), OK, "" },
     { CHAT(",'tools':[{'type':'function'}]"), ERR_MISSING, "tools[0].function" },
     { CHAT(",'tools':[{'type':'function','function':{'name':'f'}}]"), OK, "" },
@@ -61,7 +62,7 @@ static const struct kit_row generate_rows[] = {
     { ASK(",'context':[]"), OK, "" },
     { ASK(",'context':[1,2]"), ERR_UNSUPPORTED, "context" },
     { ASK(",'images':['aGk=']"), ERR_UNSUPPORTED, "images" },
-    { ASK(",'format':'json'"), ERR_UNSUPPORTED, "format" },
+    { ASK(",'format':7"), ERR_INVALID, "format" },
 };
 
 static void body_is_accepted_or_the_wrong_field_is_named(void)

@@ -161,22 +161,25 @@ static const struct row common_rows[] = {
         ERR_INVALID, "response_format.json_schema.strict" },
     { "'response_format':{'type':'grammar'}", ERR_MISSING, "response_format.grammar" },
     { "'response_format':{'type':'grammar','grammar':'root ::= x'}", OK, "" },
-    { "'response_format':{'type':'regex'}", ERR_UNSUPPORTED, "response_format" },
+    { "'response_format':{'type':'regex'}", ERR_MISSING, "response_format.regex" },
+    { "'response_format':{'type':'regex','regex':7}", ERR_INVALID, "response_format.regex" },
+    { "'response_format':{'type':'choice','choice':['a']}", OK, "" },
+    { "'response_format':{'type':'choice','choice':[]}", ERR_INVALID, "response_format.choice" },
+    { "'response_format':{'type':'structural_tag','format':{}}", OK, "" },
     { "'response_format':{'type':'xml'}", ERR_INVALID, "response_format.type" },
     { "'response_format':{'type':1}", ERR_INVALID, "response_format.type" },
     { "'response_format':{}", ERR_MISSING, "response_format.type" },
     { "'response_format':'json'", ERR_INVALID, "response_format" },
-    { "'structured_outputs':{'json':{}}", ERR_UNSUPPORTED, "structured_outputs" },
+    { "'structured_outputs':{'json':{}}", OK, "" },
+    { "'structured_outputs':7", ERR_INVALID, "structured_outputs" },
     { "'structured_outputs':{}", OK, "" },
-    { "'guided_json':{'type':'object'}", ERR_UNSUPPORTED, "guided_json" },
-    { "'guided_regex':'a+'", ERR_UNSUPPORTED, "guided_regex" },
-    { "'guided_choice':['a']", ERR_UNSUPPORTED, "guided_choice" },
-    { "'guided_grammar':'root ::= a'", ERR_UNSUPPORTED, "guided_grammar" },
-    { "'grammar':'root ::= a'", ERR_UNSUPPORTED, "grammar" },
+    { "'guided_json':{'type':'object'}", OK, "" },
+    { "'guided_json':7", ERR_INVALID, "guided_json" },
+    { "'guided_regex':'a+'", OK, "" },
+    { "'guided_choice':'a'", ERR_INVALID, "guided_choice" },
+    { "'grammar':7", ERR_INVALID, "grammar" },
     { "'grammar':''", OK, "" },
-    { "'json_schema':{'type':'object'}", ERR_UNSUPPORTED, "json_schema" },
-    { "'regex':'a+'", ERR_UNSUPPORTED, "regex" },
-    { "'ebnf':'a'", ERR_UNSUPPORTED, "ebnf" },
+    { "'ebnf':{}", ERR_INVALID, "ebnf" },
     { "'use_beam_search':true", ERR_UNSUPPORTED, "use_beam_search" },
     { "'use_beam_search':false", OK, "" },
     { "'bad_words':['a']", ERR_UNSUPPORTED, "bad_words" },
@@ -845,22 +848,14 @@ static void suffix_makes_it_an_infill_request(void)
 
 static void response_format_is_stored(void)
 {
-    static char body[REQUEST_CONSTRAINT_MAX + 1000];
-
     EXPECT_EQ(chat_with("'response_format':{'type':'json_schema','json_schema':{'name':'a-b_1',"
                         "'description':'d','strict':true,'schema':{'type':'object'}}}"),
         0);
-    EXPECT(request.constraint.kind == CONSTRAINT_JSON_SCHEMA && request.constraint.is_strict);
+    EXPECT(
+        request.constraint.source.kind == CONSTRAINT_JSON_SCHEMA && request.constraint.is_strict);
     EXPECT(str_is(request.constraint.name, "a-b_1") && str_is(request.constraint.description, "d"));
-    EXPECT(str_is(json_get(request.constraint.schema, "type")->s, "object"));
-    EXPECT_STR(request.constraint.field, "response_format");
-    EXPECT_EQ(chat_with("'response_format':{'type':'grammar','grammar':'root ::= x'}"), 0);
-    EXPECT(request.constraint.kind == CONSTRAINT_GRAMMAR &&
-           str_is(request.constraint.grammar, "root ::= x"));
-    snprintf(body, sizeof(body), "'response_format':{'type':'grammar','grammar':'%0*d'}",
-        REQUEST_CONSTRAINT_MAX + 1, 0);
-    EXPECT_EQ(chat_with(body), -1);
-    EXPECT(e.code == ERR_INVALID && strstr(e.msg, "exceeds 16 KB limit"));
+    EXPECT(str_is(request.constraint.source.text, "{\"type\":\"object\"}"));
+    EXPECT_STR(request.constraint.field, "response_format.json_schema.schema");
 }
 
 TESTS(TEST(suffix_makes_it_an_infill_request), TEST(response_format_is_stored),

@@ -131,9 +131,8 @@ static void every_field_arrives(void)
                   &dialect_responses, SAY(",'text':{'format':{'type':'json_schema','name':'n',"
                                           "'schema':{'type':'object'},'strict':true}}")),
         0);
-    EXPECT(a->constraint.kind == CONSTRAINT_JSON_SCHEMA && a->constraint.is_strict &&
-           a->constraint.schema);
-    EXPECT_STR(a->constraint.field, "text.format");
+    EXPECT(a->constraint.source.kind == CONSTRAINT_JSON_SCHEMA && a->constraint.is_strict);
+    EXPECT_STR(a->constraint.field, "text.format.schema");
     EXPECT_EQ(
         kit_parse_request(&dialect_responses, SAY(",'parallel_tool_calls':false,'tools':[" FN "]")),
         0);
