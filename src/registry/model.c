@@ -309,6 +309,16 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
     return 0;
 }
 
+/* A vocabulary that exceeds a bound of the tables can still be served without constraints. */
+static void build_vocab_tables(struct model *m)
+{
+    struct token_source tokens = token_source_of_vocab(m->vocab);
+    struct err *why = &m->why_unconstrained;
+
+    if (vocab_tables_new(&m->vocab_tables, &tokens, why))
+        log_warn("registry", "no_constraints", "model=%s error=\"%s\"", m->spec->id, why->msg);
+}
+
 /* All bytes that were read came from the files. */
 static int check_files(const struct model *m, const struct gguf *g, struct err *e)
 {
@@ -379,6 +389,7 @@ int model_load(struct model *m, struct err *e)
         return -1;
     }
     close_file(m);
+    build_vocab_tables(m);
     m->created = clock_wall_s();
     m->load = ++last_load;
     log_info("registry", "loaded", "model=%s arch=%s quant=%s ctx=%d kv_pages=%u kernels=%s ms=%d",
@@ -400,6 +411,7 @@ void model_close(struct model *m)
         engine_close(m->engine);
     model_capabilities_clear(m);
     chat_template_free(m->template);
+    vocab_tables_free(m->vocab_tables);
     vocab_close(m->vocab);
     for (size_t i = 0; m->files && i < m->n_parts; i++)
         mem_free(m->files[i].path);
@@ -408,5 +420,6 @@ void model_close(struct model *m)
     m->engine = NULL;
     m->lm = NULL;
     m->template = NULL;
+    m->vocab_tables = NULL;
     m->vocab = NULL;
 }

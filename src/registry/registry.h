@@ -8,6 +8,7 @@
 #pragma once
 
 #include "chat/adapter.h"
+#include "constrain/vocab_tables.h"
 #include "format/gguf.h"
 #include "output/output_mode.h"
 #include "registry/digest.h"
@@ -62,6 +63,10 @@ struct model {
     _Atomic int state; /* enum model_state */
     struct err why;    /* reason of FAILED */
     struct vocab *vocab;
+    /* For constrained decoding. NULL: the vocabulary exceeds a bound, which `why_unconstrained`
+     * names; requests with a constraint are rejected. */
+    struct vocab_tables *vocab_tables;
+    struct err why_unconstrained;
     struct chat_template *template;
     struct template_env env;
     struct adapter *adapter;         /* renders conversations and selects the output parser */

@@ -158,6 +158,9 @@ static void copy_memory(const struct model *model, struct metrics *m)
     metric_add_series(
         m, METRIC_model_window_kv_bytes, label, lm->n_window_pages * lm->window_page_bytes);
     metric_add_series(m, METRIC_model_state_bytes, label, lm->n_states * lm->state_bytes);
+    if (model->vocab_tables)
+        metric_add_series(
+            m, METRIC_model_vocab_table_bytes, label, vocab_tables_bytes(model->vocab_tables));
 }
 
 void engine_metrics_copy(struct registry *p, struct metrics *m)

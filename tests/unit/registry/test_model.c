@@ -1,4 +1,4 @@
-/* Number of rows and logits for which a model is opened. */
+/* Number of rows and logits for which a model is opened, and its vocabulary tables. */
 #include "engine/engine.h"
 #include "testing/synth.h"
 #include "registry/registry.h"
@@ -95,4 +95,19 @@ static void a_prompt_is_scored_many_rows_at_a_time(void)
     unlink(path);
 }
 
-TESTS(TEST(a_prompt_is_scored_many_rows_at_a_time))
+static void constraints_have_the_tables_of_the_vocabulary(void)
+{
+    struct model_spec spec;
+    struct model m;
+
+    write_model();
+    open_model(&m, &spec, 1, 0);
+    EXPECT(m.vocab_tables && m.vocab_tables->n_tokens == vocab_n_tokens(m.vocab));
+    EXPECT(vocab_tables_bytes(m.vocab_tables) > 0 && m.vocab_tables->n_ends > 0);
+    model_close(&m);
+    EXPECT(!m.vocab_tables);
+    unlink(path);
+}
+
+TESTS(TEST(constraints_have_the_tables_of_the_vocabulary),
+    TEST(a_prompt_is_scored_many_rows_at_a_time))
