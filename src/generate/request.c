@@ -21,6 +21,27 @@ const struct request request_default = {
     .convo = { .add_generation_prompt = true },
 };
 
+const char *constraint_kind_name(enum constraint_kind kind)
+{
+    switch (kind) {
+    case CONSTRAINT_JSON:
+        return "json_object";
+    case CONSTRAINT_JSON_SCHEMA:
+        return "json_schema";
+    case CONSTRAINT_GBNF:
+        return "gbnf";
+    case CONSTRAINT_LARK:
+        return "lark";
+    case CONSTRAINT_REGEX:
+        return "regex";
+    case CONSTRAINT_CHOICE:
+        return "choice";
+    case CONSTRAINT_STRUCTURAL_TAG:
+        return "structural_tag";
+    }
+    return "";
+}
+
 struct bias_row { /* a bias with its index: for two entries of a token the last is used */
     struct token_bias bias;
     int place;

@@ -166,6 +166,9 @@ struct request {
     struct request_script script;
 };
 
+/* "json_schema", "regex", ..: kinds in responses and metrics. */
+const char *constraint_kind_name(enum constraint_kind kind);
+
 extern const struct request request_default; /* sampling values are neutral, temperature is 1 */
 /* True if the body has the field and it is not null. */
 bool request_has(const struct request *request, const char *field);

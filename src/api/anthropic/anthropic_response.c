@@ -48,6 +48,8 @@ static void put_stop(struct jw *w, const struct response *a)
         jw_null(w);
     jw_key(w, "stop_details");
     jw_null(w);
+    if (c->has_ended)
+        response_put_constraint(w->b, a, c);
 }
 
 /* input_tokens counts the uncached tokens: the whole prompt is the sum of the three counts. */

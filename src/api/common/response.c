@@ -407,6 +407,24 @@ void response_set_ends_inside_call(struct response *a, int choice)
         c->ends_inside_call = true;
 }
 
+void response_set_is_constraint_met(struct response *a, int choice)
+{
+    struct response_choice *c = response_open_choice(a, choice);
+
+    if (c)
+        c->is_constraint_met = true;
+}
+
+void response_put_constraint(
+    struct buf *out, const struct response *a, const struct response_choice *c)
+{
+    const struct request_constraint *constraint = &a->setup.request->constraint;
+
+    if (constraint->is_set)
+        buf_printf(out, ",\"constraint\":{\"kind\":\"%s\",\"complete\":%s}",
+            constraint_kind_name(constraint->source.kind), c->is_constraint_met ? "true" : "false");
+}
+
 void response_choice_end(
     struct response *a, int choice, enum finish finish, struct str stop_text, int32_t stop_id)
 {

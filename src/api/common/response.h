@@ -113,6 +113,10 @@ void response_set_reasoning_tokens(struct response *a, int choice, int n);
  * then reported. The choice ends with `length` even if the model or a stop string ended it. */
 void response_set_ends_inside_call(struct response *a, int choice);
 
+/* Called before response_choice_end of a request with a constraint if the whole text of the choice
+ * satisfies it; otherwise the choice is reported as incomplete. */
+void response_set_is_constraint_met(struct response *a, int choice);
+
 /* For FINISH_STOP by a stop string, stop_text is that string, borrowed until response_end; by a
  * token of the client's stop_token_ids, stop_id is that token; by the model's end token, neither is
  * set (.p NULL, -1). Tokens whose text a stop string removed are not in the logprobs. */

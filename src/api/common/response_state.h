@@ -46,8 +46,9 @@ struct response_choice {
     struct buf reasoning;        /* escaped; for a body, or if the dialect keeps reasoning */
     struct response_call *calls; /* heap, also for a stream; without broken calls */
     int n_calls, cap_calls;
-    bool has_open_call;    /* the last element of calls is incomplete */
-    bool ends_inside_call; /* the output ended inside a call: it is incomplete */
+    bool has_open_call;     /* the last element of calls is incomplete */
+    bool is_constraint_met; /* the whole text satisfies the constraint of the request */
+    bool ends_inside_call;  /* the output ended inside a call: it is incomplete */
     /* For the dialect: the client has received the start of a call that broke, and the protocol
      * cannot withdraw it. */
     bool has_partial_call;
@@ -132,6 +133,10 @@ static inline enum finish response_finish(const struct response_choice *c)
 #define PARTIAL_CALL_CODE "incomplete_tool_call"
 const char *response_partial_call_message(const struct response_choice *c);
 
+/* Appends ,"constraint":{"kind":..,"complete":..} to the members of a choice that ends, or nothing
+ * if the request has no constraint. */
+void response_put_constraint(
+    struct buf *out, const struct response *a, const struct response_choice *c);
 /* Returns the list's buffer, with a comma appended if it has items. */
 struct buf *response_list_item(struct response_choice *c, enum response_list list);
 /* Returns the choice at rank `place` (from 0) of a prompt, by mean log-probability. For bodies. */

@@ -205,6 +205,7 @@ static void put_summary(struct response *a, const struct response_choice *c)
     jw_z(&w, stop_type(c));
     jw_key(&w, "stopping_word");
     jw_str(&w, c->stop_text.p ? c->stop_text : STR(""));
+    response_put_constraint(&a->out, a, c);
     jw_key(&w, "prompt");
     jw_str(&w, p->is_tokens ? STR("") : p->text);
     jw_key(&w, "generation_settings");

@@ -170,6 +170,7 @@ static void put_done(struct response *a)
     buf_printf(&a->out, ",\"done\":true,\"done_reason\":\"%s\"", done_reason(a));
     if (a->setup.request->load_only)
         return;
+    response_put_constraint(&a->out, a, &a->choices[0]);
     put_ns(&a->out, "total_duration", t->queued_ns, t->ended_ns);
     put_ns(&a->out, "load_duration", t->queued_ns, t->started_ns);
     buf_printf(&a->out, ",\"prompt_eval_count\":%d", n.prompt_tokens);

@@ -79,6 +79,7 @@ void openai_put_finish(struct buf *out, const struct response *a, const struct r
     } else {
         buf_putz(out, "null");
     }
+    response_put_constraint(out, a, c);
 }
 
 void openai_put_token_ids(

@@ -23,7 +23,7 @@ void openai_error_frame(struct buf *out, const struct err *e, const struct error
 void openai_put_body(struct response *a, const char *object,
     void (*put_choice)(struct response *, const struct response_choice *));
 
-/* ,"finish_reason":..,"stop_reason":.. */
+/* ,"finish_reason":..,"stop_reason":.., and the constraint */
 void openai_put_finish(struct buf *out, const struct response *a, const struct response_choice *c);
 void openai_put_token_ids(
     struct buf *out, const struct response *a, const struct response_choice *c);

@@ -168,6 +168,8 @@ void responses_put_object(struct jw *w, const struct response *a, const struct r
     buf_putc(w->b, ']');
     put_parameters(w, request);
     put_usage(w, a, is_done || is_cut);
+    if (is_done || is_cut)
+        response_put_constraint(w->b, a, &a->choices[0]);
     jw_end_object(w);
 }
 

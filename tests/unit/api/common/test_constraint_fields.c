@@ -177,5 +177,60 @@ static void wrong_field_is_named(void)
     kit_close_response();
 }
 
-TESTS(TEST(every_field_sets_the_same_struct), TEST(options_apply_in_every_dialect),
-    TEST(wrong_field_is_named))
+/* The last frame or the body of a choice that a token limit or the model ended. */
+static void expect_report(const struct dialect *w, const char *body, bool is_met, const char *want)
+{
+    struct str text = STR("1");
+
+    kit_open_response(w, body);
+    response_begin(kit.response);
+    response_output_ops.content(kit.response, 0, text);
+    if (is_met)
+        response_set_is_constraint_met(kit.response, 0);
+    response_choice_end(
+        kit.response, 0, is_met ? FINISH_STOP : FINISH_LENGTH, STR_NONE, TOKEN_NONE);
+    response_flush(kit.response);
+    response_end(kit.response);
+    buf_putc(&kit.sink.body, 0);
+    const char *got = kit.sink.body.p;
+    if (!strstr(got, want))
+        fprintf(stderr, "%s: %s\n%s\n", w->name, body, got);
+    EXPECT(strstr(got, want));
+    EXPECT(strstr(want, "constraint") || !strstr(got, "constraint"));
+}
+
+static void end_of_a_choice_reports_the_constraint(void)
+{
+    static const struct {
+        const struct dialect *dialect;
+        const char *whole, *stream;
+    } bodies[] = {
+        { &dialect_openai_chat, CHAT("'regex':'1+'"), CHAT("'regex':'1+','stream':true") },
+        { &dialect_openai_completion, COMPLETION("'regex':'1+'"),
+            COMPLETION("'regex':'1+','stream':true") },
+        { &dialect_responses, RESPONSES("'text':{'format':{'type':'regex','regex':'1'}}"),
+            RESPONSES("'text':{'format':{'type':'regex','regex':'1'}},'stream':true") },
+        { &dialect_anthropic, ANTHROPIC("'output_format':{'type':'json_schema','schema':{}}"),
+            ANTHROPIC("'output_format':{'type':'json_schema','schema':{}},'stream':true") },
+        { &dialect_ollama_chat, CHAT("'format':'json','stream':false"), CHAT("'format':'json'") },
+        { &dialect_llama, COMPLETION("'json_schema':{}"),
+            COMPLETION("'json_schema':{},'stream':true") },
+    };
+    static const char *const kinds[] = { "regex", "regex", "regex", "json_schema", "json_object",
+        "json_schema" };
+    char want[100];
+
+    for (size_t i = 0; i < ARRAY_LEN(bodies); i++)
+        for (int is_met = 0; is_met < 2; is_met++) {
+            snprintf(want, sizeof(want), ",\"constraint\":{\"kind\":\"%s\",\"complete\":%s}",
+                kinds[i], is_met ? "true" : "false");
+            expect_report(bodies[i].dialect, bodies[i].whole, is_met, want);
+            expect_report(bodies[i].dialect, bodies[i].stream, is_met, want);
+        }
+    expect_report(&dialect_openai_chat, CHAT("'stream':true"), true, "finish_reason");
+    expect_report(&dialect_anthropic, ANTHROPIC("'stream':true"), true, "stop_reason");
+    kit_close_response();
+}
+
+TESTS(TEST(end_of_a_choice_reports_the_constraint), TEST(every_field_sets_the_same_struct),
+    TEST(options_apply_in_every_dialect), TEST(wrong_field_is_named))
