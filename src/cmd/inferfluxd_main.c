@@ -353,6 +353,7 @@ static int run_server(const struct options *o, struct err *e)
         .role = o->role,
         .strip_billing = o->strip_billing,
         .reasoning_names = reasoning_names(o->reasoning_field),
+        .constraint_bytes_max = (size_t)o->max_constraint,
         .default_max_tokens = (int)o->max_tokens,
         .share_prefixes = !strcmp(o->prefix_share, "all"),
         .slot_dir = o->slot_save_path,

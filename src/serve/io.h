@@ -122,6 +122,9 @@ struct responses_page;
 void tokenize_routes_list_input(struct io *io, struct http_exchange *x, struct route_call *c,
     const struct stored_response *take, const struct responses_page *page);
 
+/* grammar_check.c */
+void grammar_check(struct io *io, struct http_exchange *x, struct route_call *c);
+
 /* slot_files.c */
 void slots_show(struct io *io, struct http_exchange *x, struct route_call *c);
 void slots_post_action(struct io *io, struct http_exchange *x, struct route_call *c);

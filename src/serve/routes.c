@@ -78,6 +78,7 @@ static const struct route routes[] = {
         LIMIT_TOKENIZE },
     { "POST", "/apply-template", SCOPE_READ, true, ERROR_OPENAI, tokenize_routes_apply_template,
         LIMIT_TOKENIZE },
+    { "POST", "/v1/grammar/check", SCOPE_READ, true, ERROR_OPENAI, grammar_check, LIMIT_TOKENIZE },
     { "POST", "/v1/parse", SCOPE_READ, true, ERROR_OPENAI, tokenize_routes_parse, LIMIT_TOKENIZE },
 };
 

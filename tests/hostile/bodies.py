@@ -104,6 +104,9 @@ BASES = {
         {"messages": HI, "chat_template": "{% for m in messages %}{{ m.role }}: {{ m.content | trim }}\n"
         "{% endfor %}{{ bos_token }}", "bos_token": "<s>", "eos_token": "</s>"}],
     "/v1/parse": [{"model": "demo", "text": "<think>a</think>b" + CALL, "tools": TOOLS}],
+    "/v1/grammar/check": [{"regex": "(a|b){1,9}c*", "text": "abc"}, {"schema": {"type": "object",
+        "properties": {"a": {"type": "integer"}}}, "instance": {"a": 1}, "whitespace": "any"},
+        {"choice": ["a", "b"], "text": "a", "any_order": True, "closed_objects": True}],
     "/v1/admin/fairness": [{"enable_preemption": False, "high_priority_threshold": 5,
         "max_timeslice_tokens": 0, "weights": {}}],
 }
