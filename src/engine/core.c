@@ -23,7 +23,7 @@ const struct engine_options engine_options_default = {
 
 /* ---- opening and closing */
 
-static int check_options(const struct engine_options *o, struct err *e)
+int engine_options_check(const struct engine_options *o, struct err *e)
 {
     if (o->max_batch < 1 || o->max_batch > 1 << 16)
         return err_param(
@@ -182,7 +182,7 @@ int core_open(struct core **out, struct lm *take, const struct kernels *k,
         c->step_model.key_share = 4.0 * (double)take->key_macs / (double)take->row_macs;
     queue->refs++;
     c->o.spec.n_vocab = take->n_vocab;
-    if (spec_open(&c->spec, &c->o.spec, e) || check_options(o, e) || open_parts(c, k, e)) {
+    if (spec_open(&c->spec, &c->o.spec, e) || engine_options_check(o, e) || open_parts(c, k, e)) {
         core_close(c);
         return -1;
     }

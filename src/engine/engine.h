@@ -144,6 +144,7 @@ struct engine_options {
     int kv_tenant_share;
 };
 extern const struct engine_options engine_options_default;
+int engine_options_check(const struct engine_options *o, struct err *e); /* ERR_RANGE */
 
 /* Takes the model and the drafter (closes them, also on failure). Starts the thread. */
 int engine_open(struct engine **out, struct lm *take, const struct kernels *k,
@@ -168,8 +169,7 @@ int engine_submit(struct engine *en, struct gen *g, struct err *e);
 void engine_cancel(struct engine *en, struct gen *g); /* no effect on an ended request */
 /* Ends one choice like a cancellation, for example at a stop string. */
 void engine_stop_choice(struct engine *en, struct gen *g, int choice);
-/* Returns an event to the engine, before gen_free. Events of choice and request ends need not be
- * returned. */
+/* Returns an event before gen_free; events of choice and request ends need not be returned. */
 void gen_event_done(struct gen_event *ev);
 
 int engine_n_ctx(const struct engine *en); /* longest prompt + output */

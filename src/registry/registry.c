@@ -100,6 +100,8 @@ static int check_spec(struct registry *p, int i, struct err *e)
         return unknown_family(s, e);
     if (check_parsers(s, e))
         return err_wrap(e, "model '%s': %s", s->id, e->param);
+    if (engine_options_check(&s->engine, e))
+        return err_wrap(e, "model '%s'", s->id);
     return 0;
 }
 

@@ -87,7 +87,7 @@ static struct lm *open_lm(const struct gguf *g, const char *kernels, int n_threa
         .n_states = N_SEQUENCES * SEQ_STATES,
         .max_rows = 64,
         .max_logits = 64 };
-    struct lm *m;
+    struct lm *m = NULL;
     struct err e;
 
     if (kernels_choose(&o.kernels, kernels, &e) || lm_open_llama(&m, g, &o, &e)) {

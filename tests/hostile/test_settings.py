@@ -216,7 +216,7 @@ def use(process, url):
         kit.require(time.monotonic() < deadline, "neither ready nor ended within", SECONDS, "s")
         status = get(url + "/healthz")
         ready = get(url + "/readyz")
-        if process.poll() is None:
+        if process.poll() is None and None not in (status, ready):  # without a port, the server ends
             kit.require(status == 200, "/healthz:", status)
         if ready == 200 or time.monotonic() > deadline - SECONDS + 5:
             break
@@ -235,7 +235,7 @@ def run_one(case, folder):
         process = start(case, folder)
         try:
             line = process.stdout.readline()  # empty: the process ended
-            hit = re.search(rb"http://(\S+?):(\d+)\b", line)
+            hit = re.search(rb"http://(\[\S+\]|[^\s:]+):(\d+)\b", line)
             if hit:
                 host = hit[1].decode().strip("[]")
                 use(process, f"http://[{host}]:{int(hit[2])}" if ":" in host else f"http://{host}:{int(hit[2])}")

@@ -101,6 +101,8 @@ def test_an_invalid_configuration_ends_the_start_although_a_model_could_be_serve
             (["--alias", "a\n\x1b[31m"], "U+000A"), (["--alias", "a\u202eb"], "U+202E"),
             (["--model-aliases", "gpt*=nobody"], ("gpt*", "nobody")),
             (["--model-aliases", "a\x1b"], "U+001B"), (["--batch", "0"], "scheduler.batch"),
+            (["--mixed-step-percent", "1"], ("mixed_step_percent = 1", "0 or 100")),
+            (["--mixed-step-percent-short", "99"], ("mixed_step_percent_short = 99", "0 or 100")),
             (["--host", "0.0.0.0"], "API key"), (["--host", "host.invalid"], "host.invalid"),
             (["--host", "192.0.2.1", "--auth", "never"], "192.0.2.1"),
             (["--ssl-cert-file", DEMO], "certificate and a key"),
