@@ -160,7 +160,13 @@ static int check_type(const struct tensor_slot *s, struct err *e)
     return 0;
 }
 
-/* Finds the factors of a matrix: one, or one for each expert. */
+/* Number of factors of a matrix: one, or one for each expert. */
+static int n_factors(const struct tensor_slot *s)
+{
+    return tensor_rows[s->id].is_per_expert ? s->n_matrices : 1;
+}
+
+/* Finds the factors of a matrix. */
 static int find_scale(struct tensor_slot *s, const struct bind *b, struct err *e)
 {
     const int n_name = (int)(strlen(s->name) - strlen(".weight"));
@@ -176,11 +182,11 @@ static int find_scale(struct tensor_slot *s, const struct bind *b, struct err *e
     t = s->scale = gguf_tensor(b->g, name);
     if (!t)
         return 0;
-    if (t->type != Q_F32 || !t->data || t->n_dims > 1 || t->dims[0] != (uint64_t)s->n_matrices)
+    if (t->type != Q_F32 || !t->data || t->n_dims > 1 || t->dims[0] != (uint64_t)n_factors(s))
         return err_set(e, ERR_UNSUPPORTED, "tensor %s: expected F32 [%d], found %s [%llu%s]", name,
-            s->n_matrices, qtype_info(t->type) ? qtype_info(t->type)->name : "an unknown type",
+            n_factors(s), qtype_info(t->type) ? qtype_info(t->type)->name : "an unknown type",
             (unsigned long long)t->dims[0], t->n_dims > 1 ? ", ..." : "");
-    for (int i = 0; i < s->n_matrices; i++) {
+    for (int i = 0; i < n_factors(s); i++) {
         float f;
         memcpy(&f, t->data + (size_t)i * sizeof(f), sizeof(f));
         if (!isfinite(f))
@@ -357,11 +363,11 @@ static size_t slot_bytes(const struct bind *b, const struct tensor_slot *s)
 {
     struct tensor_part parts[MAX_PARTS];
     const int n_parts = parts_of(b, s, parts);
-    size_t bytes = s->scale ? align_bytes((size_t)s->n_matrices * sizeof(float)) : 0;
+    size_t bytes = s->scale ? align_bytes((size_t)n_factors(s) * sizeof(float)) : 0;
 
     if (s->id == TENSOR_KV_B) {
         const struct kv_b w = kv_b_of(b, s);
-        return kv_b_bytes(&w);
+        return bytes + kv_b_bytes(&w);
     }
     if (s->id == TENSOR_INPUT_TABLE)
         return 0; /* stays in the file */
@@ -538,7 +544,7 @@ static void load_vector(struct bind *b, const struct tensor_slot *s)
 /* The factors of a matrix, in the block; NULL: none. */
 static const float *load_scale(struct bind *b, const struct tensor_slot *s)
 {
-    const size_t n = (size_t)s->n_matrices * sizeof(float);
+    const size_t n = (size_t)n_factors(s) * sizeof(float);
 
     if (!s->scale)
         return NULL;
@@ -552,7 +558,7 @@ struct matrix_rows { /* rows of a matrix in the form of the file */
     enum qtype type;
     int n, cols;
     const uint8_t *p;
-    const float *scales; /* [n_matrices], or NULL */
+    const float *scales; /* [n_factors()], or NULL */
 };
 
 /* Packs the rows, unless the block already contains them. */
@@ -565,7 +571,7 @@ static int load_rows(struct bind *b, const struct tensor_slot *s, struct packed 
     if (pack_init(w, rows->type, rows->n, rows->cols, to, e))
         return err_wrap(e, "tensor %s", s->name);
     w->scales = rows->scales;
-    w->panels_per_scale = w->n_panels / s->n_matrices;
+    w->panels_per_scale = w->n_panels / n_factors(s);
     if (!b->is_packed)
         thread_pool_run(b->thread_pool, pack_tiles, &job);
     return 0;
@@ -580,9 +586,10 @@ static int load_kv_b(struct bind *b, const struct tensor_slot *s, struct err *e)
 
     if (!b->is_packed && kv_b_split(&w, &k, &v, e))
         return -1;
+    const float *scales = load_scale(b, s);
     const struct matrix_rows k_rows = { Q_F32, w.n_heads * w.kv_rank, w.nope_dim, (uint8_t *)k,
-        NULL };
-    const struct matrix_rows v_rows = { w.type, w.n_heads * w.value_dim, w.kv_rank, v, NULL };
+        scales };
+    const struct matrix_rows v_rows = { w.type, w.n_heads * w.value_dim, w.kv_rank, v, scales };
     int rc = load_rows(b, s, &l->k_b, &k_rows, e) || load_rows(b, s, &l->v_b, &v_rows, e) ? -1 : 0;
     mem_free(k);
     mem_free(v);

@@ -19,8 +19,10 @@ import numpy as np
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 HERE = os.path.join(ROOT, "tests/families")
 N_TOKENS, STEP, N_IDS = 300, 3, 12
-# llama.cpp ranks the groups of experts of DeepSeek V2 by the sum of their two best ones.
-NOT_IN_LLAMA = {"tiny-deepseek2-groups"}
+# llama.cpp ranks the groups of experts of DeepSeek V2 by the sum of their two best ones, and has no
+# factors of the matrices of latent attention and of short convolutions.
+NOT_IN_LLAMA = {"tiny-deepseek2-groups", "tiny-deepseek2-scales", "tiny-deepseek2-old-scales",
+    "tiny-lfm2-scales"}
 
 
 def token(pos, n_vocab):

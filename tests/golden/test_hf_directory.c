@@ -84,6 +84,20 @@ static void preset_wide_latent(struct synth *s)
     s->n_settings = ARRAY_LEN(settings);
 }
 
+/* The same with kv_b as one matrix, and a factor for each matrix. */
+static void preset_latent_factors(struct synth *s)
+{
+    static const char *const settings[] = { "attention.q_lora_rank=64", "attention.kv_lora_rank=64",
+        "attention.value_length=32", "rope.dimension_count=16", "expert_gating_func=1",
+        "expert_weights_norm=false", "expert_feed_forward_length=64", "expert_shared_count=1",
+        "leading_dense_block_count=1" };
+
+    EXPECT(synth_preset(s, "tiny-deepseek2-old"));
+    s->has_scales = true;
+    s->settings = settings;
+    s->n_settings = ARRAY_LEN(settings);
+}
+
 /* All layers with attention have the same number of KV heads. */
 static void preset_lfm2moe(struct synth *s)
 {
@@ -123,6 +137,8 @@ static void write_both(const char *preset, enum qtype type, const struct hf_writ
         preset_mistral4(&s);
     else if (!strcmp(preset, "tiny-mistral4-wide"))
         preset_wide_latent(&s);
+    else if (!strcmp(preset, "tiny-deepseek2-factors"))
+        preset_latent_factors(&s);
     else if (!strcmp(preset, "tiny-qwen35-wide"))
         preset_wide_delta_net(&s);
     else
@@ -387,6 +403,8 @@ static void repacked_directories_give_the_same_bits(void)
     check_preset("tiny-llama", Q_NVFP4, (struct hf_write_options){ .n_shards = 1 });
     /* with a factor for each matrix and each expert */
     check_preset("tiny-qwen3moe-scales", Q_NVFP4, (struct hf_write_options){ .n_shards = 1 });
+    check_preset("tiny-lfm2-scales", Q_NVFP4, (struct hf_write_options){ .n_shards = 1 });
+    check_preset("tiny-deepseek2-factors", Q_NVFP4, (struct hf_write_options){ .n_shards = 1 });
 }
 
 /* E4M3 numbers with scales give the bits of their values in F32. */

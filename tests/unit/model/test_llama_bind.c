@@ -139,6 +139,8 @@ static void unknown_tensor_is_rejected(void)
     expect_load_error(&t, t.extra_tensor, "is not expected in family");
     t.extra_tensor = "blk.0.ffn_up.scale";
     expect_load_error(&t, t.extra_tensor, "expected F32 [1], found F32 [");
+    t.extra_tensor = "blk.0.attn_k_b.scale"; /* llama has no latent attention */
+    expect_load_error(&t, t.extra_tensor, "is not expected in family");
     t.extra_tensor = "blk.0.ffn_up.input_scale"; /* without effect on the result */
     EXPECT(!*load_error(&t));
     t = tiny_of("qwen3moe");
