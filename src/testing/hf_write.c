@@ -152,8 +152,10 @@ static bool is_in_layout(const struct writer *w, const struct hf_tensor_row *row
 {
     if (row->rows == HF_ROWS_EVEN || row->rows == HF_ROWS_ODD)
         return false;
+    const bool is_stacked = strstr(row->from, ".experts.") && !strstr(row->from, "%e");
     if (!w->o->is_mlx)
-        return !strstr(row->from, "switch_");
+        return !strstr(row->from, "switch_") &&
+               (!is_stacked || strcmp(w->arch, "qwen3next") != 0 || w->o->stacks_experts);
     if (strstr(row->from, "%e") || strstr(row->from, "moe.input_linear") ||
         strstr(row->from, "moe.output_linear"))
         return false;

@@ -292,6 +292,9 @@ static void delta_net_directories_give_the_same_bits(void)
             (struct hf_write_options){ .n_shards = i % 2 ? 2 : 1 });
         check_preset(delta_nets[i / 3], float_type(i), (struct hf_write_options){ .is_mlx = true });
     }
+    for (size_t i = 0; i < 3; i++)
+        check_preset("tiny-qwen3next-fused", float_type(i),
+            (struct hf_write_options){ .n_shards = 2, .stacks_experts = true });
     check_preset("tiny-qwen35-wide", Q_Q4_1, (struct hf_write_options){ .is_mlx = true });
     check_preset("tiny-qwen35-wide", Q_MXFP4, (struct hf_write_options){ .is_mlx = true });
     check_preset("tiny-qwen35-wide", Q_NVFP4, (struct hf_write_options){ .n_shards = 1 });

@@ -268,6 +268,7 @@ static const struct hf_tensor_row qwen3_5_rows[] = {
 
 static const struct hf_tensor_row qwen3_next_rows[] = {
     { LAYER "post_attention_layernorm", "blk.%d.post_attention_norm", 0, true },
+    STACKED_EXPERTS,
     DELTA_NET_VECTORS(HF_ROWS_ALL),
     { LINEAR "in_proj_qkvz", "blk.%d.ssm_in", 0, false },
     { LINEAR "in_proj_ba", "blk.%d.ssm_ba", 0, false },
