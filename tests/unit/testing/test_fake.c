@@ -3,14 +3,16 @@
 #include "support/check.h"
 #include "testing/fake.h"
 
-enum { N = 5 * PAGE_TOKENS + 1, VOCAB = 48 };
+/* five pages and a token; at least 21 tokens, also with pages of two tokens */
+enum { N = PAGE_TOKENS < 4 ? 21 : 5 * PAGE_TOKENS + 1, VOCAB = 48 };
 
 static const struct fake_options options = {
     .n_vocab = VOCAB, .n_ctx_train = N, .max_rows = N, .n_pages = 16, .seed = 7
 };
 
 static int32_t tokens[N];
-static page_id pages[6] = { { 3 }, { 9 }, { 0 }, { 15 }, { 7 }, { 4 } };
+static page_id pages[] = { { 3 }, { 9 }, { 0 }, { 15 }, { 7 }, { 4 }, { 13 }, { 1 }, { 10 }, { 2 },
+    { 6 } };
 
 static void write_tokens(void)
 {
@@ -82,7 +84,7 @@ static void a_wrong_page_changes_the_logits(void)
     for (int wrong = 0; wrong < 5; wrong++) {
         struct lm *m = open_model();
         run_prompt(m, pages, 0, N - 1, a);
-        page_id table[6];
+        page_id table[ARRAY_LEN(pages)];
         memcpy(table, pages, sizeof(table));
         table[wrong].i = 11; /* never written */
         run_prompt(m, table, N - 1, N, a);
@@ -96,7 +98,7 @@ static void copied_page_gives_equal_logits(void)
 {
     struct lm *m = open_model();
     float a[VOCAB], b[VOCAB];
-    page_id table[6];
+    page_id table[ARRAY_LEN(pages)];
 
     memcpy(table, pages, sizeof(table));
     run_prompt(m, pages, 0, N - 2, a);
