@@ -41,6 +41,8 @@ models:
 class Server:
     """inferfluxd on a free loopback port; `with Server() as s: s.url`."""
 
+    scheme = "http"
+
     def __init__(self, *flags, config=CONFIG, env=None, ready=True, key=None, log=None):
         self.flags, self.config, self.wait_ready, self.key = list(flags), config, ready, key
         self.stderr = log  # a descriptor; None: a file that errors() reads
@@ -69,7 +71,8 @@ class Server:
             self.process.wait(60)
             raise RuntimeError(f"the server did not start: {self.errors()}")
         self.port = int(found.group(2))
-        self.url = f"{found.group(1)}://127.0.0.1:{self.port}"
+        self.scheme = found.group(1)
+        self.url = f"{self.scheme}://127.0.0.1:{self.port}"
         if self.wait_ready:
             self.until_ready()
         return self
@@ -103,7 +106,7 @@ class Server:
         import http.client
         import ssl
 
-        if self.url.startswith("https"):
+        if self.scheme == "https":
             c = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=60,
                 context=ssl._create_unverified_context())
         else:
