@@ -19,10 +19,12 @@ static int check_values(
 {
     struct schema_validator *v;
 
+    if (!values || !values->n)
+        return 0;
     if (schema_validator_new(&v, s, e))
         return -1;
     int rc = 0;
-    for (const struct json *m = values ? values->child : NULL; m && rc >= 0; m = m->next) {
+    for (const struct json *m = values->child; m && rc >= 0; m = m->next) {
         rc = schema_validate(v, m, e);
         buf_putc(out, rc > 0 ? '1' : '0');
     }
