@@ -46,9 +46,9 @@ static int graph_check(struct schema_reader *r, size_t more)
 {
     size_t used = arena_used(r->schema->arena) + r->nodes.n * sizeof(*r->nodes.at) + more;
 
-    if (used > SCHEMA_GRAPH_BYTES)
-        return err_set(r->e, ERR_TOO_LARGE, "the schema needs more than %d MiB of memory",
-            SCHEMA_GRAPH_BYTES >> 20);
+    if (used > r->graph_bytes)
+        return err_set(r->e, ERR_TOO_LARGE, "the schema needs more than %zu KiB of memory",
+            r->graph_bytes / KB);
     return 0;
 }
 
@@ -277,6 +277,7 @@ static int reader_init(struct schema_reader *r, size_t text_bytes)
         return schema_no_memory(r);
     s->arena = arena_new(SCHEMA_GRAPH_BYTES + MB);
     /* A value has at least two characters with its comma, and some of the texts are copied. */
+    r->graph_bytes = MIN(2 * MB + text_bytes * 128, (size_t)SCHEMA_GRAPH_BYTES);
     r->arena_bytes = (text_bytes + 64 * KB) * 128;
     r->arena = arena_new(r->arena_bytes);
     r->by_entries = u64_map_new(8);

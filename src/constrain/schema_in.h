@@ -25,7 +25,7 @@
 enum {
     SCHEMA_POINTER_MAX = 256,      /* bytes of a pointer in a message */
     SCHEMA_IGNORED_MAX = 64,       /* names that are reported */
-    SCHEMA_GRAPH_BYTES = 32 << 20, /* memory of a graph */
+    SCHEMA_GRAPH_BYTES = 32 << 20, /* memory of the largest graph */
 };
 
 enum schema_draft { /* bits */
@@ -111,6 +111,7 @@ struct schema_reader {
     const struct schema_options *options;
     struct arena *arena;           /* lifetime of the reader */
     size_t arena_bytes;            /* its cap */
+    size_t graph_bytes;            /* cap of the graph, proportional to the text */
     struct exprs *exprs;           /* NULL until a pattern is compiled */
     struct schema_dialect dialect; /* of the main document */
     struct err *e;

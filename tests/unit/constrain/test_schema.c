@@ -455,7 +455,7 @@ static void dynamic_scopes_are_bounded(void)
         "\"%2$d\"},\"b\":{\"$ref\":\"x%2$d\"}}},",
         40, "\"40\":{\"$id\":\"40\"},\"x40\":{\"$id\":\"x40\"}}}");
 
-    EXPECT_EQ(error_of(b, &o, "more than 32 MiB of memory"), ERR_TOO_LARGE);
+    EXPECT_EQ(error_of(b, &o, "KiB of memory"), ERR_TOO_LARGE);
 }
 
 static void memory_is_proportional_to_the_text(void)
