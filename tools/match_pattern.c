@@ -75,11 +75,25 @@ static int compile_number(struct exprs *x, struct str options, expr_id *root, st
     return expr_number(x, &r, root, e);
 }
 
+/* `flags-ims`: a search with these flags */
+static int compile_with_flags(
+    struct exprs *x, const char *flags, struct str pattern, expr_id *root, struct err *e)
+{
+    struct pattern_options o = { TEXT_UTF8, PATTERN_SEARCH, 0 };
+
+    o.flags |= strchr(flags, 'i') ? PATTERN_IGNORE_CASE : 0;
+    o.flags |= strchr(flags, 'm') ? PATTERN_LINES : 0;
+    o.flags |= strchr(flags, 's') ? PATTERN_DOT_ALL : 0;
+    return pattern_compile_with(x, pattern, &o, root, e);
+}
+
 static int compile_kind(
     struct exprs *x, const char *kind, struct str what, expr_id *root, struct err *e)
 {
     enum text_mode mode = strcmp(kind, "json") ? TEXT_UTF8 : TEXT_JSON;
 
+    if (!strncmp(kind, "flags-", 6))
+        return compile_with_flags(x, kind + 6, what, root, e);
     if (!strcmp(kind, "number"))
         return compile_number(x, what, root, e);
     if (!strcmp(kind, "format") && !string_format_is_known(what))

@@ -26,6 +26,9 @@ void code_points_add(struct code_points *s, uint32_t from, uint32_t to);
 void code_points_add_all(struct code_points *s, const struct code_points *from);
 void code_points_invert(struct code_points *s); /* complement in 0..10FFFF */
 void code_points_remove(struct code_points *s, uint32_t from, uint32_t to);
+/* Adds the characters that differ from those of the set only in case: simple case folding, as in
+ * ECMA-262 patterns with the flags `i` and `u` (case_folding.c). */
+void code_points_fold(struct code_points *s);
 void code_points_sort(struct code_points *s);
 
 /* Number of code points of from..to in the set; the set is sorted. */

@@ -5,17 +5,20 @@
 
 static const struct byte_set word_bytes = { { 0x03ff000000000000, 0x07fffffe87fffffe, 0, 0 } };
 static const struct byte_set backslash = { { 0, (uint64_t)1 << ('\\' - 64), 0, 0 } };
+static const struct byte_set newline = { { (uint64_t)1 << '\n', 0, 0, 0 } };
 
 /* Context after `byte`. */
 static unsigned next_ctx(unsigned ctx, uint8_t byte)
 {
-    unsigned json = ctx & CTX_JSON;
+    unsigned json = ctx & CTX_JSON, lines = ctx & CTX_LINES;
 
     if (ctx == (CTX_ESCAPE | CTX_JSON))
         return CTX_OTHER | json;
     if (json && byte == '\\')
         return CTX_ESCAPE | json;
-    return (byte_set_has(&word_bytes, byte) ? CTX_WORD : CTX_OTHER) | json;
+    if (lines && byte == '\n')
+        return CTX_START | lines;
+    return (byte_set_has(&word_bytes, byte) ? CTX_WORD : CTX_OTHER) | json | lines;
 }
 
 static bool is_zero_width(const struct node *d)
@@ -168,8 +171,10 @@ expr_id expr_scope(struct exprs *x, expr_id a, unsigned ctx)
             return expr_cat(x, head, expr_scope(x, tail, ctx));
     }
     /* Contexts that the expression does not distinguish are one. */
+    if (!(d->flags & F_HAS_CARET))
+        ctx &= ~(unsigned)CTX_LINES;
     if (!(d->flags & F_HAS_BOUND) && (ctx & 3) != CTX_START)
-        ctx = CTX_OTHER;
+        ctx = CTX_OTHER | (ctx & CTX_LINES);
     if (!(d->flags & F_HAS_CARET) && (ctx & 3) == CTX_START)
         ctx = CTX_OTHER | (ctx & CTX_JSON);
     if (!(d->flags & F_HAS_BOUND))
@@ -417,6 +422,8 @@ static void refine_heads(struct heads *h, expr_id a)
             refine(h->p, &backslash);
             refine(h->p, &word_bytes);
         }
+        if (arg_of(x, a, 1).i & CTX_LINES)
+            refine(h->p, &newline);
         refine_heads(h, arg_of(x, a, 0));
         break;
     case K_NOT:

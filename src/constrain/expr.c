@@ -372,6 +372,7 @@ static void describe(const struct exprs *x, struct node *d, const uint32_t *args
         d->flags = (uint16_t)((c->flags & (F_IMPURE | F_ACCEPTS)) | F_HAS_LOOK | 7 * F_TEXT);
         break;
     case K_CARET:
+        d->n_fixed = 1;
         d->flags = F_HAS_CARET | 7 * F_TEXT;
         break;
     case K_BOUNDARY:
@@ -541,13 +542,13 @@ static expr_id merge_repeats(struct exprs *x, expr_id a, expr_id b)
     return expr_repeat(x, base, a_min + b_min, is_inf ? REPEAT_INF : a_max + b_max);
 }
 
-/* True if each word of `a` begins with `^`. */
+/* True if each word of `a` begins with `^` of the start of the text. */
 static bool starts_with_caret(const struct exprs *x, expr_id a)
 {
     while (node_of(x, a)->kind == K_CAT)
         a = arg_of(x, a, 0);
     if (node_of(x, a)->kind != K_OR)
-        return node_of(x, a)->kind == K_CARET;
+        return node_of(x, a)->kind == K_CARET && !arg_of(x, a, 0).i;
     for (uint32_t k = 0; k < node_of(x, a)->n; k++)
         if (!starts_with_caret(x, arg_of(x, a, k)))
             return false;
@@ -633,9 +634,11 @@ expr_id expr_look(struct exprs *x, expr_id a)
     return expr_intern(x, K_LOOK, &a.i, 1);
 }
 
-expr_id expr_caret(struct exprs *x)
+expr_id expr_caret(struct exprs *x, bool of_lines)
 {
-    return expr_intern(x, K_CARET, NULL, 0);
+    uint32_t arg = of_lines;
+
+    return expr_intern(x, K_CARET, &arg, 1);
 }
 
 expr_id expr_boundary(struct exprs *x, bool is_negated)
@@ -681,7 +684,7 @@ static void mark_reachable(const struct exprs *x, uint32_t *map)
         bool is_list = d->kind == K_OR || d->kind == K_AND;
         uint32_t n_children = is_list ? d->n : d->kind == K_CAT ? 2 : 1;
         if (!map[id] || d->kind == K_BYTES || d->n == 0 || d->kind == K_NUMBER ||
-            d->kind == K_BOUNDARY)
+            d->kind == K_BOUNDARY || d->kind == K_CARET)
             continue;
         for (uint32_t k = 0; k < n_children; k++)
             map[x->args[d->first + k]] = 1;
@@ -697,9 +700,9 @@ static uint32_t copy_node(
 
     for (uint32_t k = 0; k < d->n; k++) {
         uint32_t arg = from->args[d->first + k];
-        bool is_child =
-            d->kind == K_OR || d->kind == K_AND || d->kind == K_CAT ||
-            (k == 0 && d->kind != K_BYTES && d->kind != K_BOUNDARY && d->kind != K_NUMBER);
+        bool is_child = d->kind == K_OR || d->kind == K_AND || d->kind == K_CAT ||
+                        (k == 0 && d->kind != K_BYTES && d->kind != K_BOUNDARY &&
+                            d->kind != K_CARET && d->kind != K_NUMBER);
         uint32_t set = d->kind == K_BYTES ? expr_set_number(to, &from->sets[arg]) : arg;
         if (!expr_push(to, is_child ? map[arg] : set))
             return 0;

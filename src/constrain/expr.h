@@ -57,11 +57,12 @@ enum text_mode {
 
 /* Context of a scope: the character before the position. */
 enum scope_ctx {
-    CTX_START,   /* no character */
-    CTX_WORD,    /* one of [A-Za-z0-9_] */
-    CTX_OTHER,   /* another one */
-    CTX_ESCAPE,  /* inside an escape sequence of a JSON string */
-    CTX_JSON = 4 /* flag: the text is the contents of a JSON string */
+    CTX_START,    /* no character */
+    CTX_WORD,     /* one of [A-Za-z0-9_] */
+    CTX_OTHER,    /* another one */
+    CTX_ESCAPE,   /* inside an escape sequence of a JSON string */
+    CTX_JSON = 4, /* flag: the text is the contents of a JSON string */
+    CTX_LINES = 8 /* flag: `^` also matches after newlines; not with CTX_JSON */
 };
 
 struct exprs;
@@ -94,9 +95,10 @@ expr_id expr_repeat(struct exprs *x, expr_id a, uint32_t min, uint32_t max);
 /* The rest of the scope is in `a`. A lookahead for `p` is expr_look(cat(p, EXPR_ALL)), a negative
  * one expr_look(not(cat(p, EXPR_ALL))), and `$` is expr_look(EXPR_EPS). */
 expr_id expr_look(struct exprs *x, expr_id a);
-expr_id expr_caret(struct exprs *x);
+/* `of_lines`: the scope has CTX_LINES. */
+expr_id expr_caret(struct exprs *x, bool of_lines);
 expr_id expr_boundary(struct exprs *x, bool is_negated);
-/* `ctx` is a value of enum scope_ctx, with or without CTX_JSON. */
+/* `ctx` is a value of enum scope_ctx, with or without a flag. */
 expr_id expr_scope(struct exprs *x, expr_id a, unsigned ctx);
 
 /* True if `a` contains no anchor or lookahead outside a scope. */

@@ -11,14 +11,14 @@ enum expr_kind {
     K_NONE,
     K_EPS,
     K_ALL,
-    K_BYTES,  /* args: index of the byte set */
-    K_CAT,    /* a, b */
-    K_OR,     /* members */
-    K_AND,    /* members */
-    K_NOT,    /* a */
-    K_REPEAT, /* a, min, max */
-    K_LOOK,   /* a */
-    K_CARET,
+    K_BYTES,    /* args: index of the byte set */
+    K_CAT,      /* a, b */
+    K_OR,       /* members */
+    K_AND,      /* members */
+    K_NOT,      /* a */
+    K_REPEAT,   /* a, min, max */
+    K_LOOK,     /* a */
+    K_CARET,    /* 1 if of lines */
     K_BOUNDARY, /* 1 if negated */
     K_SCOPE,    /* a, ctx */
     K_NUMBER    /* index of the specification, words of the state */

@@ -14,8 +14,9 @@ struct atom {
 
 static expr_id class_expr(struct pattern_cursor *c, struct code_points *set)
 {
+    if (c->flags & PATTERN_IGNORE_CASE && expr_work(c->x, set->n))
+        code_points_fold(set);
     expr_id all = c->is_failed ? EXPR_NONE : text_class(c->x, set, c->mode);
-
     code_points_clear(set);
     return all;
 }
@@ -25,7 +26,8 @@ static expr_id character(struct pattern_cursor *c, uint32_t cp)
     struct code_points one = { 0 };
 
     /* Most characters are one byte in every mode. */
-    if (cp >= ' ' && cp <= '~' && cp != '"' && cp != '\\' && cp != '/' && !c->is_failed)
+    bool is_plain = !(c->flags & PATTERN_IGNORE_CASE) || (cp >= '0' && cp <= '9') || cp == ' ';
+    if (cp >= ' ' && cp <= '~' && cp != '"' && cp != '\\' && cp != '/' && is_plain && !c->is_failed)
         return expr_range(c->x, (uint8_t)cp, (uint8_t)cp);
     code_points_add(&one, cp, cp);
     return class_expr(c, &one);
@@ -36,11 +38,27 @@ static expr_id dot(struct pattern_cursor *c)
 {
     struct code_points set = { 0 };
 
+    if (c->flags & PATTERN_DOT_ALL)
+        return c->is_failed ? EXPR_NONE : text_any(c->x, c->mode);
     code_points_add(&set, '\n', '\n');
-    code_points_add(&set, '\r', '\r');
-    code_points_add(&set, 0x2028, 0x2029);
+    if (!(c->flags & PATTERN_LINE_FEED)) {
+        code_points_add(&set, '\r', '\r');
+        code_points_add(&set, 0x2028, 0x2029);
+    }
     code_points_invert(&set);
-    return class_expr(c, &set);
+    expr_id all = c->is_failed ? EXPR_NONE : text_class(c->x, &set, c->mode);
+    code_points_clear(&set);
+    return all;
+}
+
+/* `$`: the end, or a place before a newline */
+static expr_id dollar(struct pattern_cursor *c)
+{
+    expr_id rest = EXPR_EPS;
+
+    if (c->flags & PATTERN_LINES)
+        rest = expr_or(c->x, rest, expr_cat(c->x, expr_range(c->x, '\n', '\n'), EXPR_ALL));
+    return expr_look(c->x, rest);
 }
 
 /* ---- groups */
@@ -134,10 +152,10 @@ static struct atom atom(struct pattern_cursor *c)
         return group(c);
     case '^':
         c->at++;
-        return (struct atom){ expr_caret(c->x), .is_assertion = true };
+        return (struct atom){ expr_caret(c->x, c->flags & PATTERN_LINES), .is_assertion = true };
     case '$':
         c->at++;
-        return (struct atom){ expr_look(c->x, EXPR_EPS), .is_assertion = true };
+        return (struct atom){ dollar(c), .is_assertion = true };
     case '.':
         c->at++;
         return (struct atom){ .expr = dot(c) };
@@ -260,20 +278,22 @@ static expr_id disjunction(struct pattern_cursor *c, expr_id before, expr_id aft
     return all;
 }
 
-int pattern_compile(struct exprs *x, struct str pattern, enum text_mode mode,
-    enum pattern_extent extent, expr_id *out, struct err *e)
+int pattern_compile_with(struct exprs *x, struct str pattern, const struct pattern_options *o,
+    expr_id *out, struct err *e)
 {
-    struct pattern_cursor c = { .x = x, .text = pattern, .mode = mode, .e = e };
+    enum text_mode mode = o->mode;
+    struct pattern_cursor c = { .x = x, .text = pattern, .mode = mode, .flags = o->flags, .e = e };
     unsigned ctx = CTX_START | (mode == TEXT_UTF8 ? 0 : CTX_JSON);
     uint32_t start = x->n_stack;
 
-    CHECK(mode == TEXT_UTF8 || mode == TEXT_JSON);
+    CHECK(mode == TEXT_UTF8 || (mode == TEXT_JSON && !(o->flags & PATTERN_LINES)));
+    ctx |= o->flags & PATTERN_LINES ? CTX_LINES : 0;
     if (pattern.n > PATTERN_BYTES_MAX)
         return err_set(
             e, ERR_TOO_LARGE, "pattern: %zu bytes, at most %d", pattern.n, PATTERN_BYTES_MAX);
     if (!utf8_valid(pattern))
         return err_set(e, ERR_SYNTAX, "pattern: invalid UTF-8");
-    expr_id around = extent == PATTERN_SEARCH ? text_any_star(x, mode) : EXPR_EPS;
+    expr_id around = o->extent == PATTERN_SEARCH ? text_any_star(x, mode) : EXPR_EPS;
     expr_id all = disjunction(&c, around, around);
     if (!pattern_at_end(&c))
         pattern_error(&c, ERR_SYNTAX, c.at, "unexpected `)`");
@@ -283,4 +303,10 @@ int pattern_compile(struct exprs *x, struct str pattern, enum text_mode mode,
     }
     *out = expr_scope(x, all, ctx);
     return exprs_check(x, e) ? err_wrap(e, "pattern") : 0;
+}
+
+int pattern_compile(struct exprs *x, struct str pattern, enum text_mode mode,
+    enum pattern_extent extent, expr_id *out, struct err *e)
+{
+    return pattern_compile_with(x, pattern, &(struct pattern_options){ mode, extent, 0 }, out, e);
 }

@@ -278,6 +278,8 @@ void pattern_class(struct pattern_cursor *c, struct code_points *set)
     if (!pattern_skip(c, "]"))
         pattern_error(c, ERR_SYNTAX, start, "class without end");
     code_points_sort(set);
+    if (c->flags & PATTERN_IGNORE_CASE && expr_work(c->x, set->n))
+        code_points_fold(set);
     if (is_inverted)
         code_points_invert(set);
 }

@@ -11,6 +11,7 @@ struct pattern_cursor {
     struct str text;
     size_t at;
     enum text_mode mode;
+    unsigned flags;
     int depth;
     bool is_failed;
     struct err *e;

@@ -30,9 +30,9 @@ function matches(re, text) {
 }
 const lines = require('fs').readFileSync(0, 'utf8').split('\\n').filter(Boolean);
 for (const line of lines) {
-    const [source, texts] = JSON.parse(line);
+    const [source, texts, flags] = JSON.parse(line);
     try {
-        const re = new RegExp(source, 'uy');
+        const re = new RegExp(source, 'uy' + (flags || ''));
         console.log(texts.map((t) => matches(re, t) ? '1' : '0').join(''));
     } catch (e) {
         console.log('error ' + e.message);
@@ -89,10 +89,10 @@ def node(pairs):
     return made.stdout.splitlines()
 
 
-def compare(kind, pairs, encode=as_hex):
+def compare(kind, pairs, encode=as_hex, flags=""):
     """Texts of the pairs as RegExp sees them; `encode` makes those of the automaton."""
     got = automata([" ".join([kind, as_hex(p), *map(encode, texts)]) for p, texts in pairs])
-    want = node(pairs)
+    want = node([(p, texts, flags) for p, texts in pairs])
     assert len(got) == len(want) == len(pairs)
     # Errors agree. A few random patterns may exceed the work budget.
     n_over = sum("steps of work" in g or "completion" in g for g in got)
@@ -113,6 +113,17 @@ def random_pairs(seed, count):
 
 def test_patterns_match_like_those_of_node():
     compare("search", random_pairs(SEED, COUNT))
+
+
+def test_flags_are_those_of_node():
+    r = random.Random(SEED + 4)
+    # \\W, \\P and complements of classes fold differently with `i` (ECMA-262 22.2.2.7.3).
+    odd = ["\\W", "\\P", "[^"]
+    for flags in ("i", "m", "s", "ms", "ims"):
+        pairs = [(p, [random_text(r) + r.choice(["", "A", "É", "K", "\nb"]) for _ in range(20)])
+            for p, _ in random_pairs(SEED + 5, COUNT // 4)
+            if "i" not in flags or not any(part in p for part in odd)]
+        compare("flags-" + flags, pairs, flags=flags)
 
 
 def json_contents(text):

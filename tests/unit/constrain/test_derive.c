@@ -59,7 +59,7 @@ static expr_id build(struct exprs *x, const struct tree *t)
     case LOOK:
         return expr_look(x, expr_cat(x, a, EXPR_ALL));
     case CARET:
-        return expr_caret(x);
+        return expr_caret(x, false);
     case BOUNDARY:
         return expr_boundary(x, t->is_negated);
     case SCOPE:

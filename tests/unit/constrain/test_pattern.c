@@ -175,7 +175,35 @@ static void patterns_of_json_strings_see_the_value(void)
     language_end(&l);
 }
 
+static bool has_with(const char *pattern, unsigned flags, const char *text)
+{
+    struct pattern_options o = { TEXT_UTF8, PATTERN_FULL, flags };
+    struct language l;
+    expr_id root;
+
+    language_begin(&l);
+    EXPECT_EQ(pattern_compile_with(l.x, str_of(pattern), &o, &root, &l.e), 0);
+    EXPECT_EQ(language_start(&l, root), 0);
+    bool has = language_has(&l, text);
+    language_end(&l);
+    return has;
+}
+
+static void flags_change_case_lines_and_dots(void)
+{
+    EXPECT(has_with("a[k-m]\\xE9", PATTERN_IGNORE_CASE, "AL\xC3\x89"));
+    EXPECT(has_with("k", PATTERN_IGNORE_CASE, "\xE2\x84\xAA")); /* U+212A, the Kelvin sign */
+    EXPECT(!has_with("[^a]", PATTERN_IGNORE_CASE, "A"));
+    EXPECT(has_with("[^a]", 0, "A"));
+    EXPECT(has_with("a.b", PATTERN_DOT_ALL, "a\nb") && !has_with("a.b", 0, "a\nb"));
+    EXPECT(has_with("a.b", PATTERN_LINE_FEED, "a\rb") && !has_with("a.b", 0, "a\rb"));
+    EXPECT(has_with("a$\\n^b", PATTERN_LINES, "a\nb") && !has_with("a$\\n^b", 0, "a\nb"));
+    EXPECT(!has_with("a^b", PATTERN_LINES, "ab"));
+    EXPECT(has_with("(?:^x.?)+", PATTERN_LINES | PATTERN_DOT_ALL, "x\nx\nx"));
+    EXPECT(!has_with("(?:^x.?)+", PATTERN_LINES | PATTERN_DOT_ALL, "xxx"));
+}
+
 TESTS(TEST(unsupported_constructs_are_named_with_their_offset),
     TEST(patterns_without_the_flag_u_are_accepted),
     TEST(only_two_escapes_of_four_digits_are_a_surrogate_pair), TEST(hostile_patterns_end),
-    TEST(patterns_of_json_strings_see_the_value))
+    TEST(patterns_of_json_strings_see_the_value), TEST(flags_change_case_lines_and_dots))
