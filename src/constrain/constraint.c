@@ -14,6 +14,7 @@ struct constraint {
 
 /* NULL: the kind is not supported. */
 static const struct constraint_kind_ops *const kinds[] = {
+    [CONSTRAINT_GBNF] = &constraint_kind_gbnf,
     [CONSTRAINT_REGEX] = &constraint_kind_regex,
     [CONSTRAINT_CHOICE] = &constraint_kind_choice,
     [CONSTRAINT_STRUCTURAL_TAG] = NULL,

@@ -35,6 +35,9 @@ struct constraint_kind_ops {
 /* regular_program.c */
 extern const struct constraint_kind_ops constraint_kind_regex, constraint_kind_choice;
 
+/* grammar_program.c */
+extern const struct constraint_kind_ops constraint_kind_gbnf;
+
 /* For constraint_state.c. */
 const struct vocab_tables *constraint_tables(const struct constraint *c);
 int constraint_acceptor(

@@ -19,6 +19,9 @@ struct token_source {
     struct str (*bytes)(const void *ctx, int32_t id);
     /* True for tokens that end the text. */
     bool (*is_end)(const void *ctx, int32_t id);
+    /* The token with this text, also a control token; TOKEN_NONE if there is none. NULL: tokens
+     * have no text. */
+    int32_t (*find)(const void *ctx, struct str text);
 };
 
 struct token_source token_source_of_vocab(const struct vocab *v);
