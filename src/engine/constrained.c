@@ -164,3 +164,18 @@ void constrained_cut_drafts(struct core *c)
     cut_runs(c);
     c->queue->stats.constraints.mask_ns += c->clock() - start;
 }
+
+const uint32_t *constrained_panels(struct core *c, int run)
+{
+    const struct plan_run *p = &c->plan.runs[run];
+    const struct gen_choice *ch = p->s->user;
+    const struct gen *g = ch->gen;
+
+    if (!p->yields_token || ch->is_ended || !choice_constraint(ch) || g->max_out == 0 ||
+        g->in.sample.want_logprobs || p->n_logits > 1 + p->n_drafts)
+        return NULL;
+    if (!g->is_forked && g->in.n_choices > 1)
+        return NULL; /* the choices share the row */
+    return ch->draft_masks ? mask_batch_panels(&c->masks, run, ch->draft_masks, 1 + p->n_drafts)
+                           : mask_batch_panels(&c->masks, run, &ch->mask, 1);
+}

@@ -26,6 +26,10 @@ bool constrained_compute(struct core *c);
  * computes the masks of the logits rows. */
 void constrained_cut_drafts(struct core *c);
 
+/* Panels of logits that run `run` of the plan needs, for lm_run.panels; NULL = all. Only a run of a
+ * constrained choice without logprobs needs less than all. */
+const uint32_t *constrained_panels(struct core *c, int run);
+
 /* Ends a choice for which no token is permitted, or whose mask exceeds a bound. */
 void constrained_end_unmet(struct core *c, struct gen_choice *ch, uint64_t now);
 

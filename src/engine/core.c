@@ -158,7 +158,7 @@ static int open_parts(struct core *c, const struct kernels *k, struct err *e)
     if (page_pool_new(&c->pool, c->lm->n_pages, e) || open_windows(c, &l, e) ||
         open_states(c, &l, e) || open_tree(c, &l, e) || kv_load_open(c, &l, e) ||
         sched_new(&c->sched, c->pool, &l, e) || sample_batch_open(&c->samples, c->lm, k, e) ||
-        mask_batch_open(&c->masks, c->lm, 2 * l.max_batch + GEN_CHOICES_MAX, c->o.mask_steps, e))
+        mask_batch_open(&c->masks, c->lm, l.max_batch, c->o.mask_steps, e))
         return -1;
     sched_set_fairness(c->sched, &c->o.fairness);
     step_plan_init(&c->plan, &l);

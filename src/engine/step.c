@@ -369,6 +369,7 @@ static void prepare_runs(struct core *c, uint64_t now)
             .pages = r->s->pages,
             .window_pages = c->windows ? r->s->windows : NULL,
             .n_logits = r->n_logits,
+            .panels = constrained_panels(c, i),
             .from_layer = r->from_layer,
             .end_layer = r->end_layer,
             .state = r->pos > 0 ? r->s->slot : STATE_NONE,

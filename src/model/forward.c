@@ -82,7 +82,38 @@ static void find_logit_peaks(const struct thread_ctx *s, int from, int end)
                 m->logits + (size_t)r * (size_t)m->h.n_vocab + at, MIN(LOGIT_GROUP, end - at));
 }
 
-/* logits[n_logit_rows][n_vocab] and their group maxima, in tiles of whole groups. */
+/* Logits of panels [from, to) of the output head; `next`: see struct gemm_args. */
+static void output_tile(
+    const struct thread_ctx *s, const struct inputs *in, int from, int to, const uint8_t *next)
+{
+    const struct llama *m = s->m;
+
+    forward_gemm(s, &m->w.head, in,
+        (struct gemm_args){ .panel_from = from,
+            .panel_to = to,
+            .y = m->logits + (size_t)from * PANEL,
+            .y_stride = (size_t)m->h.n_vocab,
+            .next = next });
+    scale_logits(s, from * PANEL, MIN(to * PANEL, m->h.n_vocab));
+}
+
+static void output_needed_panels(const struct thread_ctx *s, const struct inputs *in)
+{
+    const struct llama *m = s->m;
+    const struct packed *w = &m->w.head;
+
+    for (int i; (i = thread_pool_next_task(m->thread_pool)) < m->sparse.n_ranges;) {
+        const struct panel_range *r = &m->sparse.ranges[i];
+        int next = i + s->n_threads;
+        output_tile(s, in, r->from, r->to,
+            next < m->sparse.n_ranges
+                ? w->data + (size_t)m->sparse.ranges[next].from * w->panel_bytes
+                : NULL);
+    }
+}
+
+/* logits[n_logit_rows][n_vocab] and their group maxima, in tiles of whole groups; or the needed
+ * panels without maxima. */
 static void output_logits(const struct thread_ctx *s)
 {
     enum { WIDTH = LOGIT_GROUP / PANEL };
@@ -91,16 +122,14 @@ static void output_logits(const struct thread_ctx *s)
     struct inputs in; /* [n_logit_rows][d_model] */
 
     rms_norm(s, m->w.out_norm, act_kind_bit(m, w), &in);
+    if (m->sparse.n_ranges >= 0) {
+        output_needed_panels(s, &in);
+        return;
+    }
     int step = MAX(forward_tile_panels(s, w->n_panels) / WIDTH, 1) * WIDTH;
     for (int from; (from = thread_pool_next_task(m->thread_pool) * step) < w->n_panels;) {
         int to = MIN(from + step, w->n_panels);
-        forward_gemm(s, w, &in,
-            (struct gemm_args){ .panel_from = from,
-                .panel_to = to,
-                .y = m->logits + (size_t)from * PANEL,
-                .y_stride = (size_t)m->h.n_vocab,
-                .next = forward_next_weights(s, w, from, step) });
-        scale_logits(s, from * PANEL, MIN(to * PANEL, m->h.n_vocab));
+        output_tile(s, &in, from, to, forward_next_weights(s, w, from, step));
         find_logit_peaks(s, from * PANEL, MIN(to * PANEL, m->h.n_vocab));
     }
 }
@@ -227,7 +256,9 @@ static void add_partial_run(struct llama *m, const struct lm_run *run)
 static void assign_logits(const struct llama *m, struct lm_run *run)
 {
     run->logits = m->logits + (size_t)m->n_logit_rows * (size_t)m->h.n_vocab;
-    run->peaks = m->peaks + (size_t)m->n_logit_rows * (size_t)logit_groups(m->h.n_vocab);
+    run->peaks = m->sparse.n_ranges < 0
+                     ? m->peaks + (size_t)m->n_logit_rows * (size_t)logit_groups(m->h.n_vocab)
+                     : NULL;
 }
 
 /* Adds the runs that pass all layers and have one row (decode), or more than one (prefill). */
@@ -260,6 +291,7 @@ bool forward_run(struct llama *m, struct lm_run *runs, int n_runs, const _Atomic
     m->n_rows = m->n_logit_rows = m->n_state_runs = 0;
     m->is_stopped = false;
     m->stop = stop;
+    sparse_head_set(&m->sparse, runs, n_runs, m->h.n_vocab, thread_pool_size(m->thread_pool));
     add_runs(m, runs, n_runs, true);
     m->n_decode_rows = m->n_rows;
     m->decode_rows_have_logits = m->n_logit_rows == m->n_decode_rows;

@@ -30,6 +30,7 @@
 #include "model/moe.h"
 #include "model/lm.h"
 #include "model/rope.h"
+#include "model/sparse_head.h"
 #include "model/state_slot.h"
 
 #include <stdatomic.h>
@@ -139,6 +140,7 @@ struct llama {
     float *window_cs; /* [n_rows][window_rope.n_rot]: in layers with a window; NULL: as cs */
     float *logits;    /* [max_logits][n_vocab] */
     float *peaks;     /* [max_logits][logit_groups(n_vocab)] */
+    struct sparse_head sparse; /* panels of the output head in this step */
     struct batch_row *rows;
     struct state_run *state_runs;   /* [max_rows] */
     struct attn_row *attn_rows;     /* [max_rows]: decode rows, in the order of their groups */

@@ -299,6 +299,9 @@ static void lay_out(struct llama *m, struct scratch_layout *c)
         m->window_cs = reserve(c, rows * (size_t)m->h.window_rope.n_rot, sizeof(float));
     m->logits = reserve(c, n_logits * (size_t)m->h.n_vocab, sizeof(float));
     m->peaks = reserve(c, n_logits * (size_t)logit_groups(m->h.n_vocab), sizeof(float));
+    m->sparse.panels =
+        reserve(c, ((size_t)logit_panels(m->h.n_vocab) + 31) / 32, sizeof(*m->sparse.panels));
+    m->sparse.ranges = reserve(c, (size_t)logit_panels(m->h.n_vocab), sizeof(*m->sparse.ranges));
     m->rows = reserve(c, rows, sizeof(*m->rows));
     if (m->state.n_layers) {
         m->state_runs = reserve(c, rows, sizeof(*m->state_runs));

@@ -20,7 +20,10 @@
 #include "os/mapfile.h"
 #include "os/thread.h"
 
-enum { LOGIT_GROUP = 256 }; /* logits that share one maximum in `peaks` */
+enum {
+    LOGIT_GROUP = 256, /* logits that share one maximum in `peaks` */
+    LOGIT_PANEL = 16,  /* logits that a model computes together */
+};
 
 /* Recurrent state. A layer that is not an attention layer keeps a state of constant size instead of
  * keys and values. A state slot, a numbered block of `state_bytes` bytes, contains the state of one
@@ -46,6 +49,11 @@ static inline int logit_groups(int n_vocab)
     return (n_vocab + LOGIT_GROUP - 1) / LOGIT_GROUP;
 }
 
+static inline int logit_panels(int n_vocab)
+{
+    return (n_vocab + LOGIT_PANEL - 1) / LOGIT_PANEL;
+}
+
 /* Output of one row: the distribution of the next token. */
 struct logits {
     const float *x; /* [n_vocab] */
@@ -61,7 +69,12 @@ struct lm_run {
     /* Page table of the windowed layers, with the same indices; covers positions
      * kv_window_from(&lm->window, pos) .. pos + n - 1. NULL: the numbers of `pages`. */
     const page_id *window_pages;
-    int n_logits;        /* the last n_logits rows get logits: 0 .. n */
+    int n_logits; /* the last n_logits rows get logits: 0 .. n */
+    /* Bit set of the panels of logits that are needed: bit `i % 32` of word `i / 32` is for the
+     * logits LOGIT_PANEL i .. LOGIT_PANEL (i + 1) - 1 of all n_logits rows. The others are
+     * undefined afterwards, and `peaks` is NULL; the needed ones have the same bits as without the
+     * set. A model may compute all. NULL: all are needed. */
+    const uint32_t *panels;
     const float *logits; /* out: [n_logits][n_vocab], valid until the next forward pass */
     const float *peaks;  /* out: [n_logits][logit_groups(n_vocab)] group maxima; or NULL */
     int from_layer;      /* first layer of this pass: a partial run resumes here; else 0 */

@@ -2,6 +2,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
+#include <math.h>
+
 /* A layer of a state slot. The number `acc` is a hash of the tokens before `base`; log has the
  * updates of the following positions. */
 struct layer_state {
@@ -204,6 +206,14 @@ static void run_rows(struct fake *f, const struct lm_run *r, struct fake_rows *o
     memset(out->sums, 0, (size_t)r->n * sizeof(*out->sums));
 }
 
+/* Logits that no caller needs are NaN. */
+static void omit_panels(const uint32_t *panels, int n_vocab, float *logits)
+{
+    for (int v = 0; panels && v < n_vocab; v++)
+        if (!(panels[v / LOGIT_PANEL / 32] >> v / LOGIT_PANEL % 32 & 1))
+            logits[v] = NAN;
+}
+
 /* The numbers of the rows go into the KV pages, what the layers added to them into the logits. */
 static void finish_rows(
     struct fake *f, const struct lm_run *r, const struct fake_rows *x, float *logits)
@@ -214,6 +224,7 @@ static void finish_rows(
             *window_slot_of(f, r, r->pos + i) = x->window[i];
         if (i >= r->n - r->n_logits) {
             logits_of(x->rows[i] + x->window[i] + x->sums[i], f->o.n_vocab, logits);
+            omit_panels(r->panels, f->o.n_vocab, logits);
             logits += f->o.n_vocab;
         }
     }

@@ -11,9 +11,10 @@ enum {
 _Static_assert((int)DRAFT_MAX <= (int)CONSTRAINT_POP_MAX, "draft tokens of a step are popped");
 
 int mask_batch_open(
-    struct mask_batch *b, struct lm *lm, int max_tasks, uint64_t steps, struct err *e)
+    struct mask_batch *b, struct lm *lm, int max_runs, uint64_t steps, struct err *e)
 {
     const size_t n_words = token_mask_words(lm->n_vocab);
+    const int max_tasks = 2 * max_runs + GEN_CHOICES_MAX; /* some of sequences that do not run */
 
     *b = (struct mask_batch){ .lm = lm,
         .steps = steps ? steps : MASK_STEPS,
@@ -22,7 +23,9 @@ int mask_batch_open(
     b->tasks = try_calloc((size_t)max_tasks, sizeof(*b->tasks));
     b->masks = try_calloc((size_t)b->max_masks, sizeof(*b->masks));
     b->memory = try_calloc((size_t)b->max_masks * n_words, sizeof(*b->memory));
-    if (!b->tasks || !b->masks || !b->memory)
+    b->panels = try_calloc(
+        (size_t)max_runs * token_mask_words(logit_panels(lm->n_vocab)), sizeof(*b->panels));
+    if (!b->tasks || !b->masks || !b->memory || !b->panels)
         return err_set(e, ERR_MEMORY, "no memory for the masks of %d rows", b->max_masks);
     return 0;
 }
@@ -32,6 +35,7 @@ void mask_batch_close(struct mask_batch *b)
     mem_free(b->tasks);
     mem_free(b->masks);
     mem_free(b->memory);
+    mem_free(b->panels);
     *b = (struct mask_batch){ 0 };
 }
 
@@ -148,4 +152,23 @@ void mask_batch_run(struct mask_batch *b)
         b->lm->ops->run_on_threads(b->lm, run_tasks, b);
     else
         run_tasks(b, 0, 1);
+}
+
+const uint32_t *mask_batch_panels(
+    struct mask_batch *b, int run, const struct token_mask *masks, int n)
+{
+    const int n_panels = logit_panels(b->lm->n_vocab);
+    const size_t n_words = token_mask_words(n_panels);
+    uint32_t *panels = b->panels + (size_t)run * n_words;
+    int n_set = 0;
+
+    memset(panels, 0, n_words * sizeof(*panels));
+    for (int i = 0; i < n; i++) {
+        if (masks[i].form == MASK_FORM_ALL)
+            return NULL;
+        token_mask_panels(&masks[i], b->lm->n_vocab, panels);
+    }
+    for (size_t w = 0; w < n_words; w++)
+        n_set += __builtin_popcount(panels[w]);
+    return 2 * n_set > n_panels ? NULL : panels;
 }

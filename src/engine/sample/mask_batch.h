@@ -43,13 +43,14 @@ struct mask_batch {
     struct token_mask *masks; /* [max_masks] masks of logits rows with draft tokens */
     uint32_t *memory;         /* [max_masks][token_mask_words(n_vocab)] */
     int n_masks, max_masks;
+    uint32_t *panels; /* [max_runs][token_mask_words(logit_panels(n_vocab))] of the runs */
     _Atomic int next;
     _Atomic int64_t left[2]; /* byte steps left for masks begun in this step; begun earlier */
 };
 
-/* steps: 0 = MASK_STEPS. ERR_MEMORY. */
+/* max_runs: runs of a step. steps: 0 = MASK_STEPS. ERR_MEMORY. */
 int mask_batch_open(
-    struct mask_batch *b, struct lm *lm, int max_tasks, uint64_t steps, struct err *e) MUST_CHECK;
+    struct mask_batch *b, struct lm *lm, int max_runs, uint64_t steps, struct err *e) MUST_CHECK;
 void mask_batch_close(struct mask_batch *b); /* also after a failed open */
 
 void mask_batch_begin(struct mask_batch *b); /* removes all tasks */
@@ -60,3 +61,8 @@ bool mask_batch_add(struct mask_batch *b, struct gen_choice *ch);
 struct mask_task *mask_batch_add_drafts(
     struct mask_batch *b, struct gen_choice *ch, const int32_t *drafts, int n_drafts);
 void mask_batch_run(struct mask_batch *b); /* executes all tasks */
+
+/* Panels of logits of run `run` that hold a token which one of the n masks permits, for
+ * lm_run.panels; valid until the next call for the run. NULL: more than half of the panels. */
+const uint32_t *mask_batch_panels(
+    struct mask_batch *b, int run, const struct token_mask *masks, int n);

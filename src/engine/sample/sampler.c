@@ -218,9 +218,11 @@ static void choose_unmasked(struct sampler *s, const struct sample_params *p,
 static bool set_masked_row(struct sampler *s, const struct sample_params *p,
     const struct logits *raw, const struct sample_past *h, bool with_bans)
 {
-    candidates_set_row(&s->c, raw);
-    if (h->mask->form == MASK_FORM_ALL && !wants_adjustment(p, h))
+    if (h->mask->form == MASK_FORM_ALL && !wants_adjustment(p, h)) {
+        candidates_set_row(&s->c, raw);
         return s->c.max > -INFINITY;
+    }
+    s->c.row = *raw;
     float *own = candidates_copy(&s->c);
     token_mask_bits(h->mask, s->n_vocab, s->bits);
     if (with_bans && p->allowed)

@@ -1,4 +1,5 @@
 #include "engine/sample/token_mask.h"
+#include "model/lm.h"
 
 static bool has_bit(const uint32_t *bits, int32_t id)
 {
@@ -99,7 +100,7 @@ void token_mask_copy(
     struct token_mask *to, const struct token_mask *from, int n_vocab, uint32_t *memory)
 {
     *to = *from;
-    if (from->form == MASK_FORM_ALL)
+    if (from->form == MASK_FORM_ALL || (from->form == MASK_FORM_IDS && from->n_ids == 0))
         return;
     if (from->form == MASK_FORM_IDS && (size_t)from->n_ids <= token_mask_words(n_vocab)) {
         memcpy(memory, from->ids, (size_t)from->n_ids * sizeof(*from->ids));
@@ -108,4 +109,20 @@ void token_mask_copy(
     }
     token_mask_bits(from, n_vocab, memory);
     *to = (struct token_mask){ .form = MASK_FORM_BITS, .bits = memory };
+}
+
+void token_mask_panels(const struct token_mask *m, int n_vocab, uint32_t *panels)
+{
+    _Static_assert((int)LOGIT_PANEL == 16, "a word of a bit set has two panels");
+
+    if (m->form == MASK_FORM_ALL)
+        memset(panels, 0xff, token_mask_words(logit_panels(n_vocab)) * sizeof(*panels));
+    for (size_t w = 0; m->form == MASK_FORM_BITS && w < token_mask_words(n_vocab); w++) {
+        uint32_t word = word_of(m->bits, w, n_vocab);
+        panels[w / 16] |= (uint32_t)((word & 0xffff) != 0) << w % 16 * 2;
+        panels[w / 16] |= (uint32_t)(word >> 16 != 0) << (w % 16 * 2 + 1);
+    }
+    for (int i = 0; m->form == MASK_FORM_IDS && i < m->n_ids; i++)
+        if (m->ids[i] >= 0 && m->ids[i] < n_vocab)
+            panels[m->ids[i] / (32 * LOGIT_PANEL)] |= 1u << m->ids[i] / LOGIT_PANEL % 32;
 }

@@ -26,3 +26,7 @@ void token_mask_bits(const struct token_mask *m, int n_vocab, uint32_t *bits);
  * set. */
 void token_mask_copy(
     struct token_mask *to, const struct token_mask *from, int n_vocab, uint32_t *memory);
+
+/* Adds the panels of logits (model/lm.h) that hold a permitted token: bits of [token_mask_words(
+ * logit_panels(n_vocab))] words. */
+void token_mask_panels(const struct token_mask *m, int n_vocab, uint32_t *panels);
