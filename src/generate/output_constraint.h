@@ -5,7 +5,8 @@
  *
  *     response_format.json_schema.schema#/properties/a/pattern: lookbehind is not supported
  *
- * Any thread. */
+ * Any thread; struct choice_constraints belongs to the owner of the request, and its states to the
+ * engine while a session uses them. */
 #pragma once
 
 #include "generate/request.h"
@@ -14,3 +15,14 @@
 /* `field`: name of the request field that contains src->text. The model outlives *out. */
 int output_constraint_compile(struct constraint **out, const struct constraint_source *src,
     const char *field, const struct model *m, struct err *e);
+
+/* The states of the choices of one prompt. */
+struct choice_constraints;
+
+/* One state for each of request->best_of choices. An assistant message that the model continues is
+ * read first; ERR_INVALID, "messages", if the constraint does not permit it. ERR_MEMORY. */
+int choice_constraints_new(struct choice_constraints **out, const struct request *request,
+    struct constraint *c, struct err *e);
+void choice_constraints_free(struct choice_constraints *c); /* accepts NULL */
+/* For gen_input.constraints; NULL if `c` is NULL. */
+const struct sample_constraint *choice_constraints_list(const struct choice_constraints *c);

@@ -57,6 +57,7 @@ static int choice_init(struct session *s, struct session_choice *c, struct err *
 {
     const struct session_params *p = &s->p;
 
+    c->detok.has_begun = p->gen.constraints != NULL; /* the constraint has read the first blank */
     buf_init(&c->raw, TEXT_MAX);
     buf_init(&c->out, TEXT_MAX);
     if (output_init(&c->output, &p->output, p->first_choice + (int)(c - s->choices),
@@ -107,7 +108,8 @@ static void free_buffers(void *arg)
 static int32_t *merge_stop_ids(struct session *s, int *n)
 {
     const struct model *m = s->ctx.model;
-    int n_end = s->p.ignore_eos ? 0 : m->n_end_ids, total = n_end + s->p.gen.n_stop_ids;
+    bool has_end = !s->p.ignore_eos || s->p.gen.constraints;
+    int n_end = has_end ? m->n_end_ids : 0, total = n_end + s->p.gen.n_stop_ids;
     int32_t *ids = arena_alloc(s->ctx.arena, sizeof(*ids) * (size_t)MAX(total, 1));
 
     for (int i = 0; ids && i < total; i++) {
@@ -294,6 +296,8 @@ static void on_choice_end(struct session *s, const struct gen_event *ev)
     for (int i = 0; ev->finish == FINISH_STOP && i < s->p.gen.n_stop_ids; i++)
         if (s->p.gen.stop_ids[i] == ev->stop_id)
             end.stop_id = ev->stop_id;
+    end.is_constraint_met =
+        s->p.gen.constraints && ev->finish == FINISH_STOP && end.stop_id == TOKEN_NONE;
     emit_text(s, c, true);
     end_choice(s, c, &end);
 }

@@ -24,6 +24,8 @@ struct session;
 struct choice_end {
     int choice;
     enum finish finish;
+    /* The request has a constraint, and the output ended where the constraint permits it. */
+    bool is_constraint_met;
     struct str stop_string; /* the stop string that ended the choice; STR_NONE */
     int32_t stop_id;        /* the client's stop token that ended the choice; TOKEN_NONE */
     int n_tokens;           /* generated tokens without the end token */
@@ -54,9 +56,10 @@ struct session_ops { /* ctx is the caller's; a callback must not close the sessi
 };
 
 struct session_params {
-    /* The engine request. Arrays are borrowed and outlive the session. stop_ids has the client's
-     * stop tokens; the session adds the model's end tokens and sets want_drafts. `script` is
-     * required for a script model and NULL for others. */
+    /* The engine request. Arrays are borrowed and outlive the session; `constraints` is not used
+     * after the callback `end` has begun. stop_ids has the client's stop tokens; the session adds
+     * the model's end tokens, also with ignore_eos if there are constraints, and sets want_drafts.
+     * `script` is required for a script model and NULL for others. */
     struct gen_input gen;
     const struct str *stops;
     int n_stops;

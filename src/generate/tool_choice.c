@@ -105,9 +105,9 @@ int tool_choice_check(const struct request *request, const struct choice_end *c,
 
 int tool_choice_check_constraint(const struct request *request, struct err *e)
 {
-    if (!request->constraint.is_set)
+    if (!request->constraint.is_set || !request->tools || request->tool_choice == TOOL_CHOICE_NONE)
         return 0;
     return err_param(e, ERR_UNSUPPORTED, request->constraint.field,
-        "'%s' is not supported: structured output is not available yet.",
+        "'%s' is not supported together with 'tools', unless 'tool_choice' is 'none'.",
         request->constraint.field);
 }

@@ -11,7 +11,8 @@
 int tool_choice_output(struct output_params *out, struct rendered *prompt,
     const struct request *request, const struct prompt_ctx *ctx, struct err *e);
 
-/* Rejects a constraint on the output, which is not supported: ERR_UNSUPPORTED with the field. */
+/* Rejects a constraint on the output of a request whose output may be a tool call: ERR_UNSUPPORTED
+ * with the field. */
 int tool_choice_check_constraint(const struct request *request, struct err *e);
 
 /* Called when a choice has finished: 0, or ERR_CONSTRAINT if a forced tool call is missing. */

@@ -9,6 +9,7 @@
 #include "api/common/dialect.h"
 #include "os/clock.h"
 #include "serve/responses/background.h"
+#include "generate/output_constraint.h"
 #include "generate/tool_choice.h"
 #include "generate/response_cache_key.h"
 
@@ -34,6 +35,32 @@ static int prepare_inflight_prompts(struct inflight *r, const struct prompt_ctx 
             return -1;
     }
     return 0;
+}
+
+/* The states are made here, since a prefix that the constraint does not permit is an error of the
+ * request, and since the worker thread has the time. */
+static int build_constraints(struct inflight *r, struct err *e)
+{
+    const struct request *request = &r->request;
+    struct constraint_source source = request->constraint.source;
+    struct constraint *c;
+    int rc = 0;
+
+    if (!request->constraint.is_set)
+        return 0;
+    if (r->model->spec->backend == BACKEND_SCRIPT)
+        return err_param(e, ERR_UNSUPPORTED, request->constraint.field,
+            "'%s' is not supported by a script model, which does not sample.",
+            request->constraint.field);
+    uint64_t began = clock_ns();
+    source.bytes_max = r->io->o->constraint_bytes_max;
+    if (output_constraint_compile(&c, &source, request->constraint.field, r->model, e))
+        return -1;
+    for (int i = 0; i < request->n_prompts && !rc; i++)
+        rc = choice_constraints_new(&r->inflight_prompts[i].constraints, request, c, e);
+    constraint_unref(c);
+    r->compile_ns = clock_ns() - began;
+    return rc;
 }
 
 static int max_tokens_of(const struct inflight *r, int i)
@@ -62,7 +89,7 @@ static int build_prompts(struct inflight *r, struct err *e)
         request_check_vocab(request, vocab_n_tokens(m->vocab), e) || bias_build(request, &ctx, e) ||
         prompts_build_truncated(&r->prompts, request, &ctx, e) ||
         prediction_build(&r->predicted, &r->n_predicted, request, &ctx, e) ||
-        prepare_inflight_prompts(r, &ctx, e))
+        prepare_inflight_prompts(r, &ctx, e) || build_constraints(r, e))
         return -1;
     for (int i = 0; i < request->n_prompts; i++)
         r->n_prompt += r->prompts[i].n;
@@ -220,6 +247,7 @@ static int open_session(struct inflight *r, int i, struct err *e)
             .max_tokens = max_tokens_of(r, i),
             .n_choices = request->best_of,
             .sample = request->sample,
+            .constraints = choice_constraints_list(r->inflight_prompts[i].constraints),
             .stop_ids = request->stop_ids,
             .n_stop_ids = request->n_stop_ids,
             .want_prompt_logprobs = request->echo && request->want_logprobs,
@@ -268,6 +296,8 @@ static void count_start(struct inflight *r)
     metric_add(m, METRIC_prompt_tokens_total, r->n_prompt);
     metric_add(m, METRIC_model_routes_total, 1);
     metric_add(m, METRIC_moe_requests_total, r->model->n_experts > 0);
+    if (r->compile_ns)
+        metric_observe_ns(m, METRIC_constraint_compile_seconds, r->compile_ns);
     metric_add(m, METRIC_unverified_reasoning_blocks_total, r->request.n_unverified_reasoning);
 }
 
@@ -356,6 +386,6 @@ void generate_response(struct io *io, struct http_exchange *x, struct route_call
         return;
     }
     r->prepare_step = is_large ? prepare_body : prepare;
-    /* The chain of previous responses may be long. */
-    async_start(a, r->request.needs_response_store);
+    /* The chain of previous responses may be long, and a constraint is compiled. */
+    async_start(a, r->request.needs_response_store || r->request.constraint.is_set);
 }

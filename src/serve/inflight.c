@@ -1,6 +1,7 @@
 #include "serve/model_wait.h"
 
 #include "base/log.h"
+#include "generate/output_constraint.h"
 #include "os/clock.h"
 #include "serve/responses/background.h"
 
@@ -53,6 +54,8 @@ static void on_free(struct async *a)
     if (r->previous)
         response_store_unref(r->io->o->response_store, r->previous);
     response_cache_record_clear(&r->cache_record);
+    for (int i = 0; r->inflight_prompts && i < r->request.n_prompts; i++)
+        choice_constraints_free(r->inflight_prompts[i].constraints);
 }
 
 /* The response is complete or not needed. The caller may use the exchange until the running

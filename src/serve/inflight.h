@@ -13,7 +13,7 @@
  *
  * Owner: its io thread. While async.is_at_worker the worker thread owns the arena and the fields
  * that PREPARING sets: the parsed request, `previous`, `model`, `awaited_model`, `prompts`,
- * `predicted`, `n_earlier_calls`, `inflight_prompts`, `cache_key`.
+ * `predicted`, `n_earlier_calls`, `compile_ns`, `inflight_prompts`, `cache_key`.
  *
  * PREPARING works in async.scratch. At its end, what generation needs is copied to async.arena
  * (request_keep); scratch and body are freed, so that a running request holds little memory. */
@@ -31,6 +31,8 @@ struct inflight_prompt { /* one prompt of a request and its session */
     int index;
     struct session *session; /* NULL before the session is opened and after it has ended */
     const struct gen_script *script;
+    struct choice_constraints *constraints; /* NULL: the request has no constraint */
+    int n_ends_counted;                     /* choices counted in io.constraint_ends */
     struct slot_lease slot;
     /* The prompt is echoed token by token, with text and probability. */
     bool is_echoing;
@@ -64,6 +66,7 @@ struct inflight {
     const int32_t *predicted; /* tokens of the client's predicted output */
     int n_predicted;
     int n_earlier_calls; /* tool calls in the conversation */
+    uint64_t compile_ns; /* compilation of the constraint; 0: the request has none */
     struct inflight_prompt *inflight_prompts;
     struct str cache_key; /* .n 0: the response is not cached */
     /* cached response that is replayed; a reference; NULL: the response is generated */

@@ -5,6 +5,7 @@
 
 #include "os/clock.h"
 #include "serve/responses/background.h"
+#include "generate/output_constraint.h"
 #include "generate/tool_choice.h"
 
 /* ---- echo: the prompt in front of a completion */
@@ -158,6 +159,17 @@ static void after_output(void *ctx)
     check_response(p->inflight);
 }
 
+/* Counts n choices of a request with a constraint. */
+static void count_constraint_ends(struct inflight_prompt *p, enum constraint_cause cause, int n)
+{
+    const struct request_constraint *constraint = &p->inflight->request.constraint;
+
+    if (!constraint->is_set || n <= 0)
+        return;
+    constraint_ends_add(&p->inflight->io->constraint_ends, constraint->source.kind, cause, n);
+    p->n_ends_counted += n;
+}
+
 static void on_choice_end(void *ctx, const struct choice_end *c)
 {
     struct inflight_prompt *p = ctx;
@@ -169,6 +181,7 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
     if (!r->response || c->finish == FINISH_CANCELLED || c->finish == FINISH_ERROR)
         return;
     echo_rest(p);
+    count_constraint_ends(p, constraint_cause_of(c), 1);
     metric_add(&r->io->metrics, METRIC_reasoning_tokens_total, c->n_reasoning);
     if (tool_choice_check(&r->request, c, &e)) {
         metric_add(&r->io->metrics, METRIC_tool_choice_failures_total, 1);
@@ -178,6 +191,8 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
     response_set_reasoning_tokens(r->response, choice_of(p, c->choice), c->n_reasoning);
     if (c->ends_inside_call)
         response_set_ends_inside_call(r->response, choice_of(p, c->choice));
+    if (c->is_constraint_met)
+        response_set_is_constraint_met(r->response, choice_of(p, c->choice));
     response_choice_end(
         r->response, choice_of(p, c->choice), c->finish, c->stop_string, c->stop_id);
     inflight_flush(r);
@@ -216,7 +231,12 @@ static void on_end(void *ctx, const struct session_end *s)
     const struct gen_result *t = s->result;
     struct metrics *m = &r->io->metrics;
 
+    bool is_cancelled = s->err->code == ERR_CANCELLED || r->err.code == ERR_CANCELLED;
+    count_constraint_ends(
+        p, is_cancelled ? ENDED_CANCELLED : ENDED_ERROR, r->request.best_of - p->n_ends_counted);
     p->session = NULL;
+    choice_constraints_free(p->constraints);
+    p->constraints = NULL;
     if (p->index == 0 && r->response) /* the request may have waited for a slot */
         response_set_slot(r->response, slot_id(&p->slot));
     slot_end(&p->slot);

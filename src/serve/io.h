@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "api/models.h"
 #include "api/common/dialect.h"
+#include "serve/constraint_ends.h"
 #include "serve/serve.h"
 
 #include <pthread.h>
@@ -26,6 +27,7 @@ struct io {
     struct loop *loop;
     struct http_server *http;
     struct metrics metrics;
+    struct constraint_ends constraint_ends;
     struct worker *worker;
     int index; /* index in the service */
     /* lists of requests that are answered later, of three kinds; see async.h */

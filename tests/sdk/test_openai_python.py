@@ -120,7 +120,8 @@ def test_errors_name_the_parameter():
     raises(bad, 400, "temperature", lambda: chat(temperature=3))
     raises(bad, 400, "top_logprobs", lambda: chat(top_logprobs=3))
     raises(bad, 400, "messages", lambda: chat(messages=[]))
-    raises(bad, 400, "response_format", lambda: chat(response_format={"type": "json_object"}))
+    raises(bad, 400, "response_format.regex",
+        lambda: chat(response_format={"type": "regex", "regex": "("}))
     raises(bad, 400, "tools[0].function.name", lambda: chat(tools=[{"type": "function", "function": {}}]))
     raises(openai.NotFoundError, 404, "model", lambda: chat(model="nobody"))
     e = raises(openai.NotFoundError, 404, None, lambda: client.embeddings.create(model="demo", input="x"))

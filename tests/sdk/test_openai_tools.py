@@ -128,7 +128,7 @@ def test_tool_choice_is_enforced():
         chat_script("No.", tool_choice="required")
         raise AssertionError("it was not met")
     except openai.UnprocessableEntityError as e:
-        equal((e.param, e.code), ("tool_choice", "shape_not_met"))
+        equal((e.param, e.code), ("tool_choice", "constraint_not_met"))
     for more in ({"tools": []}, {"tool_choice": {"type": "function", "function": {"name": "x"}}}):
         try:
             chat_script("", **{"tool_choice": "required", **more})

@@ -8,25 +8,210 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 
-from harness import ROOT, Server, equal, run
+from harness import Server, equal, run
 
-CHECK = "/v1/grammar/check"
+CHAT, CHECK = "/v1/chat/completions", "/v1/grammar/check"
+HI = [{"role": "user", "content": "Hi"}]
+REGEX = "(ab|c[de]){2,6}"
+CHOICE = ["left", "right", "left or right"]
+
+
+def send(server, path, status=200, **body):
+    got, _, text = server.request("POST", path, json.dumps(body))
+    equal(got, status, text)
+    return text
 
 
 def post(server, path, status=200, **body):
-    got, _, text = server.request("POST", path, json.dumps(body))
-    equal(got, status, text)
-    return json.loads(text)
+    return json.loads(send(server, path, status, **body))
+
+
+def frames(text):
+    return [json.loads(line[6:]) for line in text.decode().split("\n")
+        if line.startswith("data: {")]
+
+
+def chat(server, **body):
+    return post(server, CHAT, **{"messages": HI, "max_tokens": 60, "seed": 7, **body})["choices"]
+
+
+def only(server, **body):
+    choice, = chat(server, **body)
+    return choice["message"]["content"], choice["finish_reason"], choice["constraint"]
+
+
+def refusal(server, path=CHAT, **body):
+    """The message and the field of a 400."""
+    error = post(server, path, 400, **{"messages": HI, **body})["error"]
+    return error["message"], error["param"]
+
+
+# ---- fields of the dialects
+
+OPENAI = [("regex", {"response_format": {"type": "regex", "regex": REGEX}}),
+    ("regex", {"structured_outputs": {"regex": REGEX}}),
+    ("regex", {"guided_regex": REGEX}), ("regex", {"regex": REGEX}),
+    ("choice", {"response_format": {"type": "choice", "choice": CHOICE}}),
+    ("choice", {"structured_outputs": {"choice": CHOICE}}),
+    ("choice", {"guided_choice": CHOICE})]
+
+
+def satisfies(kind, text):
+    return re.fullmatch(REGEX, text) if kind == "regex" else text in CHOICE
+
+
+def test_openai_fields():
+    with Server() as s:
+        for kind, fields in OPENAI:
+            text, finish, constraint = only(s, **fields)
+            assert satisfies(kind, text), (fields, text)
+            equal((finish, constraint), ("stop", {"kind": kind, "complete": True}))
+            choice, = post(s, "/v1/completions", prompt="A", max_tokens=60, **fields)["choices"]
+            assert satisfies(kind, choice["text"]), choice
+            equal(choice["constraint"], {"kind": kind, "complete": True})
+
+
+def test_responses_format():
+    with Server() as s:
+        body = {"input": "Hi", "text": {"format": {"type": "regex", "regex": REGEX}}, "seed": 3}
+        got = post(s, "/v1/responses", **body)
+        text = got["output"][-1]["content"][0]["text"]
+        assert satisfies("regex", text), text
+        equal((got["status"], got["constraint"]), ("completed", {"kind": "regex", "complete": True}))
+        last = frames(send(s, "/v1/responses", stream=True, **body))[-1]
+        equal(last["type"], "response.completed")
+        equal(last["response"]["output"][-1]["content"][0]["text"], text)
+        equal(last["response"]["constraint"], {"kind": "regex", "complete": True})
+
+
+# ---- whole and streamed, several choices
+
+def test_stream_equals_whole():
+    with Server() as s:
+        for n in (1, 3):
+            body = {"regex": REGEX, "n": n, "temperature": 1.2, "seed": 5}
+            whole = [c["message"]["content"] for c in chat(s, **body)]
+            texts, ends = [""] * n, {}
+            for frame in frames(send(s, CHAT, messages=HI, max_tokens=60, stream=True, **body)):
+                for choice in frame["choices"]:
+                    texts[choice["index"]] += choice["delta"].get("content", "")
+                    if choice["finish_reason"]:
+                        ends[choice["index"]] = choice["constraint"]
+            equal(texts, whole)
+            equal(ends, {i: {"kind": "regex", "complete": True} for i in range(n)})
+            for text in whole:
+                assert satisfies("regex", text), text
+
+
+def test_sampling_fields_apply():
+    with Server() as s:
+        for more in ({"min_tokens": 50}, {"frequency_penalty": 2}, {"repetition_penalty": 1.5},
+                {"temperature": 2, "top_p": 0.3}, {"temperature": 0}, {"ignore_eos": True},
+                {"logit_bias": {str(i): 100 for i in range(1000)}}, {"min_p": 0.5, "top_k": 2}):
+            text, finish, constraint = only(s, regex=REGEX, **more)
+            assert satisfies("regex", text), (more, text)
+            equal((finish, constraint["complete"]), ("stop", True))
+        equal(only(s, regex=REGEX), only(s, regex=REGEX))
+        all_texts = {only(s, regex=REGEX, seed=i, temperature=1.5)[0] for i in range(6)}
+        assert len(all_texts) > 1, all_texts
+
+
+# ---- ends
+
+def test_partial_output_is_not_complete():
+    with Server() as s:
+        text, finish, constraint = only(s, regex="[ab]{100}", max_tokens=5)
+        assert finish == "length" and re.fullmatch("[ab]{1,99}", text)
+        equal(constraint, {"kind": "regex", "complete": False})
+        text, finish, constraint = only(s, regex="a{20}b", stop=["aaa"])
+        equal((text, finish, constraint), ("", "stop", {"kind": "regex", "complete": False}))
+        last = frames(send(s, CHAT, messages=HI, regex="[ab]{100}", max_tokens=5, stream=True))[-1]
+        equal(last["choices"][0]["constraint"], {"kind": "regex", "complete": False})
+        text = s.get("/metrics")[2].decode()
+        for cause, n in (("length", 2), ("stop", 1)):
+            assert f'inferflux_constraint_ends_total{{kind="regex",cause="{cause}"}} {n}\n' in text
+        assert "inferflux_constraint_compile_seconds_count 3\n" in text
+        assert re.search(r"inferflux_constraint_masks_total [1-9]", text)
+
+
+def test_prefix_of_the_assistant_is_read_first():
+    with Server() as s:
+        def with_prefix(prefix):
+            return {"messages": HI + [{"role": "assistant", "content": prefix}], "regex": "ab{3}c",
+                "continue_final_message": True, "add_generation_prompt": False}
+        equal(only(s, **with_prefix("ab"))[0], "bbc")
+        message, field = refusal(s, **with_prefix("abx"))
+        equal(field, "messages")
+        equal(message, "'regex' does not permit the last message, which the model continues: "
+            "the byte at offset 2 is not permitted.")
+
+
+# ---- errors
+
+def test_errors_name_field_and_place():
+    with Server() as s:
+        equal(refusal(s, guided_regex="a(?<=b)"), ("guided_regex: pattern: lookbehinds are not "
+            "supported: lookbehind at offset 1", "guided_regex"))
+        message, field = refusal(s, response_format={"type": "regex", "regex": "("})
+        equal(field, "response_format.regex")
+        assert message.startswith("response_format.regex: "), message
+        message, field = refusal(s, regex="a" * 20000)
+        assert field == "regex" and "16384" in message, message
+        equal(refusal(s, regex="a", guided_regex="b"), ("'regex' and 'guided_regex' exclude each "
+            "other: a request has at most one constraint.", "regex"))
+        equal(refusal(s, regex="a", tools=[{"type": "function", "function": {"name": "f"}}]),
+            ("'regex' is not supported together with 'tools', unless 'tool_choice' is 'none'.",
+            "regex"))
+        equal(refusal(s, regex="a", x_constraint={"close_at_limit": True})[1],
+            "x_constraint.close_at_limit")
+        error = post(s, "/v1/messages", 400, messages=HI, max_tokens=5,
+            output_config={"format": {"type": "json_schema", "schema": {"type": 7}}})["error"]
+        assert error["message"].startswith("output_config.format.schema"), error
+        error = post(s, "/api/chat", 400, messages=HI, format={"type": 7})["error"]
+        assert error.startswith("format"), error
+        error = post(s, "/completion", 400, prompt="a", json_schema={"type": 7})["error"]
+        assert error["message"].startswith("json_schema"), error
+
+
+def test_hostile_constraints_are_answered():
+    hostile = ["(" * 8000, "(a{0,1000}){0,1000}" * 20, "(.*a){30}", "((a{0,1000}){0,1000}){0,1000}",
+        "[" * 9000, "a|" * 8000, "(a?){10000}", "\\", "(?=" * 500 + ")" * 500, "[^\\0-\\uffff]",
+        "a{1000000000}", "\ud800"]
+    with Server() as s:
+        for pattern in hostile:
+            status, _, text = s.request("POST", CHAT, json.dumps({"messages": HI, "regex": pattern,
+                "max_tokens": 3}))
+            assert status in (200, 400), (pattern[:40], status, text)
+            status, _, text = s.request("POST", CHECK, json.dumps({"regex": pattern, "text": "a" * 99}))
+            assert status in (200, 400), (pattern[:40], status, text)
+        for choice in ([""], ["a"] * 3000, ["x" * 9000], ["\0", "\n"]):
+            status, _, text = s.request("POST", CHAT, json.dumps({"messages": HI, "max_tokens": 3,
+                "guided_choice": choice}))
+            assert status in (200, 400), (choice[:2], status, text)
+        equal(s.get("/healthz")[0], 200)
+
+
+def test_a_client_that_leaves_stops_its_request():
+    with Server() as s:
+        for _ in range(20):
+            c = s.connect()
+            body = json.dumps({"messages": HI, "regex": "[a-z]{900}", "max_tokens": 900})
+            c.sendall(f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+                f"\r\n{body}".encode())
+            c.close()
+        assert satisfies("regex", only(s, regex=REGEX)[0])
+
+
+# ---- /v1/grammar/check
+
+BYTE = "the byte at this offset is not permitted"
+SHORT = "the text ends before it is complete"
 
 
 def verdict(server, **body):
     got = post(server, CHECK, **body)
     assert got.pop("compile_us") >= 0 and got.pop("mask_us_max") >= 0, got
     return got
-
-
-BYTE = "the byte at this offset is not permitted"
-SHORT = "the text ends before it is complete"
 
 
 def test_check_route():
@@ -37,12 +222,17 @@ def test_check_route():
         equal(verdict(s, regex="[a-f]{2,3}", text="a"), {"accepted": False, "at": 1, "reason": SHORT})
         equal(verdict(s, choice=["left", "right"], text="right"), yes)
         equal(verdict(s, regex="a*", text="a" * 100000), yes)
-        error = post(s, CHECK, 400, regex="a(?<=b)", text="a")["error"]
-        equal(error["param"], "regex")
-        assert error["message"].startswith("regex"), error
-        error = post(s, CHECK, 400, regex="a" * 20000, text="a")["error"]
-        assert "16384" in error["message"], error
+        message, field = refusal(s, CHECK, regex="a(?<=b)", text="a")
+        equal(field, "regex")
+        assert message.startswith("regex: "), message
+        assert "16384" in refusal(s, CHECK, regex="a" * 20000, text="a")[0]
         post(s, CHECK, 404, regex="a", text="a", model="nobody")
+
+
+def test_bound_of_a_constraint_is_an_option():
+    with Server("--max-constraint", "100") as s:
+        assert "100" in refusal(s, regex="a" * 101)[0]
+        equal(only(s, regex="b" * 50)[0], "b" * 50)
 
 
 if __name__ == "__main__":
