@@ -253,6 +253,14 @@ static void wait_for_signal(struct audit *audit)
     pthread_sigmask(SIG_UNBLOCK, &end, NULL);
 }
 
+static int open_compile_cache(struct compile_cache **out, const struct options *o, struct err *e)
+{
+    if (!o->constraint_cache_bytes)
+        return 0;
+    *out = compile_cache_new((size_t)o->constraint_cache_bytes);
+    return *out ? 0 : err_set(e, ERR_MEMORY, "no memory for the cache of constraints");
+}
+
 static int open_response_cache(struct response_cache **out, const struct options *o, struct err *e)
 {
     struct response_cache_options eo = { (size_t)o->response_cache_bytes,
@@ -390,7 +398,8 @@ static int run_server(const struct options *o, struct err *e)
     open_budgets(o, &so);
     so.registry = registry;
     so.slots = slots_new(registry, *o->slot_save_path);
-    if (open_response_cache(&so.response_cache, o, e) ||
+    if (open_compile_cache(&so.compile_cache, o, e) ||
+        open_response_cache(&so.response_cache, o, e) ||
         open_response_store(&so.response_store, o, e) || service_open(&service, &so, e) ||
         registry_start(registry, e))
         goto out;
@@ -402,6 +411,7 @@ static int run_server(const struct options *o, struct err *e)
 
 out:
     /* Engines end before the mailboxes that they post to. */
+    compile_cache_free(so.compile_cache); /* before the vocabularies of the models */
     if (registry)
         registry_close(registry);
     service_close(service);

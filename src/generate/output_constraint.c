@@ -21,12 +21,18 @@ static int name_field(const char *field, struct err *e)
 }
 
 int output_constraint_compile(struct constraint **out, const struct constraint_source *src,
-    const char *field, const struct model *m, struct err *e)
+    const char *field, const struct constraint_compiler *compiler, struct err *e)
 {
+    const struct model *m = compiler->model;
+    struct str tenant = { (const char *)&compiler->tenant, sizeof(compiler->tenant) };
+
     if (!m->vocab_tables)
         return err_param(e, ERR_UNSUPPORTED, field, "'%s' is not supported by this model: %s.",
             field, m->why_unconstrained.msg);
-    return constraint_new(out, src, m->vocab_tables, e) ? name_field(field, e) : 0;
+    int rc = compiler->cache
+                 ? compile_cache_get(compiler->cache, out, src, m->vocab_tables, tenant, e)
+                 : constraint_new(out, src, m->vocab_tables, e);
+    return rc ? name_field(field, e) : 0;
 }
 
 /* ---- states */

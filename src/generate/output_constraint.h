@@ -9,12 +9,19 @@
  * engine while a session uses them. */
 #pragma once
 
+#include "constrain/compile_cache.h"
 #include "generate/request.h"
 #include "registry/registry.h"
 
-/* `field`: name of the request field that contains src->text. The model outlives *out. */
+struct constraint_compiler {
+    const struct model *model;   /* outlives the compiled constraints */
+    struct compile_cache *cache; /* NULL = none */
+    uint64_t tenant;             /* which alone finds its constraints in the cache */
+};
+
+/* `field`: name of the request field that contains src->text. */
 int output_constraint_compile(struct constraint **out, const struct constraint_source *src,
-    const char *field, const struct model *m, struct err *e);
+    const char *field, const struct constraint_compiler *compiler, struct err *e);
 
 /* The states of the choices of one prompt. */
 struct choice_constraints;

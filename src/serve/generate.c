@@ -43,6 +43,8 @@ static int build_constraints(struct inflight *r, struct err *e)
 {
     const struct request *request = &r->request;
     struct constraint_source source = request->constraint.source;
+    struct constraint_compiler compiler = { r->model, r->io->o->compile_cache,
+        caller_tenant(&r->caller) };
     struct constraint *c;
     int rc = 0;
 
@@ -54,7 +56,7 @@ static int build_constraints(struct inflight *r, struct err *e)
             request->constraint.field);
     uint64_t began = clock_ns();
     source.bytes_max = r->io->o->constraint_bytes_max;
-    if (output_constraint_compile(&c, &source, request->constraint.field, r->model, e))
+    if (output_constraint_compile(&c, &source, request->constraint.field, &compiler, e))
         return -1;
     for (int i = 0; i < request->n_prompts && !rc; i++)
         rc = choice_constraints_new(&r->inflight_prompts[i].constraints, request, c, e);

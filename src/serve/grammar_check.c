@@ -84,9 +84,11 @@ static int run_job(struct async *a)
     struct model *m = ready_model(a->io, j->request.model, e);
     if (!m)
         return -1;
+    struct constraint_compiler compiler = { .model = m };
     uint64_t began = clock_ns();
     j->request.source.bytes_max = a->io->o->constraint_bytes_max;
-    if (output_constraint_compile(&j->constraint, &j->request.source, j->request.field, m, e) ||
+    if (output_constraint_compile(
+            &j->constraint, &j->request.source, j->request.field, &compiler, e) ||
         constraint_state_new(&j->state, j->constraint, e))
         return -1;
     j->result.compile_ns = clock_ns() - began;

@@ -65,6 +65,17 @@ static void copy_response_cache(struct response_cache *x, struct metrics *m)
     metric_set(m, METRIC_response_cache_bytes, s.bytes);
 }
 
+static void copy_compile_cache(struct compile_cache *c, struct metrics *m)
+{
+    struct compile_cache_stats s = compile_cache_stats(c);
+
+    metric_set(m, METRIC_constraint_cache_hits_total, s.n_hits);
+    metric_set(m, METRIC_constraint_cache_misses_total, s.n_misses);
+    metric_set(m, METRIC_constraint_cache_evicted_total, s.n_evictions);
+    metric_set(m, METRIC_constraint_cache_entries, s.n_entries);
+    metric_set(m, METRIC_constraint_cache_bytes, s.bytes);
+}
+
 static void copy_response_store(struct response_store *response_store, struct metrics *m)
 {
     struct response_store_stats s;
@@ -116,6 +127,8 @@ void health_metrics(struct io *io, struct http_exchange *x, struct route_call *c
     engine_metrics_copy(io->o->registry, &copied);
     if (io->o->response_cache)
         copy_response_cache(io->o->response_cache, &copied);
+    if (io->o->compile_cache)
+        copy_compile_cache(io->o->compile_cache, &copied);
     if (io->o->response_store)
         copy_response_store(io->o->response_store, &copied);
     if (io->o->audit)

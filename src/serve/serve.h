@@ -8,6 +8,7 @@
 #pragma once
 
 #include "auth/keys.h"
+#include "constrain/compile_cache.h"
 #include "http/server.h"
 #include "generate/response_cache.h"
 #include "registry/registry.h"
@@ -38,7 +39,8 @@ struct serve_options { /* borrowed for the life of the service */
     bool strip_billing;                /* see convo_drop_billing */
     unsigned reasoning_names;          /* see response_setup */
     size_t constraint_bytes_max;       /* of a schema or grammar; 0 = 16 KB */
-    int default_max_tokens;            /* 0 = up to the end of the context */
+    struct compile_cache *compile_cache; /* of constraints; NULL = none */
+    int default_max_tokens;              /* 0 = up to the end of the context */
     /* cached prefixes are shared between all keys; else per key or cache group */
     bool share_prefixes;
     struct slots *slots;  /* NULL = none */

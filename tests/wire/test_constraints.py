@@ -146,6 +146,25 @@ def test_prefix_of_the_assistant_is_read_first():
             "the byte at offset 2 is not permitted.")
 
 
+def test_compiled_constraints_are_cached():
+    def counts(s):
+        text = s.get("/metrics")[2].decode()
+        return [int(re.search(rf"inferflux_constraint_cache_{name} (\d+)", text)[1])
+            for name in ("hits_total", "misses_total", "entries")]
+    with Server() as s:
+        first = only(s, regex=REGEX)
+        equal(counts(s), [0, 1, 1])
+        equal(only(s, regex=REGEX), first)
+        only(s, guided_choice=CHOICE)
+        equal(counts(s), [1, 2, 2])
+        refusal(s, regex="(")
+        equal(counts(s)[2], 2)
+    with Server("--constraint-cache", "0") as s:
+        equal(only(s, regex=REGEX), first)
+        equal(only(s, regex=REGEX), first)
+        equal(counts(s), [0, 0, 0])
+
+
 # ---- errors
 
 def test_errors_name_field_and_place():
