@@ -106,7 +106,7 @@ static int language_add(
 
     int rc = str_map_put(map, text, v->n_languages);
     if (rc <= 0)
-        return rc;
+        return rc ? err_set(v->e, ERR_MEMORY, "no memory for a validator") : 0;
     if (v->n_languages == v->cap_languages) {
         uint32_t cap = MAX(v->cap_languages * 2, 16u);
         void *p = try_realloc(v->languages, cap * sizeof(*v->languages));
