@@ -230,7 +230,7 @@ static int node_read(struct schema_reader *r, uint32_t id)
         .node = &node,
         .location = todo.location,
         .scope = todo.scope,
-        .dialect = r->resources.at[l.resource].dialect,
+        .version = r->resources.at[l.resource].version,
         .is_closed = todo.is_closed };
 
     if (l.value->kind != JSON_OBJECT)
@@ -368,7 +368,7 @@ static void finish(struct schema_reader *r)
 int schema_new(struct schema **out, struct str text, const struct schema_options *o, struct err *e)
 {
     struct schema_reader r = { .options = o ? o : &schema_options_default,
-        .dialect = { DRAFT_ANY, VOCABULARIES_ALL },
+        .version = { DRAFT_ANY, VOCABULARIES_ALL },
         .e = e };
 
     if (text.n > r.options->bytes_max)

@@ -47,7 +47,7 @@ int schema_read_type(struct schema_reading *k, const struct json *v)
         return -1;
     }
     /* OpenAPI 3.0 */
-    if (k->dialect.draft == DRAFT_ANY && nullable && nullable->b)
+    if (k->version.draft == DRAFT_ANY && nullable && nullable->b)
         kinds |= KIND_NULL;
     k->node->kinds &= kinds;
     return 0;

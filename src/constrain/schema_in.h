@@ -3,7 +3,7 @@
  *   schema.c             documents, the list of nodes, errors
  *   schema_graph.c       checks of the graph as a whole
  *   schema_refs.c        locations, resources, anchors, references, dynamic scopes
- *   schema_dialect.c     drafts and vocabularies; the metaschemas
+ *   schema_version.c     drafts and vocabularies; the metaschemas
  *   schema_keywords.c    table of keywords; keywords with subschemas
  *   schema_assertions.c  the other keywords
  *   schema_values.c      enum, const
@@ -47,14 +47,14 @@ enum schema_vocabulary { /* bits */
     VOCABULARIES_ALL = 31
 };
 
-struct schema_dialect {
+struct schema_version {
     uint8_t draft, vocabularies;
 };
 
 struct schema_resource { /* a document, or a subschema with its own URI */
     const struct json *root;
     struct str uri;
-    struct schema_dialect dialect;
+    struct schema_version version;
     uint32_t dynamic;  /* first dynamic anchor; UINT32_MAX: none */
     bool is_ambiguous; /* another resource has the same URI */
 };
@@ -113,7 +113,7 @@ struct schema_reader {
     size_t arena_bytes;            /* its cap */
     size_t graph_bytes;            /* cap of the graph, proportional to the text */
     struct exprs *exprs;           /* NULL until a pattern is compiled */
-    struct schema_dialect dialect; /* of the main document */
+    struct schema_version version; /* of the main document */
     struct err *e;
 
     SCHEMA_LIST(struct schema_resource) resources;
@@ -180,9 +180,9 @@ bool schema_scope_find(
     const struct schema_reader *r, uint32_t scope, uint32_t name, uint32_t *location);
 int schema_pointer_add(struct schema_reader *r, struct str *pointer, struct str token) MUST_CHECK;
 
-/* ---- schema_dialect.c */
+/* ---- schema_version.c */
 
-int schema_dialect_find(
-    struct schema_reader *r, struct str uri, struct schema_dialect *out) MUST_CHECK;
+int schema_version_find(
+    struct schema_reader *r, struct str uri, struct schema_version *out) MUST_CHECK;
 /* STR_NONE: no metaschema. */
 struct str schema_metaschema(struct str uri);

@@ -12,7 +12,7 @@ struct schema_reading {
     const struct json *object;
     struct schema_node *node;
     uint32_t location, scope;
-    struct schema_dialect dialect;
+    struct schema_version version;
     bool is_closed;          /* see struct schema_todo */
     bool are_members_closed; /* of allOf, anyOf, .. and $ref */
 };
@@ -37,7 +37,7 @@ struct schema_keyword {
 
 /* ---- schema_keywords.c */
 
-const struct schema_keyword *schema_keyword_find(struct schema_dialect d, struct str name);
+const struct schema_keyword *schema_keyword_find(struct schema_version d, struct str name);
 int schema_object_read(struct schema_reading *k) MUST_CHECK;
 
 /* ---- schema_assertions.c, schema_values.c: functions of the table */

@@ -182,7 +182,7 @@ static int read_additional_items(struct schema_reading *k, const struct json *v)
 static int read_contains(struct schema_reading *k, const struct json *v)
 {
     k->node->has_contains = true;
-    k->node->contains_evaluate = k->dialect.draft & (DRAFT_2020 | DRAFT_ANY);
+    k->node->contains_evaluate = k->version.draft & (DRAFT_2020 | DRAFT_ANY);
     return inner(k, v, &k->node->contains);
 }
 
@@ -208,7 +208,7 @@ static bool is_string_array(const struct json *v)
 static int read_properties(struct schema_reading *k, const struct json *v)
 {
     static const struct json none = { .kind = JSON_OBJECT }, no_names = { .kind = JSON_ARRAY };
-    bool is_used = schema_keyword_find(k->dialect, STR("required")) != NULL;
+    bool is_used = schema_keyword_find(k->version, STR("required")) != NULL;
     const struct json *declared = json_get(k->object, "properties");
     const struct json *required = is_used ? json_get(k->object, "required") : NULL;
     struct schema_property *list;
@@ -433,7 +433,7 @@ static const struct schema_keyword keywords[] = {
     { "contentSchema", FROM_2019, OTHER, SHAPE_SCHEMA, true, NULL },
 };
 
-const struct schema_keyword *schema_keyword_find(struct schema_dialect d, struct str name)
+const struct schema_keyword *schema_keyword_find(struct schema_version d, struct str name)
 {
     for (size_t k = 0; k < ARRAY_LEN(keywords); k++)
         if (str_is(name, keywords[k].name))
@@ -482,11 +482,11 @@ static void choose_closed(struct schema_reading *k, bool is_reference)
 
 int schema_object_read(struct schema_reading *k)
 {
-    bool is_reference = (k->dialect.draft & DRAFTS_OLD) && json_get(k->object, "$ref");
+    bool is_reference = (k->version.draft & DRAFTS_OLD) && json_get(k->object, "$ref");
 
     choose_closed(k, is_reference);
     for (const struct json *m = k->object->child; m; m = m->next) {
-        const struct schema_keyword *word = schema_keyword_find(k->dialect, m->key);
+        const struct schema_keyword *word = schema_keyword_find(k->version, m->key);
         if (is_reference && !str_is(m->key, "$ref"))
             continue; /* siblings of $ref are ignored up to draft 7 */
         if ((!word || word->is_reported) && schema_ignore(k->r, m->key))

@@ -140,24 +140,24 @@ static const struct json *string_member(const struct json *object, const char *k
     return v && v->kind == JSON_STRING ? v : NULL;
 }
 
-/* Sets *dialect to that of $schema in a subschema with its own URI. */
-static int own_dialect(
-    struct schema_reader *r, const struct schema_location *l, struct schema_dialect *dialect)
+/* Sets *version to that of $schema in a subschema with its own URI. */
+static int own_version(
+    struct schema_reader *r, const struct schema_location *l, struct schema_version *version)
 {
     const struct json *own = string_member(l->value, "$schema");
     bool has_id = string_member(l->value, "$id") || string_member(l->value, "id");
 
-    *dialect = r->resources.at[l->resource].dialect;
+    *version = r->resources.at[l->resource].version;
     if (!own || !has_id || r->resources.at[l->resource].root == l->value)
         return 0;
-    if (schema_dialect_find(r, own->s, dialect))
+    if (schema_version_find(r, own->s, version))
         return err_wrap(r->e, STR_FMT "/$schema", STR_ARG(l->pointer));
     return 0;
 }
 
 /* Makes the location a resource with this URI, which is relative to that of the outer resource. */
 static int enter_resource(
-    struct schema_reader *r, uint32_t location, struct str uri, struct schema_dialect dialect)
+    struct schema_reader *r, uint32_t location, struct str uri, struct schema_version version)
 {
     struct schema_location *l = &r->locations.at[location];
     struct schema_resource *outer = &r->resources.at[l->resource];
@@ -173,7 +173,7 @@ static int enter_resource(
         return resource_name(r, l->resource, uri);
     }
     struct schema_resource new = {
-        .root = l->value, .uri = uri, .dialect = dialect, .dynamic = NO_ANCHOR
+        .root = l->value, .uri = uri, .version = version, .dynamic = NO_ANCHOR
     };
     return resource_add(r, &new, &l->resource);
 }
@@ -207,24 +207,24 @@ static int add_anchors(struct schema_reader *r, uint32_t location, uint8_t draft
 static int identify(struct schema_reader *r, uint32_t location)
 {
     const struct json *object = r->locations.at[location].value;
-    struct schema_dialect dialect;
+    struct schema_version version;
     struct str uri = STR_NONE, fragment = STR_NONE;
 
-    if (own_dialect(r, &r->locations.at[location], &dialect))
+    if (own_version(r, &r->locations.at[location], &version))
         return -1;
-    if ((dialect.draft & DRAFTS_OLD) && json_get(object, "$ref"))
+    if ((version.draft & DRAFTS_OLD) && json_get(object, "$ref"))
         return 0;
-    const struct json *id = string_member(object, dialect.draft == DRAFT_4 ? "id" : "$id");
-    if (!id && dialect.draft == DRAFT_ANY)
+    const struct json *id = string_member(object, version.draft == DRAFT_4 ? "id" : "$id");
+    if (!id && version.draft == DRAFT_ANY)
         id = string_member(object, "id");
     if (id)
         uri_split(id->s, &uri, &fragment);
-    if (uri.n && enter_resource(r, location, uri, dialect))
+    if (uri.n && enter_resource(r, location, uri, version))
         return -1;
-    if (fragment.n && (dialect.draft & (DRAFTS_OLD | DRAFT_ANY)) &&
+    if (fragment.n && (version.draft & (DRAFTS_OLD | DRAFT_ANY)) &&
         anchor_add(r, location, fragment, false))
         return -1;
-    return add_anchors(r, location, dialect.draft);
+    return add_anchors(r, location, version.draft);
 }
 
 /* ---- locations */
@@ -285,7 +285,7 @@ int schema_scan(struct schema_reader *r, const struct json *value, uint32_t reso
     for (const struct json *m = value->child; m; m = m->next) {
         uint32_t own = r->locations.at[*out].resource;
         const struct schema_keyword *word =
-            schema_keyword_find(r->resources.at[own].dialect, m->key);
+            schema_keyword_find(r->resources.at[own].version, m->key);
         if (word && word->shape != SHAPE_VALUE && scan_keyword(r, *out, m, word->shape))
             return -1;
     }
@@ -313,11 +313,11 @@ int schema_document_add(
     if (schema_parse(r, text, &new.root))
         return r->e->code == ERR_SYNTAX ? err_wrap(r->e, STR_FMT, STR_ARG(pointer)) : -1;
     const struct json *own = string_member(new.root, "$schema");
-    new.dialect = r->dialect;
-    if (own && schema_dialect_find(r, own->s, &new.dialect))
+    new.version = r->version;
+    if (own && schema_version_find(r, own->s, &new.version))
         return err_wrap(r->e, STR_FMT "/$schema", STR_ARG(pointer));
     if (!r->resources.n)
-        r->dialect = new.dialect;
+        r->version = new.version;
     if (resource_add(r, &new, resource))
         return -1;
     return schema_scan(r, new.root, *resource, pointer, &location);

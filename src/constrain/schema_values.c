@@ -89,7 +89,7 @@ done:
 /* The value of another keyword of the same object, if the draft has that keyword. */
 static const struct json *sibling(struct schema_reading *k, const char *name)
 {
-    return schema_keyword_find(k->dialect, str_of(name)) ? json_get(k->object, name) : NULL;
+    return schema_keyword_find(k->version, str_of(name)) ? json_get(k->object, name) : NULL;
 }
 
 int schema_read_enum(struct schema_reading *k, const struct json *v)

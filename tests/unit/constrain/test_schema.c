@@ -311,6 +311,8 @@ static const struct {
         "{\"a\":{}}", "{\"a\":{\"b\":1}}" },
     { "{\"$ref\":\"https://json-schema.org/draft-07/schema\"}", "{\"type\":\"null\"}",
         "{\"type\":1}" },
+    { "{\"$schema\":\"https://spec.openapis.org/oas/3.1/dialect/base\",\"prefixItems\":[false]}",
+        "[]", "[1]" },
     { "{\"$schema\":\"https://json-schema.org/draft-07/schema\",\"$ref\":\"#/definitions/a\","
       "\"maxLength\":0,\"definitions\":{\"a\":{\"type\":\"string\"}}}",
         "\"ab\"", "1" },

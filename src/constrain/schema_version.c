@@ -93,7 +93,7 @@ static uint8_t vocabulary_find(struct str uri)
 
 /* $vocabulary of a metaschema of the caller. */
 static int read_vocabularies(
-    struct schema_reader *r, const struct json *list, struct schema_dialect *d)
+    struct schema_reader *r, const struct json *list, struct schema_version *d)
 {
     if (!list || list->kind != JSON_OBJECT)
         return 0;
@@ -110,9 +110,9 @@ static int read_vocabularies(
     return 0;
 }
 
-int schema_dialect_find(struct schema_reader *r, struct str uri, struct schema_dialect *out)
+int schema_version_find(struct schema_reader *r, struct str uri, struct schema_version *out)
 {
-    struct schema_dialect d = { DRAFT_ANY, VOCABULARIES_ALL };
+    struct schema_version d = { DRAFT_ANY, VOCABULARIES_ALL };
     const struct json *root = NULL, *own;
     struct str plain, fragment;
 
