@@ -77,6 +77,16 @@ def test_types_and_prefixes_of_the_glossary_exist():
     assert not missing, f"listed in docs/glossary.md, not in src: {missing}"
 
 
+def test_the_readme_counts_the_output_formats():
+    counts = []
+    for flag in ("--tool-call-parser", "--reasoning-parser"):
+        failed = subprocess.run([program("inferfluxd"), "--store", "none", flag, "nope", "--model", "models/demo.gguf"],
+            capture_output=True, text=True, cwd=ROOT)
+        known = failed.stderr.strip().split("is not one of: ")[1].split(", ")
+        counts.append(len(known) - known.count("null"))
+    assert f"parsed in {counts[0]} and {counts[1]} formats" in read("README.md"), counts
+
+
 def test_every_folder_is_listed():
     readme = read("README.md")
     for name in sorted(os.listdir(os.path.join(ROOT, "src"))):
