@@ -23,7 +23,14 @@ enum lex {
     LEX_END
 };
 
-enum { VALUES_MAX = 512 };
+enum { VALUES_MAX = 512, OTHERS_MAX = 256, JSON_TEXT_MAX = 1 << 16, LANES_MAX = 64 * 64 };
+
+/* Excluded texts that begin with the current one. */
+struct json_others {
+    struct str all[OTHERS_MAX];
+    uint32_t n;
+    bool is_full;
+};
 
 struct json_acceptor {
     struct acceptor base;
@@ -36,6 +43,9 @@ struct json_acceptor {
     struct branch *next; /* scratch: a branch after a member */
     struct value_entry values[VALUES_MAX];
     uint32_t n_values;
+    struct json_others others;
+    bool alive[LANES_MAX];
+    char text[JSON_TEXT_MAX];
     struct member_options options;
     const char *error; /* bound that was exceeded, or NULL */
     uint64_t seed;

@@ -41,7 +41,7 @@ static conj_id item_conj(struct json_program *p, const struct shape *s, uint64_t
 static conj_id add_unevaluated(
     struct json_program *p, const struct shape *s, uint64_t at, conj_id c, uint64_t matches)
 {
-    uint64_t evaluated = 0;
+    uint64_t evaluated = json_inner_scopes(s);
 
     for (uint32_t k = 0; k < s->n_lits; k++) {
         const struct schema_node *n = json_node(p, s->lits[k] >> 1);

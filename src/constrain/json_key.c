@@ -1,9 +1,12 @@
 #include "base/hash.h"
 #include "constrain/json_acceptor_in.h"
 
-enum { TEXT_MAX = 1 << 16, OTHERS_MAX = 256 };
-
 /* ---- texts */
+
+static uint32_t text_length(const struct json_acceptor *a, uint32_t text)
+{
+    return text ? ((struct text *)json_at(&a->s, text))->n : 0;
+}
 
 bool json_text_add(struct json_acceptor *a, struct pos *q, uint8_t byte)
 {
@@ -12,17 +15,9 @@ bool json_text_add(struct json_acceptor *a, struct pos *q, uint8_t byte)
     if (!t)
         return false;
     t->byte = byte;
+    t->n = text_length(a, q->text) + 1;
     q->text = json_offset(&a->s, t);
     return true;
-}
-
-static uint32_t text_length(const struct json_acceptor *a, uint32_t text)
-{
-    uint32_t n = 0;
-
-    for (; text; text = ((struct blob *)json_at(&a->s, text))->link)
-        n++;
-    return n;
 }
 
 static void copy_text(const struct json_acceptor *a, uint32_t text, uint32_t n, char *out)
@@ -71,14 +66,7 @@ uint64_t json_text_hash(const struct json_acceptor *a, uint32_t text)
 
 /* ---- texts that are not excluded */
 
-/* Texts that begin with the current one. */
-struct others {
-    struct str all[OTHERS_MAX];
-    uint32_t n;
-    bool is_full;
-};
-
-static void add_other(struct others *o, struct str s, struct str prefix)
+static void add_other(struct json_others *o, struct str s, struct str prefix)
 {
     if (!str_starts(s, prefix))
         return;
@@ -95,7 +83,7 @@ static int compare_prefix(struct str s, struct str prefix)
 }
 
 static void add_entries(
-    const struct json_acceptor *a, struct others *o, const struct shape *s, struct str prefix)
+    const struct json_acceptor *a, struct json_others *o, const struct shape *s, struct str prefix)
 {
     uint32_t lo = 0, hi = s->n_entries;
 
@@ -117,7 +105,7 @@ static void add_entries(
 /* Whether a byte leads from the state to a text that no excluded one begins with. `at`: the bytes
  * of `path` so far. */
 static bool leaves(
-    struct json_acceptor *a, state_id s, const struct others *o, struct str path, size_t at)
+    struct json_acceptor *a, state_id s, const struct json_others *o, struct str path, size_t at)
 {
     struct byte_set used = { 0 };
     bool is_excluded = false;
@@ -140,37 +128,39 @@ static bool leaves(
 bool json_other_text(struct json_acceptor *a, const struct pos *q, state_id state,
     const struct shape *shape, uint32_t seen, bool *has_prefix)
 {
-    struct others o;
-    char text[TEXT_MAX];
+    struct json_others *o = &a->others;
+    char *text = a->text;
     uint32_t n = text_length(a, q->text);
     struct str prefix = { text, n };
     bool is_found = false;
     uint32_t pushed = (uint32_t)a->s.held.n;
 
     *has_prefix = false;
-    if (n >= TEXT_MAX) /* longer than all excluded texts of schemas of usual size */
+    if (!seen && (!shape || !shape->n_entries || n > a->p->key_bytes_max))
         return true;
-    o.n = 0;
-    o.is_full = false;
+    if (n >= JSON_TEXT_MAX) /* longer than all excluded texts of schemas of usual size */
+        return true;
+    o->n = 0;
+    o->is_full = false;
     copy_text(a, q->text, n, text);
     if (shape)
-        add_entries(a, &o, shape, prefix);
-    for (; seen && !o.is_full; seen = ((struct blob *)json_at(&a->s, seen))->link) {
+        add_entries(a, o, shape, prefix);
+    for (; seen && !o->is_full; seen = ((struct blob *)json_at(&a->s, seen))->link) {
         const struct seen *s = json_at(&a->s, seen);
         if (s->n)
-            add_other(&o, (struct str){ s->text, s->n }, prefix);
+            add_other(o, (struct str){ s->text, s->n }, prefix);
     }
-    *has_prefix = o.n;
-    if (!o.n || o.is_full)
+    *has_prefix = o->n;
+    if (!o->n || o->is_full)
         return true;
     /* Follows each excluded text until a byte leaves it. */
-    for (uint32_t k = 0; k < o.n && !is_found; k++) {
+    for (uint32_t k = 0; k < o->n && !is_found; k++) {
         state_id s = state;
-        for (size_t at = n; s.i && at <= o.all[k].n && !is_found; at++) {
+        for (size_t at = n; s.i && at <= o->all[k].n && !is_found; at++) {
             if (!json_push_state(&a->s, s))
                 break;
-            is_found = leaves(a, s, &o, o.all[k], at);
-            s = at < o.all[k].n ? automaton_step(a->a, s, (uint8_t)o.all[k].p[at]) : STATE_DEAD;
+            is_found = leaves(a, s, o, o->all[k], at);
+            s = at < o->all[k].n ? automaton_step(a->a, s, (uint8_t)o->all[k].p[at]) : STATE_DEAD;
             a->s.held.n = pushed;
         }
     }
@@ -210,7 +200,7 @@ static bool step_lanes(struct json_acceptor *a, struct pos *q, uint8_t byte)
     const struct key_lanes *old = json_at(&a->s, q->lanes);
     const struct frame *f = frame_at(a, q->frame);
     uint32_t first = (uint32_t)a->s.held.n, n = 0, from = q->states, n_from = q->n_states;
-    bool alive[JSON_BRANCHES_MAX * 64], has_prefix;
+    bool *alive = a->alive, has_prefix;
 
     if (!n_from)
         return true;

@@ -228,8 +228,10 @@ static uint32_t *sort_keys(struct json_program *p)
                 p->keys[n->dep_required[k][j]].text = n->s->dependencies[k].required[j];
         }
     }
-    for (uint32_t k = 0; k < p->n_keys && !p->is_failed; k++)
+    for (uint32_t k = 0; k < p->n_keys && !p->is_failed; k++) {
         p->keys[k].spelled = spelled(p, p->keys[k].text);
+        p->key_bytes_max = MAX(p->key_bytes_max, p->keys[k].spelled.n);
+    }
     if (p->is_failed)
         return NULL;
     if (p->n_keys)

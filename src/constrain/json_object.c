@@ -101,6 +101,18 @@ static bool has_name(
     return known;
 }
 
+/* Bits of unevaluated nodes for which another one, in their scope, evaluates all members. */
+uint64_t json_inner_scopes(const struct shape *s)
+{
+    uint64_t scopes = 0;
+
+    for (uint32_t j = 0; j < s->n_unevaluated; j++)
+        for (uint32_t k = 0; k < s->n_lits; k++)
+            if (s->lits[k] == s->unevaluated[j] * 2)
+                scopes |= s->scopes[k] & ~((uint64_t)1 << j);
+    return scopes;
+}
+
 /* The conjunction for the value of a key: the subschemas of all nodes that must hold. */
 static conj_id child_of(
     struct json_program *p, const struct shape *s, uint32_t entry, const struct shape_class *class)
@@ -118,6 +130,7 @@ static conj_id child_of(
         if (key_schemas(p, s, s->lits[k] >> 1, &key, &l))
             evaluated |= s->scopes[k];
     }
+    evaluated |= json_inner_scopes(s);
     for (uint32_t k = 0; k < s->n_unevaluated; k++)
         if (!(evaluated >> k & 1))
             l.all[l.n++] = json_node(p, s->unevaluated[k])->unevaluated_properties.i * 2;

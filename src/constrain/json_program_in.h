@@ -64,6 +64,7 @@ struct json_program {
     uint32_t n_nodes, cap_nodes;
     struct json_key *keys; /* by spelled text */
     uint32_t n_keys;
+    size_t key_bytes_max;   /* of the spelled texts */
     struct str_map *key_of; /* decoded -> number */
     uint32_t *ranks;        /* number -> rank */
     struct str *patterns;
@@ -147,6 +148,7 @@ uint32_t json_expand(struct json_program *p, conj_id c, unsigned kind, struct al
 /* ---- objects (json_object.c) and arrays (json_array.c) */
 
 struct shape *json_object_shape(struct json_program *p, const struct alternative *a);
+uint64_t json_inner_scopes(const struct shape *s); /* evaluated by inner unevaluated keywords */
 uint32_t json_entry(const struct shape *s, uint32_t key); /* index, or NO_ITEM */
 struct shape *json_array_shape(struct json_program *p, const struct alternative *a);
 void json_object_options(struct json_program *p, const struct branch *b, uint32_t entry,

@@ -71,7 +71,8 @@ struct key_lanes { /* other keys: per state of the position */
 
 struct text { /* a byte of the current key or scalar: `link` is the one before */
     struct blob blob;
-    uint64_t byte;
+    uint32_t n; /* bytes, with this one */
+    uint32_t byte;
 };
 
 struct seen { /* `link` is the one before */
