@@ -33,6 +33,7 @@ int ctl_bench(struct ctl *c, int argc, char **argv);
 int ctl_audit(struct ctl *c, int argc, char **argv);
 int ctl_probe(struct ctl *c, int argc, char **argv);
 int ctl_replay(struct ctl *c, int argc, char **argv);
+int ctl_constrain(struct ctl *c, int argc, char **argv);
 
 /* ---- ctl_out.c: the only functions that write to standard output and standard error */
 

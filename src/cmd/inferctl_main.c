@@ -20,6 +20,8 @@ static const struct command commands[] = {
     { "probe", "FILE.gguf|NAME", "detect the capabilities of a model, for the server", ctl_probe },
     { "audit", "FILE...", "verify audit logs, the oldest file first", ctl_audit },
     { "bench", "FILE.gguf", "measure the speed of a model on this machine", ctl_bench },
+    { "constrain", "COMMAND FILE...", "schemas and grammars: check texts, samples, benchmark",
+        ctl_constrain },
     { "replay", "TRACE.csv", "latencies for a trace of request arrivals", ctl_replay },
 };
 

@@ -25,7 +25,7 @@ static int check_source(const struct constraint_source *src, struct err *e)
     size_t bytes_max = src->bytes_max ? src->bytes_max : CONSTRAINT_BYTES_DEFAULT;
 
     if ((size_t)src->kind >= ARRAY_LEN(kinds) || !kinds[src->kind])
-        return err_set(e, ERR_UNSUPPORTED, "constraints of kind %d are not supported", src->kind);
+        return err_set(e, ERR_UNSUPPORTED, "constraints of this kind are not supported");
     if (src->text.n > bytes_max)
         return err_set(e, ERR_TOO_LARGE, "the %s has %zu bytes; at most %zu are permitted",
             kinds[src->kind]->name, src->text.n, bytes_max);

@@ -77,7 +77,7 @@ def test_help_and_version():
             r = subprocess.run([program(name), flag], capture_output=True, text=True)
             equal((r.returncode, r.stderr), (0, ""), f"{name} {flag}")
             assert r.stdout.startswith(("usage:", name)), r.stdout
-    for command in ("completion", "chat", "inspect", "bench", "replay"):
+    for command in ("completion", "chat", "inspect", "bench", "replay", "constrain"):
         status, out, _ = ctl(command, "--help")
         equal(status, 0)
         assert out.startswith("usage: inferctl " + command)
@@ -181,6 +181,44 @@ def test_a_trace_is_replayed_to_a_server():
             status, _, err = ctl("--api-key", "x", "replay", "--live", path, server=s)
             equal(status, 1)
             assert "401" in one_line(err), err
+
+
+def test_constrain_checks_and_samples_texts():
+    with tempfile.TemporaryDirectory() as d:
+        def write(name, text):
+            path = os.path.join(d, name)
+            with open(path, "w") as f:
+                f.write(text)
+            return path
+
+        pattern, grammar = write("p", "a+b?[0-9]{2}\n"), write("g", 'root ::= "[" root* "]"\n')
+        good, bad, short = write("good", "aab12\n"), write("bad", "aax"), write("short", "aab1")
+        status, out, _ = ctl("constrain", "check", "--kind", "regex", pattern, good, bad, short)
+        equal(status, 1)
+        rows = out.splitlines()
+        assert rows[0].endswith("good: accepted"), out
+        assert "rejected at byte 2" in rows[1] and "permitted: 0-9 ab" in rows[1], out
+        assert "rejected at byte 4: the text is not complete" in rows[2], out
+        status, out, _ = ctl("constrain", "check", "--json", "--kind", "regex", pattern, good, bad)
+        rows = [json.loads(line) for line in out.splitlines()]
+        equal([(r["accepted"], r["at"]) for r in rows], [(True, None), (False, 2)])
+        for vocab in ([], ["--vocab", DEMO]):
+            args = ["constrain", "sample", "--count", "20", "--seed", "3", *vocab]
+            status, out, _ = ctl(*args, "--kind", "regex", pattern)
+            equal(status, 0)
+            equal(len(out.splitlines()), 20)
+            assert all(re.fullmatch("a+b?[0-9]{2}", line) for line in out.splitlines()), out
+            equal(ctl(*args, "--kind", "regex", pattern)[1], out)
+        status, out, _ = ctl("constrain", "sample", "--kind", "gbnf", grammar)
+        equal((status, set(out)), (0, set("[]\n")))
+        status, _, err = ctl("constrain", "check", "--kind", "regex", bad, os.path.join(d, "none"))
+        equal(status, 1)
+        assert "none" in one_line(err), err
+        status, _, err = ctl("constrain", "check", "--kind", "gbnf", pattern, good)
+        equal(status, 1)
+        assert "line 1" in one_line(err), err
+    for args in (["check", "x"], ["sample"], ["bench"], ["fly"], ["check", "--kind", "x"]):
+        equal(ctl("constrain", *args)[0], 2, args)
 
 
 def test_inspect_describes_a_file():
