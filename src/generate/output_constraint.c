@@ -1,6 +1,7 @@
 #include "generate/output_constraint.h"
 
 #include "base/mem.h"
+#include "chat/reasoning_gate.h"
 
 #include <stdio.h>
 
@@ -37,25 +38,39 @@ int output_constraint_compile(struct constraint **out, const struct constraint_s
 
 /* ---- states */
 
-struct choice_constraints {
-    int n;
-    struct sample_constraint *list;    /* [n] */
-    struct constraint_state *states[]; /* [n]; NULL from the first one that was not made */
+struct choice_constraint {
+    struct constraint_state *state;
+    struct reasoning_gate *gate; /* NULL: no reasoning precedes the output */
 };
 
-/* Reads the text that the model continues. */
-static int read_prefix(struct constraint_state *s, const struct request *request, struct err *e)
+struct choice_constraints {
+    int n;
+    struct reasoning_gates *gates;      /* tables of all gates; NULL: there are none */
+    struct sample_constraint *list;     /* [n] */
+    struct choice_constraint choices[]; /* [n]; zeroed from the first one that was not made */
+};
+
+static bool is_continued(const struct request *request)
 {
     const struct convo *c = &request->convo;
 
-    if (request->kind != REQUEST_CHAT || !c->continue_final_message || !c->n_messages)
+    return request->kind == REQUEST_CHAT && c->continue_final_message && c->n_messages;
+}
+
+/* Reads the text that the model continues. */
+static int read_prefix(
+    const struct choice_constraint *c, const struct request *request, struct err *e)
+{
+    if (!is_continued(request))
         return 0;
-    const struct message *m = &c->messages[c->n_messages - 1];
+    const struct message *m = &request->convo.messages[request->convo.n_messages - 1];
     size_t at = 0;
     for (int i = 0; i < m->n_parts; i++) {
-        size_t n = constraint_state_read(s, m->parts[i].text);
+        struct str text = m->parts[i].text;
+        size_t n =
+            c->gate ? reasoning_gate_read(c->gate, text) : constraint_state_read(c->state, text);
         at += n;
-        if (n < m->parts[i].text.n)
+        if (n < text.n)
             return err_param(e, ERR_INVALID, "messages",
                 "'%s' does not permit the last message, which the model continues: the byte at "
                 "offset %zu is not permitted.",
@@ -64,12 +79,40 @@ static int read_prefix(struct constraint_state *s, const struct request *request
     return 0;
 }
 
-int choice_constraints_new(struct choice_constraints **out, const struct request *request,
+static int choice_init(struct choice_constraints *all, int i, const struct request *request,
     struct constraint *c, struct err *e)
+{
+    struct choice_constraint *choice = &all->choices[i];
+
+    if (constraint_state_new(&choice->state, c, e))
+        return -1;
+    if (all->gates) {
+        choice->gate = reasoning_gate_new(all->gates, choice->state);
+        if (!choice->gate)
+            return err_set(e, ERR_MEMORY, "no memory for %d choices", all->n);
+    }
+    all->list[i] =
+        choice->gate ? reasoning_gate_ops(choice->gate) : constraint_state_ops(choice->state);
+    return read_prefix(choice, request, e);
+}
+
+static int open_gates(struct choice_constraints *all, const struct request *request,
+    const struct model *m, enum parser_start start, struct err *e)
+{
+    bool may_open = request->thinking != THINKING_OFF;
+
+    if (request->kind != REQUEST_CHAT || (start == PARSER_START_CONTENT && !is_continued(request)))
+        return 0;
+    return reasoning_gates_new(
+        &all->gates, adapter_format(m->adapter), start, may_open, m->vocab, e);
+}
+
+int choice_constraints_new(struct choice_constraints **out, const struct request *request,
+    struct constraint *c, const struct model *m, enum parser_start start, struct err *e)
 {
     int n = request->best_of;
     struct choice_constraints *all =
-        try_calloc(1, sizeof(*all) + (size_t)n * sizeof(all->states[0]));
+        try_calloc(1, sizeof(*all) + (size_t)n * sizeof(all->choices[0]));
 
     if (!all)
         return err_set(e, ERR_MEMORY, "no memory for %d choices", n);
@@ -79,11 +122,11 @@ int choice_constraints_new(struct choice_constraints **out, const struct request
         err_set(e, ERR_MEMORY, "no memory for %d choices", n);
         goto fail;
     }
-    for (int i = 0; i < n; i++) {
-        if (constraint_state_new(&all->states[i], c, e) || read_prefix(all->states[i], request, e))
+    if (open_gates(all, request, m, start, e))
+        goto fail;
+    for (int i = 0; i < n; i++)
+        if (choice_init(all, i, request, c, e))
             goto fail;
-        all->list[i] = constraint_state_ops(all->states[i]);
-    }
     *out = all;
     return 0;
 
@@ -96,8 +139,11 @@ void choice_constraints_free(struct choice_constraints *c)
 {
     if (!c)
         return;
-    for (int i = 0; i < c->n; i++)
-        constraint_state_free(c->states[i]);
+    for (int i = 0; i < c->n; i++) {
+        reasoning_gate_free(c->choices[i].gate);
+        constraint_state_free(c->choices[i].state);
+    }
+    reasoning_gates_free(c->gates);
     mem_free(c->list);
     mem_free(c);
 }

@@ -26,10 +26,12 @@ int output_constraint_compile(struct constraint **out, const struct constraint_s
 /* The states of the choices of one prompt. */
 struct choice_constraints;
 
-/* One state for each of request->best_of choices. An assistant message that the model continues is
- * read first; ERR_INVALID, "messages", if the constraint does not permit it. ERR_MEMORY. */
+/* One state for each of request->best_of choices. In a chat the reasoning of the model precedes the
+ * constrained output (reasoning_gate.h); `start`: state of the output parser at the end of the
+ * prompt. An assistant message that the model continues is read first; ERR_INVALID, "messages", if
+ * the constraint does not permit it. ERR_MEMORY. */
 int choice_constraints_new(struct choice_constraints **out, const struct request *request,
-    struct constraint *c, struct err *e);
+    struct constraint *c, const struct model *m, enum parser_start start, struct err *e);
 void choice_constraints_free(struct choice_constraints *c); /* accepts NULL */
 /* For gen_input.constraints; NULL if `c` is NULL. */
 const struct sample_constraint *choice_constraints_list(const struct choice_constraints *c);

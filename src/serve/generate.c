@@ -59,7 +59,8 @@ static int build_constraints(struct inflight *r, struct err *e)
     if (output_constraint_compile(&c, &source, request->constraint.field, &compiler, e))
         return -1;
     for (int i = 0; i < request->n_prompts && !rc; i++)
-        rc = choice_constraints_new(&r->inflight_prompts[i].constraints, request, c, e);
+        rc = choice_constraints_new(&r->inflight_prompts[i].constraints, request, c, r->model,
+            r->prompts[i].output.parse.start, e);
     constraint_unref(c);
     r->compile_ns = clock_ns() - began;
     return rc;

@@ -12,6 +12,7 @@ from harness import Server, equal, run
 
 CHAT, CHECK = "/v1/chat/completions", "/v1/grammar/check"
 HI = [{"role": "user", "content": "Hi"}]
+QUIET = {"enable_thinking": False}
 REGEX = "(ab|c[de]){2,6}"
 CHOICE = ["left", "right", "left or right"]
 
@@ -120,10 +121,10 @@ def test_sampling_fields_apply():
 
 def test_partial_output_is_not_complete():
     with Server() as s:
-        text, finish, constraint = only(s, regex="[ab]{100}", max_tokens=5)
+        text, finish, constraint = only(s, regex="[ab]{100}", max_tokens=5, **QUIET)
         assert finish == "length" and re.fullmatch("[ab]{1,99}", text)
         equal(constraint, {"kind": "regex", "complete": False})
-        text, finish, constraint = only(s, regex="a{20}b", stop=["aaa"])
+        text, finish, constraint = only(s, regex="a{20}b", stop=["aaa"], **QUIET)
         equal((text, finish, constraint), ("", "stop", {"kind": "regex", "complete": False}))
         last = frames(send(s, CHAT, messages=HI, regex="[ab]{100}", max_tokens=5, stream=True))[-1]
         equal(last["choices"][0]["constraint"], {"kind": "regex", "complete": False})
@@ -132,6 +133,17 @@ def test_partial_output_is_not_complete():
             assert f'inferflux_constraint_ends_total{{kind="regex",cause="{cause}"}} {n}\n' in text
         assert "inferflux_constraint_compile_seconds_count 3\n" in text
         assert re.search(r"inferflux_constraint_masks_total [1-9]", text)
+
+
+def test_reasoning_precedes_the_constrained_output():
+    with Server() as s:
+        seen = 0
+        for seed in range(8):
+            message = chat(s, regex=REGEX, seed=seed, max_tokens=2000)[0]["message"]
+            seen += "reasoning_content" in message
+            assert satisfies("regex", message["content"]), message
+        assert seen, "the model did not reason"
+        equal(only(s, regex="ab{3}c", **QUIET)[0], "abbbc")
 
 
 def test_prefix_of_the_assistant_is_read_first():
@@ -251,7 +263,7 @@ def test_check_route():
 def test_bound_of_a_constraint_is_an_option():
     with Server("--max-constraint", "100") as s:
         assert "100" in refusal(s, regex="a" * 101)[0]
-        equal(only(s, regex="b" * 50)[0], "b" * 50)
+        equal(only(s, regex="b" * 50, **QUIET)[0], "b" * 50)
 
 
 if __name__ == "__main__":
