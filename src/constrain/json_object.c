@@ -613,7 +613,8 @@ static unsigned plan_cost(
 struct rest {
     struct json_program *p;
     const struct branch *b;
-    uint64_t n; /* members that were read */
+    uint64_t n;     /* members that were read */
+    unsigned least; /* cost without pending nodes: no plan costs less */
 };
 
 static unsigned pending_rest(const struct rest *r, const struct plan *plan, uint64_t pending);
@@ -652,14 +653,14 @@ static unsigned by_planned(
     const struct shape *s = r->b->shape;
     unsigned best = COST_NONE;
 
-    for (uint32_t k = 0; k < plan->n_members && best; k++) {
+    for (uint32_t k = 0; k < plan->n_members && best > r->least; k++) {
         struct lit_list l;
         if (plan->members[k].entry != NO_ITEM)
             continue;
         struct member_key key = key_of(s, NO_ITEM, &s->classes[plan->members[k].class]);
         l.n = 0;
         applied(r->p, s, node, &key, &l);
-        for (uint32_t j = 0; j < l.n && best; j++) {
+        for (uint32_t j = 0; j < l.n && best > r->least; j++) {
             struct plan next = *plan;
             json_lit no = lit_not(l.all[j]);
             next.members[k].child = json_conj_add(r->p, next.members[k].child, &no, 1);
@@ -676,7 +677,8 @@ static unsigned by_members(
     const struct shape *s = r->b->shape;
     unsigned best = by_planned(r, plan, pending, node);
 
-    for (uint32_t k = 0; k < s->n_entries + s->n_classes && best && !r->p->is_failed; k++) {
+    for (uint32_t k = 0; k < s->n_entries + s->n_classes && best > r->least && !r->p->is_failed;
+         k++) {
         bool is_entry = k < s->n_entries;
         struct lit_list l;
         if (is_entry &&
@@ -686,7 +688,7 @@ static unsigned by_members(
             is_entry ? key_of(s, k, NULL) : key_of(s, NO_ITEM, &s->classes[k - s->n_entries]);
         l.n = 0;
         applied(r->p, s, node, &key, &l);
-        for (uint32_t j = 0; j < l.n && best; j++)
+        for (uint32_t j = 0; j < l.n && best > r->least; j++)
             if (l.all[j]) /* not `true` */
                 best = MIN(best, with_member(r, plan, pending, k, lit_not(l.all[j])));
     }
@@ -699,17 +701,19 @@ static unsigned by_absence(
     const struct jnode *j = &r->p->nodes[node];
     unsigned best = COST_NONE;
 
-    for (uint32_t k = 0; k < j->s->n_properties && best; k++) {
+    for (uint32_t k = 0; k < j->s->n_properties && best > r->least; k++) {
         uint32_t entry = find_entry(r->b->shape, j->keys[k]);
         if (!j->s->properties[k].is_required || branch_seen(r->b, entry) ||
             bit_of(plan->need, entry))
             continue;
+        if (json_cost(r->p, r->b->shape->entries[entry].child) == COST_NONE)
+            return pending_rest(r, plan, pending); /* the key is always absent */
         struct plan next = *plan;
         set_bit(next.absent, entry);
         best = MIN(best, pending_rest(r, &next, pending));
     }
-    for (uint32_t k = 0; k < j->s->n_dependencies && best; k++)
-        for (uint32_t i = 0; i < j->s->dependencies[k].n_required && best; i++) {
+    for (uint32_t k = 0; k < j->s->n_dependencies && best > r->least; k++)
+        for (uint32_t i = 0; i < j->s->dependencies[k].n_required && best > r->least; i++) {
             uint32_t key = find_entry(r->b->shape, j->dep_keys[k]);
             uint32_t other = find_entry(r->b->shape, j->dep_required[k][i]);
             if (branch_seen(r->b, other) || bit_of(plan->need, other))
@@ -734,7 +738,7 @@ static unsigned by_count(
         next.n_max = MIN(next.n_max, s->min_properties - 1);
         best = pending_rest(r, &next, pending);
     }
-    if (best && s->max_properties != UINT64_MAX) {
+    if (best > r->least && s->max_properties != UINT64_MAX) {
         struct plan next = *plan;
         next.n_min = MAX(next.n_min, s->max_properties + 1);
         best = MIN(best, pending_rest(r, &next, pending));
@@ -752,9 +756,9 @@ static unsigned pending_rest(const struct rest *r, const struct plan *plan, uint
 
     pending &= pending - 1;
     best = by_absence(r, plan, pending, node);
-    if (best)
+    if (best > r->least)
         best = MIN(best, by_count(r, plan, pending, node));
-    if (best)
+    if (best > r->least)
         best = MIN(best, by_members(r, plan, pending, node));
     return best;
 }
@@ -769,8 +773,8 @@ unsigned json_object_rest(struct json_program *p, const struct branch *b, uint64
     memset(&plan, 0, sizeof(plan));
     plan.n_max = UINT64_MAX;
     plan.work = &work;
-    struct rest r = { p, b, n };
-    return pending_rest(&r, &plan, b->pending);
+    struct rest r = { p, b, n, plan_cost(p, b, n, &plan) };
+    return r.least == COST_NONE ? COST_NONE : pending_rest(&r, &plan, b->pending);
 }
 
 /* ---- the end */
