@@ -230,6 +230,7 @@ uint64_t json_array_count(const struct shape *s, uint32_t k, uint64_t count)
 struct search {
     struct json_program *p;
     uint32_t steps;
+    unsigned depth_max; /* items */
 };
 
 static bool counts_are_met(const struct branch *b)
@@ -324,7 +325,7 @@ static unsigned search_rest(struct search *q, const struct branch *b, uint64_t n
 
     if (json_array_closes(p, b, n))
         return 0;
-    if (n > b->shape->n_max || depth > SEARCH_DEPTH_MAX || ++q->steps > SEARCH_STEPS_MAX ||
+    if (n > b->shape->n_max || depth > q->depth_max || ++q->steps > SEARCH_STEPS_MAX ||
         !json_work(p, 1))
         return COST_NONE;
     if (n < b->shape->n_min && counts_are_met(b)) {
@@ -351,10 +352,15 @@ static unsigned search_rest(struct search *q, const struct branch *b, uint64_t n
 
 unsigned json_array_rest(struct json_program *p, const struct branch *b, uint64_t n)
 {
-    struct search q = { .p = p };
+    static const uint8_t depths[] = { 1, 2, 3, 5, SEARCH_DEPTH_MAX };
     const struct shape *s = b->shape;
+    unsigned best = COST_NONE;
 
     if (!s->n_contains && !b->pending)
         return n > s->n_max ? COST_NONE : n >= s->n_min ? 0 : filler_cost(p, b, n);
-    return search_rest(&q, b, n, 0);
+    for (size_t k = 0; k < ARRAY_LEN(depths) && best == COST_NONE; k++) {
+        struct search q = { .p = p, .depth_max = depths[k] };
+        best = search_rest(&q, b, n, 0);
+    }
+    return best;
 }

@@ -14,7 +14,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 from harness import SHARED, build_dir, run
 
 WALKS = int(os.environ.get("WALKS", 0))
-LEAST_SHARE, LEAST_SET_SHARE = 0.985, 0.93
+LEAST_SHARE, LEAST_SET_SHARE = 0.985, 0.95
 
 
 def set_of(name):
