@@ -14,6 +14,8 @@ struct constraint {
 
 /* NULL: the kind is not supported. */
 static const struct constraint_kind_ops *const kinds[] = {
+    [CONSTRAINT_JSON] = &constraint_kind_json,
+    [CONSTRAINT_JSON_SCHEMA] = &constraint_kind_json,
     [CONSTRAINT_GBNF] = &constraint_kind_gbnf,
     [CONSTRAINT_REGEX] = &constraint_kind_regex,
     [CONSTRAINT_CHOICE] = &constraint_kind_choice,

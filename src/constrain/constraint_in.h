@@ -35,6 +35,9 @@ struct constraint_kind_ops {
 /* regular_program.c */
 extern const struct constraint_kind_ops constraint_kind_regex, constraint_kind_choice;
 
+/* json_constraint.c: schemas and JSON mode */
+extern const struct constraint_kind_ops constraint_kind_json;
+
 /* grammar_program.c */
 extern const struct constraint_kind_ops constraint_kind_gbnf;
 

@@ -219,24 +219,52 @@ static void a_grammar_is_read_byte_by_byte(void)
     kit_close(&k);
 }
 
+static const char schema[] = "{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"array\", "
+                             "\"items\": {\"enum\": [1, \"ab\", "
+                             "null]}, \"uniqueItems\": true}, \"b\": {\"type\": \"string\", "
+                             "\"maxLength\": 20}, \"c\": {\"$ref\": "
+                             "\"#\"}}, \"required\": [\"a\"]}";
+
+static enum constraint_kind kind_of(const char *text)
+{
+    return str_starts(str_of(text), STR("root")) ? CONSTRAINT_GBNF
+           : text == schema                      ? CONSTRAINT_JSON_SCHEMA
+                                                 : CONSTRAINT_REGEX;
+}
+
+static void a_schema_accepts_its_instances(void)
+{
+    struct kit k;
+
+    kit_open(&k, "ab", true);
+    EXPECT(accepts(k.t, CONSTRAINT_JSON_SCHEMA, schema, "{\"a\":[1,null], \"c\": {\"a\":[]}}"));
+    EXPECT(!accepts(k.t, CONSTRAINT_JSON_SCHEMA, schema, "{\"a\":[1,1]}"));
+    EXPECT(!accepts(k.t, CONSTRAINT_JSON_SCHEMA, schema, "{\"b\":\"\"}"));
+    EXPECT(accepts(k.t, CONSTRAINT_JSON, "", "{\"x\":[1.5,{\"\":null}]}"));
+    EXPECT(!accepts(k.t, CONSTRAINT_JSON, "", "[1]"));
+    expect_refused(k.t, CONSTRAINT_JSON_SCHEMA, "{\"pattern\": \"(?<=a)b\"}", "#/pattern");
+    expect_refused(k.t, CONSTRAINT_JSON_SCHEMA, "{\"enum\": []}", "#");
+    kit_close(&k);
+    kit_open(&k, "ab{}\":", false);
+    expect_refused(k.t, CONSTRAINT_JSON, "", "for which the vocabulary has no token");
+    kit_close(&k);
+}
+
 /* Random pushes and pops against a list of tokens that are pushed to a new state. */
 static void a_state_is_a_function_of_the_pushed_tokens(void)
 {
-    static const char *const patterns[] = {
-        "(?:[ab]{1,5}c|\"[^\"]*\"|[0-9 ]{3,200})*", "(?!.*aba)[ab1 ]{0,4000}", "[^]*",
-        "(?:a(?:b|c\"){2,700}1?)+",
-        "root ::= item*\nitem ::= \"a\" item \"b\" | [0-9 c]{1,9} | \"\\\"\" [^\"]{0,20} \"\\\"\""
-    };
+    static const char *const patterns[] = { "(?:[ab]{1,5}c|\"[^\"]*\"|[0-9 ]{3,200})*",
+        "(?!.*aba)[ab1 ]{0,4000}", "[^]*", "(?:a(?:b|c\"){2,700}1?)+",
+        "root ::= item*\nitem ::= \"a\" item \"b\" | [0-9 c]{1,9} | \"\\\"\" [^\"]{0,20} \"\\\"\"",
+        schema };
     static int32_t tokens[3000];
     uint32_t set[38], other[38];
     struct kit kit;
 
-    kit_open(&kit, "abc1 \"", true);
-    for (uint64_t seed = 0; seed < 25; seed++) {
+    kit_open(&kit, "abc1 \"{}[]:,", true);
+    for (uint64_t seed = 0; seed < 24; seed++) {
         const char *pattern = patterns[seed % ARRAY_LEN(patterns)];
-        bool is_grammar = str_starts(str_of(pattern), STR("root"));
-        struct constraint_state *s =
-            open_state(kit.t, is_grammar ? CONSTRAINT_GBNF : CONSTRAINT_REGEX, pattern);
+        struct constraint_state *s = open_state(kit.t, kind_of(pattern), pattern);
         struct sample_constraint k = constraint_state_ops(s);
         struct rng r = { .key = seed };
         int n = 0, n_poppable = 0;
@@ -322,18 +350,17 @@ static void a_mask_in_progress_survives_queries(void)
 /* After creation a state allocates nothing, also while its automaton is flushed. */
 static void a_state_allocates_nothing(void)
 {
-    static const char *const patterns[] = {
-        "(?:[ab]{1,5}c|\"[^\"]*\"|[0-9 ]{3,200})*", "(?!.*aba.{7}1)[ab1 ]{0,4000}(?:c.{0,900}){3}",
-        "root ::= item*\nitem ::= \"a\" item \"b\" | [0-9 c]{1,9} | \"\\\"\" [^\"]{0,20} \"\\\"\""
-    };
+    static const char *const patterns[] = { "(?:[ab]{1,5}c|\"[^\"]*\"|[0-9 ]{3,200})*",
+        "(?!.*aba.{7}1)[ab1 ]{0,4000}(?:c.{0,900}){3}",
+        "root ::= item*\nitem ::= \"a\" item \"b\" | [0-9 c]{1,9} | \"\\\"\" [^\"]{0,20} \"\\\"\"",
+        schema };
     struct kit kit;
     uint32_t set[38];
     int32_t ids[8];
 
-    kit_open(&kit, "abc1 \"", true);
+    kit_open(&kit, "abc1 \"{}[]:,", true);
     for (uint64_t seed = 0; seed < ARRAY_LEN(patterns); seed++) {
-        struct constraint_state *s =
-            open_state(kit.t, seed == 2 ? CONSTRAINT_GBNF : CONSTRAINT_REGEX, patterns[seed]);
+        struct constraint_state *s = open_state(kit.t, kind_of(patterns[seed]), patterns[seed]);
         struct sample_constraint k = constraint_state_ops(s);
         struct rng r = { .key = seed };
         noalloc_begin("constraint");
@@ -401,7 +428,7 @@ static void a_failed_allocation_is_an_error(void)
 
 TESTS(TEST(a_pattern_matches_the_whole_output), TEST(a_choice_accepts_exactly_its_strings),
     TEST(a_large_choice_is_a_trie), TEST(a_refused_source_names_the_reason),
-    TEST(a_grammar_is_read_byte_by_byte),
+    TEST(a_grammar_is_read_byte_by_byte), TEST(a_schema_accepts_its_instances),
     TEST(masks_avoid_texts_that_the_vocabulary_cannot_produce),
     TEST(a_state_is_a_function_of_the_pushed_tokens), TEST(a_prefix_is_read_before_the_first_token),
     TEST(a_mask_in_progress_survives_queries), TEST(a_state_allocates_nothing),
