@@ -72,15 +72,29 @@ static void keep_allowed(struct sampler *s, const struct sample_params *p)
     }
 }
 
-/* Sets the logits of ids outside the bit set to -inf. */
-static void keep_bits(const struct sampler *s, float *logit, const uint32_t *bits)
+/* Copies 32 logits or fewer: those of the bits in `word`, -inf for the others. */
+static void copy_word(float *to, const float *from, uint32_t word, int n)
 {
-    for (int from = 0; from < s->n_vocab; from += 32) {
-        const uint32_t word = bits[from / 32];
-        const int n = MIN(32, s->n_vocab - from);
-        for (int i = 0; word != UINT32_MAX && i < n; i++)
-            logit[from + i] = word >> i & 1 ? logit[from + i] : -INFINITY;
+    const uint32_t all = n < 32 ? (1u << n) - 1 : UINT32_MAX;
+    const bool has_most = 2 * __builtin_popcount(word & all) >= n;
+
+    if (has_most)
+        memcpy(to, from, (size_t)n * sizeof(*to));
+    else
+        for (int i = 0; i < n; i++)
+            to[i] = -INFINITY;
+    for (uint32_t left = (has_most ? ~word : word) & all; left; left &= left - 1) {
+        int i = __builtin_ctz(left);
+        to[i] = has_most ? -INFINITY : from[i];
     }
+}
+
+/* Modified copy of a row: logits of ids outside the bit set are -inf. */
+static float *copy_bits(struct sampler *s, const struct logits *raw, const uint32_t *bits)
+{
+    for (int from = 0; from < s->n_vocab; from += 32)
+        copy_word(s->c.own + from, raw->x + from, bits[from / 32], MIN(32, s->n_vocab - from));
+    return s->c.own;
 }
 
 static void penalise_repeats(
@@ -200,12 +214,11 @@ static void choose_unmasked(struct sampler *s, const struct sample_params *p,
     candidates_set_row(&s->c, raw);
     out->is_invalid = s->c.max == -INFINITY;
     if (wants_adjustment(p, h)) {
-        float *own = candidates_copy(&s->c);
         if (p->allowed) {
             memset(s->bits, 0xff, token_mask_words(s->n_vocab) * sizeof(*s->bits));
             keep_allowed(s, p);
-            keep_bits(s, own, s->bits);
         }
+        float *own = p->allowed ? copy_bits(s, raw, s->bits) : candidates_copy(&s->c);
         adjust_logits(s, own, p, h, true);
         candidates_set_row(&s->c, &(struct logits){ own, NULL });
     }
@@ -222,12 +235,14 @@ static bool set_masked_row(struct sampler *s, const struct sample_params *p,
         candidates_set_row(&s->c, raw);
         return s->c.max > -INFINITY;
     }
-    s->c.row = *raw;
-    float *own = candidates_copy(&s->c);
-    token_mask_bits(h->mask, s->n_vocab, s->bits);
+    const uint32_t *bits = h->mask->bits;
+    if (h->mask->form != MASK_FORM_BITS || (with_bans && p->allowed)) {
+        token_mask_bits(h->mask, s->n_vocab, s->bits);
+        bits = s->bits;
+    }
     if (with_bans && p->allowed)
         keep_allowed(s, p);
-    keep_bits(s, own, s->bits);
+    float *own = copy_bits(s, raw, bits);
     adjust_logits(s, own, p, h, with_bans);
     candidates_set_row(&s->c, &(struct logits){ own, NULL });
     return s->c.max > -INFINITY;
