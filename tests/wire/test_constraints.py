@@ -47,6 +47,16 @@ def refusal(server, path=CHAT, **body):
     return error["message"], error["param"]
 
 
+BYTE = "the byte at this offset is not permitted"
+SHORT = "the text ends before it is complete"
+
+
+def verdict(server, **body):
+    got = post(server, CHECK, **body)
+    assert got.pop("compile_us") >= 0 and got.pop("mask_us_max") >= 0, got
+    return got
+
+
 # ---- fields of the dialects
 
 OPENAI = [("regex", {"response_format": {"type": "regex", "regex": REGEX}}),
@@ -83,6 +93,110 @@ def test_responses_format():
         equal(last["type"], "response.completed")
         equal(last["response"]["output"][-1]["content"][0]["text"], text)
         equal(last["response"]["constraint"], {"kind": "regex", "complete": True})
+
+
+GBNF = 'root ::= "(" item ("," item){0,2} ")"\nitem ::= [a-c]{1,3} | "(" [a-c] ")"'
+NESTED = r"\(([a-c(),])*\)"
+
+
+def test_grammars():
+    with Server() as s:
+        more = {"max_tokens": 400, **QUIET}
+        for fields in ({"response_format": {"type": "grammar", "grammar": GBNF}}, {"ebnf": GBNF},
+                {"structured_outputs": {"grammar": GBNF}}, {"guided_grammar": GBNF}, {"grammar": GBNF}):
+            text, finish, constraint = only(s, **fields, **more)
+            assert re.fullmatch(NESTED, text) and finish == "stop", (fields, text)
+            equal(constraint, {"kind": "gbnf", "complete": True})
+            assert verdict(s, gbnf=GBNF, text=text)["accepted"]
+        native = {"prompt": "A", "n_predict": 400, "seed": 1, "grammar": GBNF}
+        got = post(s, "/completion", **native)
+        assert re.fullmatch(NESTED, got["content"]), got
+        equal((got["stop_type"], got["constraint"]), ("eos", {"kind": "gbnf", "complete": True}))
+        last = frames(send(s, "/completion", stream=True, **native))[-1]
+        equal(last["constraint"], {"kind": "gbnf", "complete": True})
+        text = json.loads(send(s, "/completion", **native))["content"]
+        equal("".join(f["content"] for f in frames(send(s, "/completion", stream=True, **native))), text)
+        equal(verdict(s, gbnf=GBNF, text="(a,(b),c"), {"accepted": False, "at": 8, "reason": SHORT})
+        equal(verdict(s, gbnf=GBNF, text="(a;b)"), {"accepted": False, "at": 2, "reason": BYTE})
+        message, field = refusal(s, ebnf="root ::= missing")
+        equal(field, "ebnf")
+        assert message.startswith("ebnf: ") and "missing" in message, message
+
+
+SCHEMA = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 3, "maximum": 99},
+    "kind": {"enum": ["left", "right"]}, "list": {"type": "array", "items": {"type": "boolean"},
+    "maxItems": 3}}, "required": ["n", "kind", "list"], "additionalProperties": False}
+NAMED = {"name": "thing", "schema": SCHEMA}
+
+
+def check_object(text):
+    got = json.loads(text)
+    equal(list(got), ["n", "kind", "list"])
+    assert 3 <= got["n"] <= 99 and got["kind"] in ("left", "right") and len(got["list"]) <= 3, got
+    assert all(isinstance(v, bool) for v in got["list"]), got
+
+
+def has_schemas(s):
+    status, _, text = s.request("POST", CHECK, json.dumps({"schema": {}, "text": "1"}))
+    if status == 400:
+        print("     skipped: this build compiles no JSON Schema:", json.loads(text)["error"]["message"])
+    return status == 200
+
+
+def test_json_schemas():
+    with Server() as s:
+        if not has_schemas(s):
+            return
+        more = {"max_tokens": 1000, **QUIET}
+        for fields in ({"response_format": {"type": "json_schema", "json_schema": NAMED}},
+                {"response_format": {"type": "json_object", "schema": SCHEMA}},
+                {"structured_outputs": {"json": SCHEMA}}, {"guided_json": json.dumps(SCHEMA)},
+                {"json_schema": SCHEMA}, {"json_schema": SCHEMA, "x_constraint": {"whitespace": "compact"}}):
+            text, finish, constraint = only(s, **fields, **more)
+            check_object(text)
+            equal((finish, constraint), ("stop", {"kind": "json_schema", "complete": True}))
+            assert "x_constraint" not in fields or not re.search(r"\s", text), text
+        text, _, constraint = only(s, response_format={"type": "json_object"}, stop=["}"], **more)
+        assert text.startswith("{") and not constraint["complete"], text
+        got = post(s, "/v1/responses", input="Hi", reasoning={"effort": "none"}, max_output_tokens=1000,
+            text={"format": {"type": "json_schema", **NAMED}})
+        check_object(got["output"][-1]["content"][0]["text"])
+        for name in ("output_config", "output_format"):
+            form = {"type": "json_schema", "schema": SCHEMA}
+            body = {"messages": HI, "max_tokens": 1000, "thinking": {"type": "disabled"},
+                name: {"format": form} if name == "output_config" else form}
+            got = post(s, "/v1/messages", **body)
+            check_object(got["content"][-1]["text"])
+            equal((got["stop_reason"], got["constraint"]["complete"]), ("end_turn", True))
+            end = [f for f in frames(send(s, "/v1/messages", stream=True, **body))
+                if f["type"] == "message_delta"][0]["delta"]
+            equal((end["stop_reason"], end["constraint"]["complete"]), ("end_turn", True))
+        got = post(s, "/api/chat", messages=HI, format=SCHEMA, stream=False, think=False)
+        check_object(got["message"]["content"])
+        got = post(s, "/api/generate", prompt="Hi", format=SCHEMA, stream=False, think=False)
+        check_object(got["response"])
+        equal(got["constraint"], {"kind": "json_schema", "complete": True})
+        check_object(post(s, "/completion", prompt="A", n_predict=1000, json_schema=SCHEMA)["content"])
+
+
+def test_schema_errors_have_a_pointer():
+    with Server() as s:
+        if not has_schemas(s):
+            return
+        bad = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a(?<=b)"}}}
+        for fields, where in (({"response_format": {"type": "json_schema", "json_schema":
+                {"name": "x", "schema": bad}}}, "response_format.json_schema.schema"),
+                ({"guided_json": bad}, "guided_json"),
+                ({"structured_outputs": {"json": bad}}, "structured_outputs.json")):
+            message, field = refusal(s, **fields)
+            equal(field, where)
+            assert message.startswith(f"{where}#/properties/a/pattern: "), message
+        yes = {"accepted": True, "at": None, "reason": None}
+        thing = {"list": [True], "kind": "left", "n": 5.0}
+        equal(verdict(s, schema=SCHEMA, instance=thing), yes)
+        equal(verdict(s, schema=SCHEMA, instance={**thing, "n": 100})["accepted"], False)
+        equal(verdict(s, schema=SCHEMA, text=json.dumps({**thing, "n": 5}))["accepted"], False)
+        equal(verdict(s, schema=SCHEMA, text=json.dumps({**thing, "n": 5}), any_order=True), yes)
 
 
 # ---- whole and streamed, several choices
@@ -234,16 +348,6 @@ def test_a_client_that_leaves_stops_its_request():
 
 
 # ---- /v1/grammar/check
-
-BYTE = "the byte at this offset is not permitted"
-SHORT = "the text ends before it is complete"
-
-
-def verdict(server, **body):
-    got = post(server, CHECK, **body)
-    assert got.pop("compile_us") >= 0 and got.pop("mask_us_max") >= 0, got
-    return got
-
 
 def test_check_route():
     with Server() as s:
