@@ -125,6 +125,17 @@ static bool leaves(
     return false;
 }
 
+/* Whether an excluded text has at least n bytes. */
+static bool has_longer(
+    const struct json_acceptor *a, const struct shape *shape, uint32_t seen, uint32_t n)
+{
+    bool has = shape && shape->n_entries && n <= a->p->key_bytes_max;
+
+    for (; seen && !has; seen = ((struct blob *)json_at(&a->s, seen))->link)
+        has = ((struct seen *)json_at(&a->s, seen))->n >= n;
+    return has;
+}
+
 bool json_other_text(struct json_acceptor *a, const struct pos *q, state_id state,
     const struct shape *shape, uint32_t seen, bool *has_prefix)
 {
@@ -136,7 +147,7 @@ bool json_other_text(struct json_acceptor *a, const struct pos *q, state_id stat
     uint32_t pushed = (uint32_t)a->s.held.n;
 
     *has_prefix = false;
-    if (!seen && (!shape || !shape->n_entries || n > a->p->key_bytes_max))
+    if (!has_longer(a, shape, seen, n))
         return true;
     if (n >= JSON_TEXT_MAX) /* longer than all excluded texts of schemas of usual size */
         return true;
