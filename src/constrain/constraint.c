@@ -12,21 +12,21 @@ struct constraint {
     uint64_t work;
 };
 
-/* NULL: the kind is not supported. */
 static const struct constraint_kind_ops *const kinds[] = {
     [CONSTRAINT_JSON] = &constraint_kind_json,
     [CONSTRAINT_JSON_SCHEMA] = &constraint_kind_json,
     [CONSTRAINT_GBNF] = &constraint_kind_gbnf,
+    [CONSTRAINT_LARK] = &constraint_kind_lark,
     [CONSTRAINT_REGEX] = &constraint_kind_regex,
     [CONSTRAINT_CHOICE] = &constraint_kind_choice,
-    [CONSTRAINT_STRUCTURAL_TAG] = NULL,
+    [CONSTRAINT_STRUCTURAL_TAG] = &constraint_kind_structural_tag,
 };
 
 static int check_source(const struct constraint_source *src, struct err *e)
 {
     size_t bytes_max = src->bytes_max ? src->bytes_max : CONSTRAINT_BYTES_DEFAULT;
 
-    if ((size_t)src->kind >= ARRAY_LEN(kinds) || !kinds[src->kind])
+    if ((size_t)src->kind >= ARRAY_LEN(kinds))
         return err_set(e, ERR_UNSUPPORTED, "constraints of this kind are not supported");
     if (src->text.n > bytes_max)
         return err_set(e, ERR_TOO_LARGE, "the %s has %zu bytes; at most %zu are permitted",

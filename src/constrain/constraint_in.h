@@ -39,7 +39,8 @@ extern const struct constraint_kind_ops constraint_kind_regex, constraint_kind_c
 extern const struct constraint_kind_ops constraint_kind_json;
 
 /* grammar_program.c */
-extern const struct constraint_kind_ops constraint_kind_gbnf;
+extern const struct constraint_kind_ops constraint_kind_gbnf, constraint_kind_lark,
+    constraint_kind_structural_tag;
 
 /* For constraint_state.c. */
 const struct vocab_tables *constraint_tables(const struct constraint *c);

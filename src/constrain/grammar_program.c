@@ -3,6 +3,8 @@
 #include "constrain/constraint_in.h"
 #include "constrain/gbnf.h"
 #include "constrain/grammar_acceptor.h"
+#include "constrain/lark.h"
+#include "constrain/structural_tag.h"
 
 /* A compiled grammar and the JSON values in it. */
 struct constraint_program {
@@ -113,11 +115,17 @@ static int make_acceptor(struct acceptor **out, const struct constraint_program 
     return rc;
 }
 
-static int compile_gbnf(struct constraint_program **out, const struct constraint_source *src,
-    const struct vocab_tables *t, uint64_t *work, struct err *e)
-{
-    return compile(out, src, t, work, gbnf_read, e);
-}
+/* One kind: name for messages and reader. */
+#define GRAMMAR_KIND(kind, text, read)                                                             \
+    static int compile_##kind(struct constraint_program **out,                                     \
+        const struct constraint_source *src, const struct vocab_tables *t, uint64_t *work,         \
+        struct err *e)                                                                             \
+    {                                                                                              \
+        return compile(out, src, t, work, read, e);                                                \
+    }                                                                                              \
+    const struct constraint_kind_ops constraint_kind_##kind = { text, compile_##kind,              \
+        make_acceptor, program_bytes, free_program }
 
-const struct constraint_kind_ops constraint_kind_gbnf = { "grammar", compile_gbnf, make_acceptor,
-    program_bytes, free_program };
+GRAMMAR_KIND(gbnf, "grammar", gbnf_read);
+GRAMMAR_KIND(lark, "grammar", lark_read);
+GRAMMAR_KIND(structural_tag, "structural tag", structural_tag_read);

@@ -214,6 +214,14 @@ static void a_grammar_is_read_byte_by_byte(void)
     EXPECT(accepts(k.t, CONSTRAINT_GBNF, "root ::= \"[\" root* \"]\"", "[[][[]]]"));
     EXPECT(!accepts(k.t, CONSTRAINT_GBNF, "root ::= \"[\" root* \"]\"", "[[][[]]"));
     EXPECT(accepts(k.t, CONSTRAINT_GBNF, "root ::= [ab]{2,4} \"c\"?", "abbac"));
+    EXPECT(accepts(k.t, CONSTRAINT_LARK, "start: \"a\" start? \"b\"", "aabb"));
+    EXPECT(!accepts(k.t, CONSTRAINT_LARK, "start: \"a\" start? \"b\"", "aab"));
+    static const char tag[] =
+        "{\"type\": \"structural_tag\", \"format\": {\"type\": \"tag\", \"begin\": "
+        "\"<a>\", \"content\": {\"type\": \"json_schema\", \"json_schema\": "
+        "{\"type\": \"integer\"}}, \"end\": \"</a>\"}}";
+    EXPECT(accepts(k.t, CONSTRAINT_STRUCTURAL_TAG, tag, "<a>12</a>"));
+    EXPECT(!accepts(k.t, CONSTRAINT_STRUCTURAL_TAG, tag, "<a>1.5</a>"));
     expect_refused(k.t, CONSTRAINT_GBNF, "root ::= \"a", "line 1");
     expect_refused(k.t, CONSTRAINT_GBNF, "rot ::= \"a\"", "root");
     kit_close(&k);
