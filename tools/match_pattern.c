@@ -4,6 +4,7 @@
  * text, or `error MESSAGE`. WHAT and TEXT are hexadecimal; `-` is the empty text.
  *
  *     search|full|json PATTERN TEXT...   texts of `json` are contents of JSON strings
+ *     flags-FLAGS PATTERN TEXT...        search with the flags i, m, s
  *     format NAME TEXT...                string_format.h
  *     number OPTIONS TEXT...             min=N, xmin=N, max=N, xmax=N, mult=N, frac, exp, commas
  *     sample-KIND WHAT SEED              a text of the language, from a random walk
