@@ -45,6 +45,7 @@ struct choice_constraint {
 
 struct choice_constraints {
     int n;
+    struct charge charge;               /* memory of the states */
     struct reasoning_gates *gates;      /* tables of all gates; NULL: there are none */
     struct sample_constraint *list;     /* [n] */
     struct choice_constraint choices[]; /* [n]; zeroed from the first one that was not made */
@@ -86,6 +87,8 @@ static int choice_init(struct choice_constraints *all, int i, const struct reque
 
     if (constraint_state_new(&choice->state, c, e))
         return -1;
+    if (!charge_add(&all->charge, constraint_state_bytes(choice->state)))
+        return err_set(e, ERR_MEMORY, "no memory for the constraints of %d choices", all->n);
     if (all->gates) {
         choice->gate = reasoning_gate_new(all->gates, choice->state);
         if (!choice->gate)
@@ -97,18 +100,20 @@ static int choice_init(struct choice_constraints *all, int i, const struct reque
 }
 
 static int open_gates(struct choice_constraints *all, const struct request *request,
-    const struct model *m, enum parser_start start, struct err *e)
+    const struct choice_constraints_ctx *ctx, struct err *e)
 {
+    const struct model *m = ctx->model;
     bool may_open = request->thinking != THINKING_OFF;
+    bool is_text = ctx->start == PARSER_START_CONTENT && !is_continued(request);
 
-    if (request->kind != REQUEST_CHAT || (start == PARSER_START_CONTENT && !is_continued(request)))
+    if (request->kind != REQUEST_CHAT || is_text)
         return 0;
     return reasoning_gates_new(
-        &all->gates, adapter_format(m->adapter), start, may_open, m->vocab, e);
+        &all->gates, adapter_format(m->adapter), ctx->start, may_open, m->vocab, e);
 }
 
 int choice_constraints_new(struct choice_constraints **out, const struct request *request,
-    struct constraint *c, const struct model *m, enum parser_start start, struct err *e)
+    struct constraint *c, struct choice_constraints_ctx *ctx, struct err *e)
 {
     int n = request->best_of;
     struct choice_constraints *all =
@@ -117,12 +122,13 @@ int choice_constraints_new(struct choice_constraints **out, const struct request
     if (!all)
         return err_set(e, ERR_MEMORY, "no memory for %d choices", n);
     all->n = n;
+    all->charge = ctx->charge;
     all->list = try_calloc((size_t)n, sizeof(*all->list));
     if (!all->list) {
         err_set(e, ERR_MEMORY, "no memory for %d choices", n);
         goto fail;
     }
-    if (open_gates(all, request, m, start, e))
+    if (open_gates(all, request, ctx, e))
         goto fail;
     for (int i = 0; i < n; i++)
         if (choice_init(all, i, request, c, e))
@@ -131,6 +137,7 @@ int choice_constraints_new(struct choice_constraints **out, const struct request
     return 0;
 
 fail:
+    ctx->charge.refusal = all->charge.refusal;
     choice_constraints_free(all);
     return -1;
 }
@@ -144,6 +151,7 @@ void choice_constraints_free(struct choice_constraints *c)
         constraint_state_free(c->choices[i].state);
     }
     reasoning_gates_free(c->gates);
+    charge_clear(&c->charge);
     mem_free(c->list);
     mem_free(c);
 }

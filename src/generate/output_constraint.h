@@ -9,6 +9,7 @@
  * engine while a session uses them. */
 #pragma once
 
+#include "base/budget.h"
 #include "constrain/compile_cache.h"
 #include "generate/request.h"
 #include "registry/registry.h"
@@ -26,12 +27,18 @@ int output_constraint_compile(struct constraint **out, const struct constraint_s
 /* The states of the choices of one prompt. */
 struct choice_constraints;
 
+struct choice_constraints_ctx {
+    const struct model *model;
+    enum parser_start start; /* of the output parser at the end of the prompt */
+    struct charge charge;    /* for the memory of the states, with its budget and owner */
+};
+
 /* One state for each of request->best_of choices. In a chat the reasoning of the model precedes the
- * constrained output (reasoning_gate.h); `start`: state of the output parser at the end of the
- * prompt. An assistant message that the model continues is read first; ERR_INVALID, "messages", if
- * the constraint does not permit it. ERR_MEMORY. */
+ * constrained output (reasoning_gate.h). An assistant message that the model continues is read
+ * first; ERR_INVALID, "messages", if the constraint does not permit it. ERR_MEMORY; if the budget
+ * refused the memory, ctx->charge.refusal is set. */
 int choice_constraints_new(struct choice_constraints **out, const struct request *request,
-    struct constraint *c, const struct model *m, enum parser_start start, struct err *e);
+    struct constraint *c, struct choice_constraints_ctx *ctx, struct err *e);
 void choice_constraints_free(struct choice_constraints *c); /* accepts NULL */
 /* For gen_input.constraints; NULL if `c` is NULL. */
 const struct sample_constraint *choice_constraints_list(const struct choice_constraints *c);

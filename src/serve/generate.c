@@ -58,9 +58,13 @@ static int build_constraints(struct inflight *r, struct err *e)
     source.bytes_max = r->io->o->constraint_bytes_max;
     if (output_constraint_compile(&c, &source, request->constraint.field, &compiler, e))
         return -1;
-    for (int i = 0; i < request->n_prompts && !rc; i++)
-        rc = choice_constraints_new(&r->inflight_prompts[i].constraints, request, c, r->model,
-            r->prompts[i].output.parse.start, e);
+    for (int i = 0; i < request->n_prompts && !rc; i++) {
+        struct choice_constraints_ctx ctx = { r->model, r->prompts[i].output.parse.start,
+            { .budget = r->async.charge.budget, .owner = r->async.charge.owner } };
+        rc = choice_constraints_new(&r->inflight_prompts[i].constraints, request, c, &ctx, e);
+        if (rc && ctx.charge.refusal != BUDGET_NONE)
+            r->async.charge.refusal = ctx.charge.refusal;
+    }
     constraint_unref(c);
     r->compile_ns = clock_ns() - began;
     return rc;

@@ -157,7 +157,7 @@ def test_json_schemas():
             equal((finish, constraint), ("stop", {"kind": "json_schema", "complete": True}))
             assert "x_constraint" not in fields or not re.search(r"\s", text), text
         text, _, constraint = only(s, response_format={"type": "json_object"}, stop=["}"], **more)
-        assert text.startswith("{") and not constraint["complete"], text
+        assert text.lstrip().startswith("{") and not constraint["complete"], text
         got = post(s, "/v1/responses", input="Hi", reasoning={"effort": "none"}, max_output_tokens=1000,
             text={"format": {"type": "json_schema", **NAMED}})
         check_object(got["output"][-1]["content"][0]["text"])
@@ -345,6 +345,14 @@ def test_a_client_that_leaves_stops_its_request():
                 f"\r\n{body}".encode())
             c.close()
         assert satisfies("regex", only(s, regex=REGEX)[0])
+
+
+def test_states_count_against_the_memory_of_requests():
+    with Server("--request-memory", "1M") as s:
+        status, _, text = s.request("POST", CHAT, json.dumps({"messages": HI, "regex": REGEX,
+            "n": 128, "max_tokens": 5}))
+        assert status == 413 and b"needs more than" in text, (status, text)
+        equal(s.request("POST", CHAT, json.dumps({"messages": HI, "max_tokens": 5}))[0], 200)
 
 
 # ---- /v1/grammar/check
