@@ -6,6 +6,7 @@ const { Ollama } = load("ollama");
 const client = new Ollama({ host: base });
 const messages = [{ role: "user", content: "What is InferFlux?" }];
 const options = { temperature: 0, num_predict: 40 };
+const long = { temperature: 0, num_predict: 400 };
 const ask = (more) => client.chat({ model: "demo", messages, options, ...more });
 const script = (text, more) => client.chat({ model: "echo", messages, script: text, ...more });
 
@@ -76,9 +77,14 @@ const tests = {
     console.warn = warn;
     assert.deepEqual(warned, []);
   },
+  async "the format of a schema is enforced"() {
+    const format = { type: "object", required: ["stars"], properties: { stars: { enum: [1, 2, 3] } } };
+    assert.ok([1, 2, 3].includes(JSON.parse((await ask({ format, options: long })).message.content).stars));
+    assert.ok(JSON.parse(await gather(await ask({ format, options: long, stream: true }))).stars);
+  },
   async "errors are readable"() {
     await assert.rejects(ask({ model: "nobody" }), (e) => e.status_code === 404 && /nobody/.test(e.message));
-    await assert.rejects(ask({ format: "json" }), (e) => e.status_code === 400 && /format/.test(e.message));
+    await assert.rejects(ask({ format: { type: "text" } }), (e) => e.status_code === 400 && /format/.test(e.message));
     await assert.rejects(ask({ options: { top_p: 7 }, stream: true }), (e) => e.status_code === 400);
   },
   async "abort during the stream"() {

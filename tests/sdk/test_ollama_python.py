@@ -6,16 +6,19 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 
 import json
+import typing
 
 from sdk import Served
 
 import ollama
+import pydantic
 from harness import equal
 
 SERVER = Served("--sse-ping-interval", "50")
 client = ollama.Client(host=SERVER.url)
 QUESTION = [{"role": "user", "content": "What is InferFlux?"}]
 GREEDY = {"temperature": 0, "num_predict": 40}
+LONG = {"temperature": 0, "num_predict": 400}
 
 
 def chat(model="demo", messages=QUESTION, options=GREEDY, **more):
@@ -203,10 +206,23 @@ def test_errors_are_readable():
     raises(404, "nobody", lambda: list(chat(model="nobody", stream=True)))
     raises(404, "nobody", lambda: client.show("nobody"))
     raises(400, "temperature", lambda: chat(options={"temperature": -1}))
-    raises(400, "format", lambda: chat(format="json"))
+    raises(400, "format", lambda: chat(format={"type": "text"}))
     raises(400, "fill-in-the-middle", lambda: client.generate(model="demo", prompt="x", suffix="y"))
     raises(400, "images", lambda: client.generate(model="demo", prompt="x", images=[b"\x89PNG"]))
     raises(400, "context", lambda: chat(messages=[{"role": "user", "content": "word " * 100000}]))
+
+
+def test_the_format_of_a_pydantic_model_is_enforced():
+    class Answer(pydantic.BaseModel):
+        sentiment: typing.Literal["good", "bad"]
+        stars: int = pydantic.Field(ge=1, le=5)
+
+    schema = Answer.model_json_schema()
+    Answer.model_validate_json(chat(format=schema, options=LONG).message.content)
+    parts = [p.message.content for p in chat(format=schema, options=LONG, stream=True)]
+    Answer.model_validate_json("".join(parts))
+    made = client.generate(model="demo", prompt="How was it?", format=schema, options=LONG)
+    Answer.model_validate_json(made.response)
 
 
 def script(text, **more):

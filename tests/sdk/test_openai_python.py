@@ -5,9 +5,12 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 
+import typing
+
 from sdk import Served
 
 import openai
+import pydantic
 from harness import equal
 
 SERVER = Served()
@@ -113,6 +116,16 @@ def raises(kind, status, param, fn):
         assert e.body["message"]
         return e
     raise AssertionError(f"no {kind.__name__}")
+
+
+def test_a_completion_is_parsed_into_a_pydantic_model():
+    class Answer(pydantic.BaseModel):
+        sentiment: typing.Literal["good", "bad"]
+        stars: int
+
+    r = client.chat.completions.parse(model="demo", temperature=0, response_format=Answer,
+        messages=[{"role": "user", "content": "How was it?"}])
+    assert isinstance(r.choices[0].message.parsed, Answer), r
 
 
 def test_errors_name_the_parameter():

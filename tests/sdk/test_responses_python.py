@@ -8,8 +8,10 @@ from sdk import Served, equal
 
 import json
 import time
+import typing
 
 import openai
+import pydantic
 
 SERVER = Served()
 client = openai.OpenAI(base_url=SERVER.url + "/v1", api_key="none", max_retries=0)
@@ -284,10 +286,23 @@ def test_a_background_response_is_cancelled():
     SERVER.until_idle()
 
 
+def test_a_response_is_parsed_into_a_pydantic_model():
+    class Answer(pydantic.BaseModel):
+        sentiment: typing.Literal["good", "bad"]
+        stars: int = pydantic.Field(ge=1, le=5)
+
+    r = client.responses.parse(model="demo", input="How was it?", text_format=Answer, temperature=0)
+    assert isinstance(r.output_parsed, Answer), r
+    with client.responses.stream(model="demo", input="How was it?", text_format=Answer) as stream:
+        stream.until_done()
+        assert isinstance(stream.get_final_response().output_parsed, Answer)
+
+
 def test_errors_name_the_parameter():
     bad = openai.BadRequestError
     refused(bad, "temperature", lambda: ask(temperature=3))
-    refused(bad, "text.format", lambda: ask(text={"format": {"type": "json_object"}}))
+    refused(bad, "text.format.schema", lambda: ask(text={"format": {"type": "json_schema",
+        "name": "x", "schema": {"type": "text"}}}))
     refused(bad, "background", lambda: ask(background=True, store=False))
     refused(bad, "input[0].role", lambda: ask(input=[{"role": "boss", "content": "x"}]))
     refused(openai.NotFoundError, "model", lambda: ask(model="nobody"))
