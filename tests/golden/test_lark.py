@@ -13,10 +13,15 @@ import subprocess
 import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "tests/support"))
-from harness import build_dir, run
+VENV = os.path.join(ROOT, "build", "venv", "bin", "python")
+if os.path.exists(VENV) and "INFERFLUX_VENV" not in os.environ:
+    os.environ["INFERFLUX_VENV"] = "1"
+    os.execv(VENV, [VENV, *sys.argv])
 
-import lark
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+from harness import build_dir, run  # noqa: E402
+
+import lark  # noqa: E402
 
 COUNT = int(os.environ.get("GRAMMARS", 100))
 SEED = int(os.environ.get("SEED", 1))

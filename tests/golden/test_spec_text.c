@@ -216,7 +216,7 @@ static void generate(struct question *q, struct model *plain, struct rng *r, int
 
 static void print_counts(const char *who, const struct model *m)
 {
-    static const char *const kinds[] = { "prediction", "history", "model" };
+    static const char *const kinds[] = { "prediction", "history", "model", "constraint" };
     const struct engine_stats *st = engine_stats(m->engine);
 
     for (int i = 0; i < N_DRAFT_KINDS; i++)

@@ -631,8 +631,9 @@ static void run_step(struct sim *s)
     s->core->stop = rng_chance(&s->r, 3) && !(s->shape.omitted & NO_INTERRUPTS);
     struct step_start step_start = observe_step_start(s);
     bool has_run = core_step(s->core, s->now);
-    if (!has_run && s->core->tier)
-        has_run = step_after_tier_jobs(s, &step_start);
+    /* A step without rows may have computed masks while jobs of the tier hold all pages. */
+    if (s->core->plan.n_runs == 0 && s->core->tier)
+        has_run |= step_after_tier_jobs(s, &step_start);
     check_is_planned(s, step_start.highest);
     coverage.steps += has_run;
     coverage.stopped += has_run && s->core->stop;

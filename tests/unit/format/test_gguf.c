@@ -504,10 +504,8 @@ static void several_owners_hold_a_file(void)
     const uint8_t *b = gguf_tensor(second, "b")->data;
     memcpy(&f, b, 4);
     EXPECT_EQ(f, 2.0f);
-    const struct mapfile *map = gguf_map_of(second, b);
-    EXPECT(map && b >= map->p && b < map->p + map->n);
-    EXPECT(map != gguf_map_of(second, gguf_tensor(second, "a")->data));
-    EXPECT(!gguf_map_of(second, (const uint8_t *)path));
+    memcpy(&f, gguf_tensor(second, "a")->data, 4);
+    EXPECT_EQ(f, 1.0f);
     gguf_close(second);
 }
 
