@@ -474,6 +474,7 @@ static void free_acceptor(struct acceptor *base)
     class_reach_free(a->reach);
     automaton_free(a->a);
     json_stack_clear(&a->s);
+    option_stack_clear(&a->search);
     mem_free(a->starts);
     mem_free(a->next);
     mem_free(a);
@@ -529,8 +530,9 @@ int json_acceptor_new(struct acceptor **out, const struct json_program *p, struc
         err_set(e, ERR_MEMORY, "no memory for the state of a constraint");
         goto fail;
     }
-    if (json_stack_init(&a->s, e) || automaton_new_many(&a->a, p->x, p->roots, p->n_roots,
-                                         (struct automaton_limits){ limit, STEP_WORK_MAX }, e))
+    if (option_stack_init(&a->search, e) || json_stack_init(&a->s, e) ||
+        automaton_new_many(&a->a, p->x, p->roots, p->n_roots,
+            (struct automaton_limits){ limit, STEP_WORK_MAX }, e))
         goto fail;
     for (uint32_t k = 0; k < p->n_roots; k++)
         a->starts[k] = (state_id){ STATE_START.i + k };

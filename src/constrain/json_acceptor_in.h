@@ -41,6 +41,7 @@ struct json_acceptor {
     struct automaton_roots start_roots;
     struct json_stack s;
     struct branch *next; /* scratch: a branch after a member */
+    struct option_stack search;
     struct value_entry values[VALUES_MAX];
     uint32_t n_values;
     struct json_others others;

@@ -6,8 +6,7 @@ enum {
     APPLIED_MAX = 512,
     CONTAINS_MAX = 32,
     PREFIX_MAX = 1 << 16,
-    SEARCH_STEPS_MAX = 3000, /* items that a search of a completion tries */
-    SEARCH_DEPTH_MAX = 200
+    SEARCH_STEPS_MAX = 3000 /* items that a search of a completion tries */
 };
 
 /* ---- the shape */
@@ -227,8 +226,38 @@ uint64_t json_array_count(const struct shape *s, uint32_t k, uint64_t count)
 /* ---- completions: a search over items. Beyond the prefix an item that changes nothing can be
  * repeated, and so can one that counts for contains. */
 
+int option_stack_init(struct option_stack *s, struct err *e)
+{
+    *s = (struct option_stack){ .all = try_malloc(OPTION_STACK_MAX * sizeof(*s->all)) };
+    return s->all ? 0 : err_set(e, ERR_MEMORY, "no memory for searches of a constraint");
+}
+
+void option_stack_clear(struct option_stack *s)
+{
+    mem_free(s->all);
+}
+
+/* Pushes the options of item n and returns their number. Only searches inside of a search, which
+ * the compilation makes, can exceed the stack. */
+static uint32_t push_options(
+    struct option_stack *s, struct json_program *p, const struct branch *b, uint64_t n)
+{
+    struct member_options o;
+
+    json_array_options(p, b, n, &o);
+    if (o.n > OPTION_STACK_MAX - s->n) {
+        json_fail(p, ERR_TOO_LARGE, "a search for the rest of an array is too deep");
+        return 0;
+    }
+    memcpy(s->all + s->n, o.all, o.n * sizeof(*o.all));
+    s->n += o.n;
+    s->n_most = MAX(s->n_most, s->n);
+    return o.n;
+}
+
 struct search {
     struct json_program *p;
+    struct option_stack *stack;
     uint32_t steps;
     unsigned depth_max; /* items */
 };
@@ -320,7 +349,7 @@ static bool is_same_state(const struct branch *b, const struct member_option *o,
 static unsigned search_rest(struct search *q, const struct branch *b, uint64_t n, unsigned depth)
 {
     struct json_program *p = q->p;
-    struct member_options *o;
+    uint32_t base = q->stack->n;
     unsigned best = COST_NONE;
 
     if (json_array_closes(p, b, n))
@@ -334,23 +363,21 @@ static unsigned search_rest(struct search *q, const struct branch *b, uint64_t n
         if (!best)
             return best;
     }
-    o = try_malloc(sizeof(*o));
-    if (!o)
-        return best;
-    json_array_options(p, b, n, o);
-    for (uint32_t k = o->n; k-- > 0 && best;) {
+    for (uint32_t k = push_options(q->stack, p, b, n); k-- > 0 && best;) {
         /* The options that change the state are first tried from the last. */
-        if (is_same_state(b, &o->all[k], n) && n >= b->shape->n_min)
+        const struct member_option *o = &q->stack->all[base + k];
+        if (is_same_state(b, o, n) && n >= b->shape->n_min)
             continue;
-        unsigned cost = json_cost(p, o->all[k].child);
+        unsigned cost = json_cost(p, o->child);
         if (cost < best)
-            best = MIN(best, MAX(cost, after_item(q, b, n, depth, &o->all[k])));
+            best = MIN(best, MAX(cost, after_item(q, b, n, depth, o)));
     }
-    mem_free(o);
+    q->stack->n = base;
     return best;
 }
 
-unsigned json_array_rest(struct json_program *p, const struct branch *b, uint64_t n)
+unsigned json_array_rest(
+    struct json_program *p, struct option_stack *stack, const struct branch *b, uint64_t n)
 {
     static const uint8_t depths[] = { 1, 2, 3, 5, SEARCH_DEPTH_MAX };
     const struct shape *s = b->shape;
@@ -359,7 +386,7 @@ unsigned json_array_rest(struct json_program *p, const struct branch *b, uint64_
     if (!s->n_contains && !b->pending)
         return n > s->n_max ? COST_NONE : n >= s->n_min ? 0 : filler_cost(p, b, n);
     for (size_t k = 0; k < ARRAY_LEN(depths) && best == COST_NONE; k++) {
-        struct search q = { .p = p, .depth_max = depths[k] };
+        struct search q = { .p = p, .stack = stack, .depth_max = depths[k] };
         best = search_rest(&q, b, n, 0);
     }
     return best;

@@ -230,7 +230,8 @@ unsigned json_shape_rest(struct json_program *p, struct shape *s)
     }
     b->shape = s;
     b->pending = s->n_pending == 64 ? UINT64_MAX : ((uint64_t)1 << s->n_pending) - 1;
-    rest = s->kind == KIND_OBJECT ? json_object_rest(p, b, 0) : json_array_rest(p, b, 0);
+    rest =
+        s->kind == KIND_OBJECT ? json_object_rest(p, b, 0) : json_array_rest(p, &p->search, b, 0);
     mem_free(b);
     return rest;
 }

@@ -206,7 +206,7 @@ static bool add_items(
         for (uint32_t j = 0; j < b->shape->n_contains; j++)
             if (o->matches >> j & 1)
                 a->next->words[j] = json_array_count(b->shape, j, b->words[j] + 1);
-        if (!fits_depth(json_array_rest(a->p, a->next, f->n + 1), f->depth))
+        if (!fits_depth(json_array_rest(a->p, &a->search, a->next, f->n + 1), f->depth))
             continue;
         int at = json_frame_add(a, g);
         if (at < 0 || !values_add(a, o->child, (uint32_t)at))

@@ -174,6 +174,8 @@ int json_program_new(struct json_program **out, const struct schema *s,
     p->disjoint_of = u64_map_new(8);
     p->match_of = u64_map_new(8);
     p->root_of = u64_map_new(32);
+    if (option_stack_init(&p->search, e))
+        goto fail;
     if (!p->arena || !p->x || !p->conj_of || !p->shape_of || !p->disjoint_of || !p->match_of ||
         !p->root_of) {
         err_set(e, ERR_MEMORY, "no memory for a schema");
@@ -181,6 +183,8 @@ int json_program_new(struct json_program **out, const struct schema *s,
     }
     if (compile(p, e))
         goto fail;
+    option_stack_clear(&p->search);
+    p->search = (struct option_stack){ 0 };
     *out = p;
     return 0;
 fail:
@@ -201,6 +205,7 @@ void json_program_free(struct json_program *p)
     u64_map_free(p->disjoint_of);
     u64_map_free(p->match_of);
     u64_map_free(p->root_of);
+    option_stack_clear(&p->search);
     mem_free(p->nodes);
     mem_free(p->conjs);
     mem_free(p->shapes);

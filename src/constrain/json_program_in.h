@@ -88,6 +88,7 @@ struct json_program {
     uint32_t n_roots, cap_roots;
     conj_id *listed; /* conjunctions whose costs are being computed */
     uint32_t n_listed, cap_listed;
+    struct option_stack search; /* of the compilation; each acceptor has its own */
     uint64_t work, work_max;
     bool is_solving, is_frozen;
     bool is_failed;
@@ -157,7 +158,10 @@ void json_array_options(
     struct json_program *p, const struct branch *b, uint64_t at, struct member_options *out);
 /* Nesting of the shallowest completion, at least 0; COST_NONE. `n`: members that were read. */
 unsigned json_object_rest(struct json_program *p, const struct branch *b, uint64_t n);
-unsigned json_array_rest(struct json_program *p, const struct branch *b, uint64_t n);
+unsigned json_array_rest(
+    struct json_program *p, struct option_stack *stack, const struct branch *b, uint64_t n);
+int option_stack_init(struct option_stack *s, struct err *e) MUST_CHECK;
+void option_stack_clear(struct option_stack *s);
 bool json_object_closes(struct json_program *p, const struct branch *b, uint64_t n);
 uint64_t json_array_count(const struct shape *s, uint32_t k, uint64_t count); /* capped */
 bool json_array_closes(struct json_program *p, const struct branch *b, uint64_t n);

@@ -117,9 +117,17 @@ struct member_option {
     uint64_t pending;
     uint64_t matches; /* bit k: the item counts for contains[k] */
 };
-enum { OPTIONS_MAX = 256 };
+enum { OPTIONS_MAX = 256, SEARCH_DEPTH_MAX = 200 };
 struct member_options {
     struct member_option all[OPTIONS_MAX];
     uint32_t n;
     bool is_full;
+};
+
+/* The options along the path of a search for a completion, which has at most SEARCH_DEPTH_MAX + 1
+ * items: the memory is reserved once, so that a search in an engine step allocates nothing. */
+enum { OPTION_STACK_MAX = (SEARCH_DEPTH_MAX + 1) * OPTIONS_MAX };
+struct option_stack {
+    struct member_option *all; /* [OPTION_STACK_MAX]; only the part in use is written */
+    uint32_t n, n_most;        /* n_most: the largest n so far */
 };
