@@ -166,11 +166,12 @@ static void items_are_counted_and_unique(void)
 static void an_unsatisfiable_schema_is_an_error(void)
 {
     static const struct json_program_options none = { 0 };
-    static const char *const schemas[] = { "{\"type\":\"object\",\"required\":[\"a\"],"
-                                           "\"properties\":{\"a\":{\"$ref\":\"#\"}}}",
+    static const char *const schemas[] = {
+        "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":{\"$ref\":\"#\"}}}",
         "{\"type\":\"string\",\"enum\":[1]}", "{\"allOf\":[{\"type\":\"null\"},false]}",
         "{\"type\":\"array\",\"minItems\":3,\"maxItems\":2}",
-        "{\"type\":\"object\",\"required\":[\"b\"],\"additionalProperties\":false}" };
+        "{\"type\":\"object\",\"required\":[\"b\"],\"additionalProperties\":false}"
+    };
 
     for (size_t n = 0; n < ARRAY_LEN(schemas); n++) {
         struct kit k;
