@@ -131,6 +131,8 @@ static int compile(struct json_program *p, struct err *e)
     p->has_scalar[0] = p->has_scalar[1] = p->has_scalar[2] = p->has_scalar[3] = true;
     json_conj(p, NULL, 0); /* CONJ_TRUE */
     json_conj_false(p);    /* CONJ_FALSE */
+    if (p->is_failed)
+        goto fail;
     json_lit root = p->schema ? schema_root(p->schema).i * 2 : 0;
     p->root = json_conj(p, &root, 1);
     unsigned cost = json_cost(p, p->root);

@@ -218,16 +218,21 @@ static expr_id string_values(struct json_program *p, const struct schema_node *s
     uint32_t n = 0;
     expr_id any = EXPR_NONE;
 
-    for (uint32_t k = 0; all && k < s->n_values; k++) {
+    if (!all) {
+        json_fail(p, ERR_MEMORY, "no memory");
+        return EXPR_NONE;
+    }
+    for (uint32_t k = 0; k < s->n_values; k++) {
         if (s->values[k]->kind != JSON_STRING)
             continue;
         buf_init(&b, s->values[k]->s.n * 6 + 1);
         json_escape(&b, s->values[k]->s);
         all[n] = buf_ok(&b) ? arena_str(p->arena, buf_str(&b)) : STR_NONE;
-        n += all[n].p != NULL;
+        if (!all[n++].p)
+            json_fail(p, ERR_MEMORY, "no memory");
         buf_clear(&b);
     }
-    if (all && n) {
+    if (n && !p->is_failed) {
         qsort(all, n, sizeof(*all), by_bytes);
         any = trie(p, all, n, 0, 0);
     }
