@@ -7,7 +7,8 @@
 
 enum {
     AUTOMATON_MIN = 2 * 1024 * 1024,
-    AUTOMATON_MAX = 64 * 1024 * 1024,
+    AUTOMATON_MAX = 5 * 1024 * 1024,
+    STACK_MIN = 1024 * 1024, /* positions and what they refer to */
     STEP_WORK_MAX = 2 * 1000 * 1000
 };
 
@@ -304,7 +305,7 @@ static pos_id step(struct acceptor *base, pos_id p, uint8_t byte)
     }
     struct err e;
     if (a->s.is_full && !a->error)
-        a->error = "the text needs more memory than a choice has";
+        a->error = "the positions of a JSON value need more memory than a choice has";
     if (!a->error && !next.i && automaton_check(a->a, &e))
         a->error = "a step needs too much work";
     return a->error ? POS_DEAD : next;
@@ -460,11 +461,29 @@ static int check(const struct acceptor *base, struct err *e)
     return a->error ? err_set(e, ERR_TOO_LARGE, "%s", a->error) : 0;
 }
 
+/* A branch of the largest shape. */
+static size_t branch_bytes_max(const struct json_program *p)
+{
+    size_t most = sizeof(struct branch);
+
+    for (uint32_t k = 0; k < p->n_shapes; k++)
+        most = MAX(most, branch_bytes(p->shapes[k]));
+    return most;
+}
+
+/* Memory other than that of the stacks and the automaton. */
+static size_t fixed_bytes(const struct json_program *p)
+{
+    return sizeof(struct json_acceptor) + class_reach_bytes() + branch_bytes_max(p) +
+           (p->n_roots + (size_t)1) * sizeof(state_id);
+}
+
 static size_t bytes(const struct acceptor *base)
 {
     const struct json_acceptor *a = (const struct json_acceptor *)base;
 
-    return sizeof(*a) + json_stack_bytes(&a->s) + automaton_bytes(a->a) + class_reach_bytes();
+    return fixed_bytes(a->p) + json_stack_bytes(&a->s) + automaton_bytes(a->a) +
+           a->search.n_most * sizeof(*a->search.all);
 }
 
 static void free_acceptor(struct acceptor *base)
@@ -514,7 +533,7 @@ static bool push_start(struct json_acceptor *a)
 int json_acceptor_new(struct acceptor **out, const struct json_program *p, struct err *e)
 {
     struct json_acceptor *a = try_calloc(1, sizeof(*a));
-    size_t branch = sizeof(struct branch);
+    size_t fixed = fixed_bytes(p) + OPTION_STACK_MAX * sizeof(struct member_option);
     size_t limit = MIN(AUTOMATON_MIN + 4 * exprs_bytes(p->x), (size_t)AUTOMATON_MAX);
 
     if (!a)
@@ -522,15 +541,19 @@ int json_acceptor_new(struct acceptor **out, const struct json_program *p, struc
     a->base.ops = &ops;
     a->p = (struct json_program *)(uintptr_t)p;
     a->seed = hash_mix((uintptr_t)a);
-    for (uint32_t k = 0; k < p->n_shapes; k++)
-        branch = MAX(branch, branch_bytes(p->shapes[k]));
-    a->next = try_calloc(1, branch);
+    a->next = try_calloc(1, branch_bytes_max(p));
     a->starts = try_calloc(p->n_roots + (size_t)1, sizeof(*a->starts));
     if (!a->next || !a->starts) {
         err_set(e, ERR_MEMORY, "no memory for the state of a constraint");
         goto fail;
     }
-    if (option_stack_init(&a->search, e) || json_stack_init(&a->s, e) ||
+    if (fixed > JSON_MEMORY_MAX - AUTOMATON_MAX - STACK_MIN) {
+        err_set(e, ERR_TOO_LARGE, "the state of a constraint needs more than %d bytes",
+            (int)JSON_MEMORY_MAX);
+        goto fail;
+    }
+    if (option_stack_init(&a->search, e) ||
+        json_stack_init(&a->s, JSON_MEMORY_MAX - fixed - limit, e) ||
         automaton_new_many(&a->a, p->x, p->roots, p->n_roots,
             (struct automaton_limits){ limit, STEP_WORK_MAX }, e))
         goto fail;

@@ -36,7 +36,9 @@ void json_program_free(struct json_program *p); /* accepts NULL */
 size_t json_program_bytes(const struct json_program *p);
 uint64_t json_program_work(const struct json_program *p);
 
-/* The acceptor of one choice; the program outlives it. Its memory is bounded by JSON_MEMORY_MAX. */
+/* The acceptor of one choice; the program outlives it. Its memory is bounded by JSON_MEMORY_MAX:
+ * the automaton is flushed, and a text whose positions need more ends with the error of the
+ * acceptor. */
 enum { JSON_MEMORY_MAX = 8 * 1024 * 1024 };
 int json_acceptor_new(
     struct acceptor **out, const struct json_program *p, struct err *e) MUST_CHECK;

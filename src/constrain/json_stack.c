@@ -2,23 +2,38 @@
 
 #include "base/mem.h"
 
-enum {
-    POS_MAX = 1 << 16,
-    BLOBS_MAX = 6 * 1024 * 1024,
-    STATES_MAX = 1 << 17,
-    BLOBS_START = 16 /* offset 0 means none */
-};
+enum { BLOBS_START = 16 /* offset 0 means none */ };
 
-int json_stack_init(struct json_stack *s, struct err *e)
+int json_stack_init(struct json_stack *s, size_t bytes_max, struct err *e)
 {
-    s->pos = try_malloc(POS_MAX * sizeof(*s->pos));
-    s->blobs = try_malloc(BLOBS_MAX);
-    s->states = try_malloc(STATES_MAX * sizeof(*s->states));
+    CHECK(bytes_max < UINT32_MAX);
+    s->bytes_max = bytes_max;
+    s->pos = try_malloc(bytes_max);
+    s->blobs = try_malloc(bytes_max);
+    s->states = try_malloc(bytes_max);
     if (!s->pos || !s->blobs || !s->states)
         return err_set(e, ERR_MEMORY, "no memory for the state of a constraint");
     s->blobs_end = BLOBS_START;
     s->held = (struct automaton_roots){ .ids = s->states };
     return 0;
+}
+
+size_t json_stack_bytes(const struct json_stack *s)
+{
+    return s->pos_most + s->blobs_most + s->states_most;
+}
+
+/* Whether one of the stacks may grow to `bytes`; `most` is its largest size so far. */
+static bool may_grow(struct json_stack *s, size_t *most, size_t bytes)
+{
+    if (bytes <= *most)
+        return true;
+    if (bytes - *most > s->bytes_max - json_stack_bytes(s)) {
+        s->is_full = true;
+        return false;
+    }
+    *most = bytes;
+    return true;
 }
 
 void json_stack_clear(struct json_stack *s)
@@ -33,10 +48,8 @@ void *json_blob(struct json_stack *s, enum blob_type type, size_t bytes, uint32_
     struct blob *b = json_at(s, s->blobs_end);
 
     bytes = (bytes + 7) & ~(size_t)7;
-    if (bytes > BLOBS_MAX - s->blobs_end) {
-        s->is_full = true;
+    if (bytes > s->bytes_max || !may_grow(s, &s->blobs_most, s->blobs_end + bytes))
         return NULL;
-    }
     memset(b, 0, bytes);
     *b = (struct blob){ .size = (uint32_t)bytes, .type = type, .link = link };
     s->blobs_end += (uint32_t)bytes;
@@ -45,20 +58,16 @@ void *json_blob(struct json_stack *s, enum blob_type type, size_t bytes, uint32_
 
 bool json_push_state(struct json_stack *s, state_id id)
 {
-    if (s->held.n == STATES_MAX) {
-        s->is_full = true;
+    if (!may_grow(s, &s->states_most, (s->held.n + 1) * sizeof(id)))
         return false;
-    }
     s->states[s->held.n++] = id;
     return true;
 }
 
 pos_id json_push_pos(struct json_stack *s, const struct pos *p)
 {
-    if (s->n_pos == POS_MAX) {
-        s->is_full = true;
+    if (!may_grow(s, &s->pos_most, (s->n_pos + (size_t)1) * sizeof(*p)))
         return POS_DEAD;
-    }
     s->pos[s->n_pos] = *p;
     s->pos[s->n_pos].blobs_end = s->blobs_end;
     s->pos[s->n_pos].states_end = (uint32_t)s->held.n;
@@ -151,9 +160,4 @@ pos_id json_stack_keep(struct json_stack *s, uint32_t n_pos, pos_id id)
     s->held.n = states;
     s->n_pos = n_pos;
     return json_push_pos(s, &p);
-}
-
-size_t json_stack_bytes(const struct json_stack *s)
-{
-    return s->n_pos * sizeof(*s->pos) + s->blobs_end + s->held.n * sizeof(*s->states);
 }

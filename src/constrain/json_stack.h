@@ -2,7 +2,9 @@
  *
  * Positions and blobs are immutable and are on stacks, so that the newest are freed at once. A blob
  * refers to older ones only. The states of the automaton that positions hold are on a third stack,
- * which is registered as roots of the automaton. All memory is reserved at creation.
+ * which is registered as roots of the automaton. All address space is reserved at creation. The
+ * stacks share one bound in bytes for their largest sizes so far, which is the memory that was
+ * written.
  *
  * Owner: the acceptor. */
 #pragma once
@@ -99,11 +101,13 @@ struct json_stack {
     uint8_t *blobs;
     state_id *states;
     uint32_t n_pos, blobs_end;
-    struct automaton_roots held; /* the states */
+    size_t pos_most, blobs_most, states_most; /* largest sizes so far, in bytes */
+    size_t bytes_max;                         /* of their sum */
+    struct automaton_roots held;              /* the states */
     bool is_full;
 };
 
-int json_stack_init(struct json_stack *s, struct err *e) MUST_CHECK;
+int json_stack_init(struct json_stack *s, size_t bytes_max, struct err *e) MUST_CHECK;
 void json_stack_clear(struct json_stack *s);
 /* Zeroed, except for the header; NULL: full. */
 void *json_blob(struct json_stack *s, enum blob_type type, size_t bytes, uint32_t link);
@@ -119,4 +123,4 @@ bool json_push_state(struct json_stack *s, state_id id);         /* false: full 
 pos_id json_push_pos(struct json_stack *s, const struct pos *p); /* POS_DEAD: full */
 void json_stack_release(struct json_stack *s, uint32_t n_pos);
 pos_id json_stack_keep(struct json_stack *s, uint32_t n_pos, pos_id p);
-size_t json_stack_bytes(const struct json_stack *s);
+size_t json_stack_bytes(const struct json_stack *s); /* written so far */
