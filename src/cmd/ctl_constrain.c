@@ -448,7 +448,8 @@ static int run_sample(const struct constrain_args *a)
 
 /* ---- command */
 
-int ctl_constrain(struct ctl *c, int argc, char **argv)
+/* `files` has room for argc arguments. */
+static int run_constrain(struct ctl *c, int argc, char **argv, const char **files)
 {
     static const struct {
         const char *name;
@@ -457,11 +458,11 @@ int ctl_constrain(struct ctl *c, int argc, char **argv)
         { "bench", constrain_bench } };
     struct ctl_args args = { .argc = argc, .argv = argv };
     struct constrain_args a = { .source = { .kind = CONSTRAINT_JSON_SCHEMA },
+        .files = files,
         .count = 10,
         .max_tokens = 4096,
         .as_json = c->as_json };
 
-    a.files = xcalloc((size_t)argc, sizeof(*a.files));
     for (int i; (i = ctl_next(&args, names, N_OPTIONS)) != -1;) {
         if (i == OPT_HELP) {
             ctl_printf("%s", help);
@@ -481,4 +482,13 @@ int ctl_constrain(struct ctl *c, int argc, char **argv)
         if (!strcmp(commands[k].name, name))
             return commands[k].run(&a);
     return ctl_usage("constrain: unknown command '%s'; check, sample or bench", name);
+}
+
+int ctl_constrain(struct ctl *c, int argc, char **argv)
+{
+    const char **files = xcalloc((size_t)argc, sizeof(*files));
+    int status = run_constrain(c, argc, argv, files);
+
+    mem_free(files);
+    return status;
 }

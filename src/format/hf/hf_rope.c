@@ -67,7 +67,8 @@ static int put_rotated(
     if (hf_get_number(c->text, "partial_rotary_factor", &share, e) ||
         hf_get_number(scaling, "partial_rotary_factor", &share, e))
         return -1;
-    if (!(share > 0 && share <= 1) || (share < 1 && c->family->swaps_halves))
+    if (!(share > 0 && share <= 1) ||
+        (share < 1 && (c->family->swaps_halves || c->family->has_latent_attn)))
         return err_set(
             e, ERR_UNSUPPORTED, "config.json: partial_rotary_factor = %g is not supported", share);
     int64_t n_rot = (int64_t)((double)c->head_dim * share);
