@@ -163,7 +163,7 @@ def test_a_trace_is_replayed_to_a_server():
             flood = os.path.join(d, "flood.csv")
             with open(flood, "w") as f:
                 for i in range(300):
-                    f.write(f"{i * 0.01},60,60,,{i % 2}\n")
+                    f.write(f"{i * 0.0025},60,240,,{i % 2}\n")
             j = json.loads(ctl("--json", "--model", "demo", "replay", "--live", "--deadline", "1",
                 flood, server=s)[1])["server"]
             equal(j["done"] + j["refused"] + j["dropped"] + j["late"], 300, j)
