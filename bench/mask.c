@@ -11,9 +11,9 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "constrain/automaton_acceptor.h"
-#include "constrain/json_string.h"
+#include "constrain/regular/json_string.h"
 #include "constrain/mask.h"
-#include "constrain/pattern.h"
+#include "constrain/regular/pattern.h"
 #include "os/clock.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
-// Writes src/constrain/case_folding.def: the characters that ECMA-262 patterns with the flags `i` and `u`
+// Writes src/constrain/regular/case_folding.def: the characters that ECMA-262 patterns with the flags `i` and `u`
 // do not distinguish, from the RegExp of Node.js (ICU). Usage:
-// node tools/case_folding.mjs > src/constrain/case_folding.def
+// node tools/case_folding.mjs > src/constrain/regular/case_folding.def
 
 const orbits = new Map(); // code point -> set of equal ones
 

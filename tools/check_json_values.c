@@ -12,8 +12,8 @@
  * without next byte. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "constrain/json_instance.h"
-#include "constrain/json_program.h"
+#include "constrain/json/json_instance.h"
+#include "constrain/json/json_program.h"
 #include "testing/schema_validate.h"
 
 #include <stdio.h>

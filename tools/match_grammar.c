@@ -6,10 +6,10 @@
  *
  * Output: `error MESSAGE`, or for each text `a` (accepted), `v` (a prefix of an accepted text) or
  * `-` (neither). */
-#include "constrain/gbnf.h"
-#include "constrain/grammar_acceptor.h"
-#include "constrain/lark.h"
-#include "constrain/structural_tag.h"
+#include "constrain/grammar/gbnf.h"
+#include "constrain/grammar/grammar_acceptor.h"
+#include "constrain/grammar/lark.h"
+#include "constrain/grammar/structural_tag.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,10 +12,10 @@
  * The bytes of a sample are chosen from those that can be completed; the program aborts if the
  * walk reaches a dead end. */
 #include "base/rng.h"
-#include "constrain/automaton.h"
-#include "constrain/number.h"
-#include "constrain/pattern.h"
-#include "constrain/string_format.h"
+#include "constrain/regular/automaton.h"
+#include "constrain/regular/number.h"
+#include "constrain/regular/pattern.h"
+#include "constrain/regular/string_format.h"
 
 #include <stdio.h>
 #include <stdlib.h>

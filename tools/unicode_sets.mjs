@@ -1,5 +1,5 @@
-// Writes src/constrain/unicode_sets.def: the sets of code points of \p{..} in ECMA-262 patterns, from
-// the RegExp of Node.js (ICU). Usage: node tools/unicode_sets.mjs > src/constrain/unicode_sets.def
+// Writes src/constrain/regular/unicode_sets.def: the sets of code points of \p{..} in ECMA-262 patterns, from
+// the RegExp of Node.js (ICU). Usage: node tools/unicode_sets.mjs > src/constrain/regular/unicode_sets.def
 //
 // A set is a list of numbers: code points outside, inside, outside, .. the set, from 0 on. A number is
 // written in groups of 5 bits, least significant first; a character stands for a group, plus 32 if

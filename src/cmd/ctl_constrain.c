@@ -33,8 +33,10 @@ int constrain_read_file(struct buf *out, const char *path, struct err *e)
     char *to = buf_reserve(out, (size_t)st.st_size);
     int rc = to ? file_read(fd, to, (size_t)st.st_size, 0) : -1;
     close(fd);
-    if (rc)
+    if (rc) {
+        buf_clear(out);
         return err_set(e, ERR_IO, "%s cannot be read", path);
+    }
     out->n = (size_t)st.st_size;
     return 0;
 }
@@ -72,6 +74,12 @@ int constrain_vocab_open(struct constrain_vocab *out, const char *path, struct e
         src = token_source_of_vocab(out->v);
     }
     return vocab_tables_new(&out->tables, &src, e);
+}
+
+void constrain_vocab_close(struct constrain_vocab *v)
+{
+    vocab_tables_free(v->tables);
+    vocab_close(v->v);
 }
 
 /* ---- arguments */
@@ -214,7 +222,31 @@ static int compile_file(struct constraint **out, const struct constrain_args *a,
         return -1;
     src.text = src.kind == CONSTRAINT_REGEX ? without_newline(buf_str(&text)) : buf_str(&text);
     src.bytes_max = CONSTRAINT_FILE_MAX;
-    return constraint_new(out, &src, t, e) ? err_wrap(e, "%s", path) : 0;
+    int rc = constraint_new(out, &src, t, e) ? err_wrap(e, "%s", path) : 0;
+    buf_clear(&text);
+    return rc;
+}
+
+/* A vocabulary and the constraint of the first file. */
+struct compiled {
+    struct constrain_vocab vocab;
+    struct constraint *constraint;
+};
+
+static void compiled_close(struct compiled *c)
+{
+    constraint_unref(c->constraint);
+    constrain_vocab_close(&c->vocab);
+}
+
+static int compiled_open(struct compiled *out, const struct constrain_args *a, struct err *e)
+{
+    *out = (struct compiled){ 0 };
+    if (!constrain_vocab_open(&out->vocab, a->vocab, e) &&
+        !compile_file(&out->constraint, a, a->files[0], out->vocab.tables, e))
+        return 0;
+    compiled_close(out);
+    return -1;
 }
 
 /* ---- check */
@@ -309,31 +341,45 @@ static void print_verdict(const struct constrain_args *a, const char *path, stru
     buf_clear(&line);
 }
 
+static int check_file(
+    const struct constrain_args *a, struct constraint *c, const char *path, bool *accepted)
+{
+    struct verdict verdict;
+    struct buf text;
+    struct err e = { 0 };
+
+    if (constrain_read_file(&text, path, &e))
+        return ctl_fail("%s", e.msg);
+    int rc = check_text(&verdict, c, without_newline(buf_str(&text)), &e);
+    buf_clear(&text);
+    if (rc)
+        return ctl_fail("%s", e.msg);
+    print_verdict(a, path, &verdict);
+    *accepted = verdict.is_accepted;
+    buf_clear(&verdict.next);
+    return EXIT_OK;
+}
+
 static int run_check(const struct constrain_args *a)
 {
-    struct constrain_vocab v;
-    struct constraint *c;
-    bool has_failed = false;
+    struct compiled c;
+    bool all_accepted = true;
+    int status = EXIT_OK;
     struct err e = { 0 };
 
     if (a->n_files < 2)
         return ctl_usage("constrain check: a constraint and at least one instance");
     if (a->vocab)
         return ctl_usage("constrain check reads bytes; --vocab has no meaning");
-    if (constrain_vocab_open(&v, NULL, &e) || compile_file(&c, a, a->files[0], v.tables, &e))
+    if (compiled_open(&c, a, &e))
         return ctl_fail("%s", e.msg);
-    for (int n = 1; n < a->n_files; n++) {
-        struct verdict verdict;
-        struct buf text;
-        if (constrain_read_file(&text, a->files[n], &e) ||
-            check_text(&verdict, c, without_newline(buf_str(&text)), &e))
-            return ctl_fail("%s", e.msg);
-        print_verdict(a, a->files[n], &verdict);
-        has_failed = has_failed || !verdict.is_accepted;
-        buf_clear(&verdict.next);
-        buf_clear(&text);
+    for (int n = 1; n < a->n_files && status == EXIT_OK; n++) {
+        bool is_accepted;
+        status = check_file(a, c.constraint, a->files[n], &is_accepted);
+        all_accepted = all_accepted && (status != EXIT_OK || is_accepted);
     }
-    return has_failed ? EXIT_FAILED : EXIT_OK;
+    compiled_close(&c);
+    return status != EXIT_OK ? status : all_accepted ? EXIT_OK : EXIT_FAILED;
 }
 
 /* ---- sample */
@@ -406,28 +452,17 @@ static enum walk_end walk(struct walker *w, struct buf *out, struct err *e)
     return WALK_LONG;
 }
 
-static int run_sample(const struct constrain_args *a)
+/* Prints the texts of the walks that end. */
+static int sample(const struct constrain_args *a, struct walker *w)
 {
-    struct constrain_vocab v;
-    struct constraint *c;
-    struct constraint_state *s;
-    struct err e = { 0 };
     uint64_t n_long = 0, n_dead = 0;
+    struct err e = { 0 };
 
-    if (a->n_files != 1)
-        return ctl_usage("constrain sample: one constraint");
-    if (constrain_vocab_open(&v, a->vocab, &e) || compile_file(&c, a, a->files[0], v.tables, &e) ||
-        constraint_state_new(&s, c, &e))
-        return ctl_fail("%s", e.msg);
-    struct walker w = { v.tables, constraint_state_ops(s), a->max_tokens, { 0 }, NULL };
-    w.ids = xmalloc((size_t)v.tables->n_tokens * sizeof(*w.ids));
     for (uint64_t n = 0; n < a->count; n++) {
         struct buf text;
-        w.rng = (struct rng){ .key = a->seed + n };
+        w->rng = (struct rng){ .key = a->seed + n };
         buf_init(&text, CONSTRAINT_FILE_MAX);
-        enum walk_end end = walk(&w, &text, &e);
-        if (end == WALK_ERROR)
-            return ctl_fail("%s", e.msg);
+        enum walk_end end = walk(w, &text, &e);
         n_long += end == WALK_LONG;
         n_dead += end == WALK_DEAD_END;
         if (end == WALK_DONE) {
@@ -435,15 +470,40 @@ static int run_sample(const struct constrain_args *a)
             ctl_put(STR("\n"));
         }
         buf_clear(&text);
-        w.state.ops->reset(w.state.self);
+        if (end == WALK_ERROR)
+            return ctl_fail("%s", e.msg);
+        w->state.ops->reset(w->state.self);
     }
-    mem_free(w.ids);
-    constraint_state_free(s);
     if (n_long || n_dead)
         return ctl_fail("%llu of %llu texts did not end after %llu tokens; %llu dead ends",
             (unsigned long long)n_long, (unsigned long long)a->count,
             (unsigned long long)a->max_tokens, (unsigned long long)n_dead);
     return EXIT_OK;
+}
+
+static int run_sample(const struct constrain_args *a)
+{
+    struct compiled c;
+    struct constraint_state *s = NULL;
+    struct err e = { 0 };
+
+    if (a->n_files != 1)
+        return ctl_usage("constrain sample: one constraint");
+    if (compiled_open(&c, a, &e))
+        return ctl_fail("%s", e.msg);
+    int status = EXIT_FAILED;
+    if (constraint_state_new(&s, c.constraint, &e)) {
+        ctl_fail("%s", e.msg);
+    } else {
+        const struct vocab_tables *t = c.vocab.tables;
+        struct walker w = { t, constraint_state_ops(s), a->max_tokens, { 0 }, NULL };
+        w.ids = xmalloc((size_t)t->n_tokens * sizeof(*w.ids));
+        status = sample(a, &w);
+        mem_free(w.ids);
+    }
+    constraint_state_free(s);
+    compiled_close(&c);
+    return status;
 }
 
 /* ---- command */

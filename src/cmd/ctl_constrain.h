@@ -23,6 +23,7 @@ struct constrain_vocab {
     struct vocab_tables *tables;
 };
 int constrain_vocab_open(struct constrain_vocab *out, const char *path, struct err *e);
+void constrain_vocab_close(struct constrain_vocab *v); /* also after a failure */
 
 /* Reads a file of at most CONSTRAINT_FILE_MAX bytes; "-" is standard input. */
 int constrain_read_file(struct buf *out, const char *path, struct err *e);

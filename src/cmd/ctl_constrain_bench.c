@@ -7,6 +7,7 @@
 #include "os/clock.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,25 +197,29 @@ static void run_schema(struct bench *b, struct set *set, const char *file, const
 
 static int run_file(struct bench *b, const char *dir, const char *name, struct err *e)
 {
-    struct arena *arena = arena_new(GB);
+    struct set *set = set_of(b, name);
     struct buf path, text;
     struct json *all;
 
+    if (!set)
+        return err_set(e, ERR_TOO_LARGE, "%s has more than %d sets", dir, SETS_MAX);
     buf_init(&path, 8 * KB);
     buf_printf(&path, "%s/%s", dir, name);
     buf_putc(&path, '\0');
-    if (!arena || constrain_read_file(&text, path.p, e))
-        return -1;
-    struct set *set = set_of(b, name);
-    if (!set)
-        return err_set(e, ERR_TOO_LARGE, "%s has more than %d sets", dir, SETS_MAX);
-    if (json_parse(&all, buf_str(&text), arena, &json_limits_default, e))
-        return err_wrap(e, "%s", name);
-    run_schema(b, set, name, all);
-    arena_free(arena);
+    int rc = constrain_read_file(&text, path.p, e);
     buf_clear(&path);
+    if (rc)
+        return -1;
+    struct arena *arena = arena_new(GB);
+    if (!arena)
+        rc = err_set(e, ERR_MEMORY, "no memory for %s", name);
+    else if (json_parse(&all, buf_str(&text), arena, &json_limits_default, e))
+        rc = err_wrap(e, "%s", name);
+    else
+        run_schema(b, set, name, all);
+    arena_free(arena);
     buf_clear(&text);
-    return 0;
+    return rc;
 }
 
 /* ---- report */
@@ -309,33 +314,72 @@ static int report(struct bench *b)
     sort_samples(&all.compile);
     sort_samples(&all.mask);
     print_set(&all, b->args->as_json);
+    mem_free(all.compile.us);
+    mem_free(all.mask.us);
     if (b->failures.n)
         ctl_warn("%.*s", STR_ARG(buf_str(&b->failures)));
     return all.n_invalid_accepted ? EXIT_FAILED : EXIT_OK;
 }
 
-static int is_json_file(const struct dirent *d)
+struct names {
+    char (*name)[256];
+    size_t n, cap;
+};
+
+static int compare_names(const void *a, const void *b)
 {
-    return str_ends(str_of(d->d_name), STR(".json"));
+    return strcmp(a, b);
+}
+
+/* The names of the files *.json, sorted. */
+static int list_files(struct names *out, const char *dir, struct err *e)
+{
+    DIR *d = opendir(dir);
+
+    *out = (struct names){ 0 };
+    if (!d)
+        return err_set(e, ERR_IO, "%s: %s", dir, strerror(errno));
+    for (struct dirent *f; (f = readdir(d));) {
+        if (!str_ends(str_of(f->d_name), STR(".json")))
+            continue;
+        if (out->n == out->cap) {
+            out->cap = out->cap ? out->cap * 2 : 256;
+            out->name = xrealloc(out->name, out->cap * sizeof(*out->name));
+        }
+        memcpy(out->name[out->n++], f->d_name, strlen(f->d_name) + 1);
+    }
+    closedir(d);
+    if (!out->n)
+        return err_set(e, ERR_NOT_FOUND, "%s: no files *.json", dir);
+    qsort(out->name, out->n, sizeof(*out->name), compare_names);
+    return 0;
+}
+
+static void bench_close(struct bench *b)
+{
+    for (size_t k = 0; k < b->n_sets; k++) {
+        mem_free(b->sets[k].compile.us);
+        mem_free(b->sets[k].mask.us);
+    }
+    buf_clear(&b->failures);
+    constrain_vocab_close(&b->vocab);
 }
 
 int constrain_bench(const struct constrain_args *a)
 {
     static struct bench b;
-    struct dirent **files;
+    struct names files;
     struct err e = { 0 };
 
     if (a->n_files != 1)
         return ctl_usage("constrain bench: one directory");
     b.args = a;
     buf_init(&b.failures, 64 * MB);
-    if (constrain_vocab_open(&b.vocab, a->vocab, &e))
-        return ctl_fail("%s", e.msg);
-    int n = scandir(a->files[0], &files, is_json_file, alphasort);
-    if (n <= 0)
-        return ctl_fail("%s: no files *.json", a->files[0]);
-    for (int k = 0; k < n; k++)
-        if (run_file(&b, a->files[0], files[k]->d_name, &e))
-            return ctl_fail("%s", e.msg);
-    return report(&b);
+    int rc = list_files(&files, a->files[0], &e) || constrain_vocab_open(&b.vocab, a->vocab, &e);
+    for (size_t k = 0; !rc && k < files.n; k++)
+        rc = run_file(&b, a->files[0], files.name[k], &e);
+    int status = rc ? ctl_fail("%s", e.msg) : report(&b);
+    mem_free(files.name);
+    bench_close(&b);
+    return status;
 }

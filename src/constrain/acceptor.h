@@ -14,8 +14,8 @@
  * Owner: one thread at a time. */
 #pragma once
 
-#include "constrain/expr.h"
-#include "constrain/token_class.h"
+#include "constrain/regular/expr.h"
+#include "constrain/vocab/token_class.h"
 
 typedef struct pos_id {
     uint32_t i;

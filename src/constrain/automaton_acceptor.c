@@ -1,7 +1,7 @@
 #include "constrain/automaton_acceptor.h"
 
 #include "base/mem.h"
-#include "constrain/class_reach.h"
+#include "constrain/vocab/class_reach.h"
 
 struct automaton_acceptor {
     struct acceptor base;

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "constrain/acceptor.h"
-#include "constrain/automaton.h"
+#include "constrain/regular/automaton.h"
 
 enum { AUTOMATON_POSITIONS_MAX = 8192 };
 

@@ -12,7 +12,7 @@
  * at a time. */
 #pragma once
 
-#include "constrain/vocab_tables.h"
+#include "constrain/vocab/vocab_tables.h"
 #include "engine/sample/sample_constraint.h"
 
 enum constraint_kind {

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "constrain/acceptor.h"
-#include "constrain/token_trie.h"
+#include "constrain/vocab/token_trie.h"
 
 /* Writes the longest text that every completion begins with, at most `cap` bytes; returns its
  * length. *end is the position after it; the caller frees the positions. */

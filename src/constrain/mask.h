@@ -17,7 +17,7 @@
 #pragma once
 
 #include "constrain/acceptor.h"
-#include "constrain/vocab_tables.h"
+#include "constrain/vocab/vocab_tables.h"
 #include "engine/sample/sample_constraint.h"
 
 enum { MASK_STEPS_MAX = 4000000 }; /* nodes of the trie in one mask; more are an error */

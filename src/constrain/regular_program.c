@@ -2,8 +2,8 @@
 #include "base/mem.h"
 #include "constrain/automaton_acceptor.h"
 #include "constrain/constraint_in.h"
-#include "constrain/live.h"
-#include "constrain/pattern.h"
+#include "constrain/regular/live.h"
+#include "constrain/regular/pattern.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "chat/adapter.h"
-#include "constrain/vocab_tables.h"
+#include "constrain/vocab/vocab_tables.h"
 #include "format/gguf.h"
 #include "output/output_mode.h"
 #include "registry/digest.h"

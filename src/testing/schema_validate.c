@@ -1,9 +1,9 @@
 #include "testing/schema_validate.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "constrain/automaton.h"
-#include "constrain/pattern.h"
-#include "constrain/string_format.h"
+#include "constrain/regular/automaton.h"
+#include "constrain/regular/pattern.h"
+#include "constrain/regular/string_format.h"
 
 static const struct expr_limits pool_limits = { 256 * MB, 100000000 };
 static const struct automaton_limits automaton_limits = { 16 * MB, 100000000 };

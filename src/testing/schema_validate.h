@@ -7,7 +7,7 @@
  * Owner: one thread at a time. */
 #pragma once
 
-#include "constrain/schema.h"
+#include "constrain/schema/schema.h"
 
 struct schema_validator;
 

@@ -1,5 +1,5 @@
 /* Fuzzes gbnf.c: see support/fuzz_grammar.h. */
-#include "constrain/gbnf.h"
+#include "constrain/grammar/gbnf.h"
 #include "support/fuzz_grammar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

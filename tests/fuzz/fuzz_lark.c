@@ -1,5 +1,5 @@
 /* Fuzzes lark.c: see support/fuzz_grammar.h. */
-#include "constrain/lark.h"
+#include "constrain/grammar/lark.h"
 #include "support/fuzz_grammar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

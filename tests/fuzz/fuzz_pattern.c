@@ -3,8 +3,8 @@
  *
  * The input is a pattern, a zero byte, and a text. */
 #include "base/mem.h"
-#include "constrain/automaton.h"
-#include "constrain/pattern.h"
+#include "constrain/regular/automaton.h"
+#include "constrain/regular/pattern.h"
 
 enum { WORK_MAX = 200000, TEXT_MAX = 200 };
 

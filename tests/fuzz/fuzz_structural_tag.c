@@ -1,5 +1,5 @@
 /* Fuzzes structural_tag.c: see support/fuzz_grammar.h. */
-#include "constrain/structural_tag.h"
+#include "constrain/grammar/structural_tag.h"
 #include "support/fuzz_grammar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

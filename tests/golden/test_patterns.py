@@ -3,7 +3,7 @@
 
     PATTERNS=20000 SEED=7 tests/golden/test_patterns.py     number of random patterns, their seed
 
-The patterns contain every construct that src/constrain/pattern.h lists. Texts are random, and
+The patterns contain every construct that src/constrain/regular/pattern.h lists. Texts are random, and
 samples of the automaton: every walk over bytes that it allows must end in a text that matches."""
 import json
 import os
@@ -171,7 +171,7 @@ def test_fixed_patterns_match_like_those_of_node():
 
 
 def test_every_property_equals_that_of_node():
-    with open(os.path.join(ROOT, "src/constrain/unicode_sets.def"), encoding="utf-8") as f:
+    with open(os.path.join(ROOT, "src/constrain/regular/unicode_sets.def"), encoding="utf-8") as f:
         rows = [line.split('"') for line in f if line.startswith("UNICODE_SET(")]
     key = {"GENERAL_CATEGORY": "gc=", "BINARY": "", "SCRIPT": "sc="}
     r = random.Random(SEED + 3)

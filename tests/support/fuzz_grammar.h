@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/mem.h"
-#include "constrain/grammar_acceptor.h"
+#include "constrain/grammar/grammar_acceptor.h"
 #include "support/grammar_kit.h"
 
 enum { FUZZ_TEXT_MAX = 100 };

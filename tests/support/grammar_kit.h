@@ -4,7 +4,7 @@
 #pragma once
 
 #include "base/mem.h"
-#include "constrain/grammar_acceptor.h"
+#include "constrain/grammar/grammar_acceptor.h"
 #include "support/check.h"
 
 typedef int (*grammar_read_fn)(struct grammar *g, struct str text, rule_id *root, struct err *e);

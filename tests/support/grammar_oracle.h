@@ -6,7 +6,7 @@
  * kinds of recursion need no special case. Owner: the test. */
 #pragma once
 
-#include "constrain/grammar.h"
+#include "constrain/grammar/grammar.h"
 #include "support/check.h"
 
 enum { ORACLE_NODES = 160, ORACLE_TEXT = 10, ORACLE_RULES = 5 };

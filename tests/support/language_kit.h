@@ -3,8 +3,8 @@
  * Owner: the test. */
 #pragma once
 
-#include "constrain/automaton.h"
-#include "constrain/pattern.h"
+#include "constrain/regular/automaton.h"
+#include "constrain/regular/pattern.h"
 #include "support/check.h"
 
 struct language {

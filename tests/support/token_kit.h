@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "constrain/acceptor.h"
-#include "constrain/vocab_tables.h"
+#include "constrain/vocab/vocab_tables.h"
 #include "support/check.h"
 
 struct token_kit {

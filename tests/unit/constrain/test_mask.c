@@ -1,8 +1,8 @@
 #include "constrain/mask.h"
 
 #include "constrain/automaton_acceptor.h"
-#include "constrain/json_string.h"
-#include "constrain/number.h"
+#include "constrain/regular/json_string.h"
+#include "constrain/regular/number.h"
 #include "support/language_kit.h"
 #include "support/text_kit.h"
 #include "support/token_kit.h"
