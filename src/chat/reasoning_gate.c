@@ -38,8 +38,8 @@ struct reasoning_gates {
     int32_t opening[OPEN_TOKENS_MAX]; /* tokens of the marker that opens reasoning */
     struct str opening_text;
     int n_opening;
-    int32_t header; /* TOKEN_NONE: the output follows the end marker directly */
-    struct gate_state start;
+    int32_t header;     /* TOKEN_NONE: the output follows the end marker directly */
+    bool begins_inside; /* with PARSER_START_DEFAULT the output begins inside reasoning */
 };
 
 struct reasoning_gate {
@@ -47,6 +47,7 @@ struct reasoning_gate {
     struct constraint_state *state;
     struct sample_constraint inner;
     struct gate_state first, history[HISTORY]; /* after n tokens: history[n % HISTORY] */
+    int n_opening;                             /* of tables; 0: the model may not open reasoning */
     uint64_t n_tokens;
     bool has_mask;
     struct token_mask mask;
@@ -209,7 +210,7 @@ static bool has_reasoning(const struct reasoning_format *r)
 }
 
 int reasoning_gates_new(struct reasoning_gates **out, const struct parser_format *format,
-    enum parser_start start, bool may_open, const struct vocab *v, struct err *e)
+    const struct vocab *v, struct err *e)
 {
     const struct reasoning_format *r =
         format ? reasoning_format_find(str_of(parser_format_reasoning(format))) : NULL;
@@ -217,9 +218,6 @@ int reasoning_gates_new(struct reasoning_gates **out, const struct parser_format
     *out = NULL;
     if (!has_reasoning(r))
         return 0;
-    bool is_inside = r->flags & (REASONING_STARTS | REASONING_IS_CHANNEL)
-                         ? start != PARSER_START_CONTENT
-                         : start == PARSER_START_REASONING;
     struct arena *arena = arena_new(ARENA_BYTES_MAX);
     struct reasoning_gates *g = arena ? arena_zalloc(arena, 1, sizeof(*g)) : NULL;
     if (!g) {
@@ -229,13 +227,11 @@ int reasoning_gates_new(struct reasoning_gates **out, const struct parser_format
     g->arena = arena;
     g->vocab = v;
     g->format = format;
-    g->start.phase = is_inside ? REASONING : START;
+    g->begins_inside = r->flags & (REASONING_STARTS | REASONING_IS_CHANNEL);
     if (find_ends(g, r, e) || find_opening(g, r, e) || list_tokens(g, e)) {
         reasoning_gates_free(g);
         return -1;
     }
-    if (!may_open)
-        g->n_opening = 0;
     *out = g;
     return 0;
 }
@@ -287,7 +283,7 @@ static bool push_before(struct reasoning_gate *g, int32_t token, struct gate_sta
         *s = (struct gate_state){ .phase = OPEN };
         return true;
     }
-    if (s->phase == START && t->n_opening && token == t->opening[0]) {
+    if (s->phase == START && g->n_opening && token == t->opening[0]) {
         *s = after_opening(t, 1);
         return true;
     }
@@ -396,7 +392,7 @@ static enum mask_progress mask_before(
     if (progress != MASK_DONE)
         return progress;
     put_inner(g, &m);
-    if (s->phase == START && t->n_opening)
+    if (s->phase == START && g->n_opening)
         set_bit(g->bits, t->opening[0]);
     for (int i = 0; s->phase == GAP && s->n < GAP_TOKENS_MAX && i < t->n_blanks; i++)
         set_bit(g->bits, t->blanks[i]);
@@ -499,8 +495,8 @@ static const struct constraint_ops gate_ops = {
 
 /* ---- creation */
 
-struct reasoning_gate *reasoning_gate_new(
-    const struct reasoning_gates *g, struct constraint_state *inner)
+struct reasoning_gate *reasoning_gate_new(const struct reasoning_gates *g,
+    struct constraint_state *inner, enum parser_start start, bool may_open)
 {
     struct reasoning_gate *gate = try_calloc(1, sizeof(*gate));
 
@@ -514,7 +510,11 @@ struct reasoning_gate *reasoning_gate_new(
     gate->tables = g;
     gate->state = inner;
     gate->inner = constraint_state_ops(inner);
-    gate->first = gate->history[0] = g->start;
+    bool is_inside =
+        start == PARSER_START_REASONING || (start == PARSER_START_DEFAULT && g->begins_inside);
+    gate->first.phase = is_inside ? REASONING : START;
+    gate->history[0] = gate->first;
+    gate->n_opening = may_open ? g->n_opening : 0;
     return gate;
 }
 

@@ -12,7 +12,7 @@
  *
  * A token may contain an end marker and blanks after it, but no byte of the constrained output.
  *
- * struct reasoning_gates has the tables of one request: read-only, any thread. A gate has one owner
+ * struct reasoning_gates has the tables of one model: read-only, any thread. A gate has one owner
  * at a time, like the constraint that it wraps. */
 #pragma once
 
@@ -21,18 +21,19 @@
 
 struct reasoning_gates;
 
-/* NULL in *out: no reasoning can precede the output. `may_open`: the model may open reasoning by
- * itself. ERR_MEMORY. The format and the vocabulary outlive *out. */
+/* NULL in *out: the model has no reasoning that could precede the output. ERR_MEMORY. The format
+ * and the vocabulary outlive *out. */
 int reasoning_gates_new(struct reasoning_gates **out, const struct parser_format *format,
-    enum parser_start start, bool may_open, const struct vocab *v, struct err *e);
+    const struct vocab *v, struct err *e);
 void reasoning_gates_free(struct reasoning_gates *g); /* accepts NULL */
 
 struct reasoning_gate;
 
-/* The gate borrows all arguments. NULL: out of memory. */
-struct reasoning_gate *reasoning_gate_new(
-    const struct reasoning_gates *g, struct constraint_state *inner) MUST_CHECK;
+/* `start`: of the output parser at the end of the prompt. `may_open`: the model may open reasoning
+ * by itself. The gate borrows the tables and `inner`. NULL: out of memory. */
+struct reasoning_gate *reasoning_gate_new(const struct reasoning_gates *g,
+    struct constraint_state *inner, enum parser_start start, bool may_open) MUST_CHECK;
 void reasoning_gate_free(struct reasoning_gate *gate); /* accepts NULL */
-/* As constraint_state_read. */
+/* Reads text that precedes the output, reasoning included, like constraint_state_read. */
 size_t reasoning_gate_read(struct reasoning_gate *gate, struct str text);
 struct sample_constraint reasoning_gate_ops(struct reasoning_gate *gate);

@@ -46,7 +46,6 @@ struct choice_constraint {
 struct choice_constraints {
     int n;
     struct charge charge;               /* memory of the states */
-    struct reasoning_gates *gates;      /* tables of all gates; NULL: there are none */
     struct sample_constraint *list;     /* [n] */
     struct choice_constraint choices[]; /* [n]; zeroed from the first one that was not made */
 };
@@ -80,36 +79,34 @@ static int read_prefix(
     return 0;
 }
 
+/* Tables of the gates; NULL: no reasoning precedes the output. */
+static const struct reasoning_gates *choose_gates(
+    const struct request *request, const struct choice_constraints_ctx *ctx)
+{
+    bool is_text = ctx->start == PARSER_START_CONTENT && !is_continued(request);
+
+    return request->kind == REQUEST_CHAT && !is_text ? ctx->model->reasoning_gates : NULL;
+}
+
 static int choice_init(struct choice_constraints *all, int i, const struct request *request,
-    struct constraint *c, struct err *e)
+    struct constraint *c, const struct choice_constraints_ctx *ctx, struct err *e)
 {
     struct choice_constraint *choice = &all->choices[i];
+    const struct reasoning_gates *gates = choose_gates(request, ctx);
 
     if (constraint_state_new(&choice->state, c, e))
         return -1;
     if (!charge_add(&all->charge, constraint_state_bytes(choice->state)))
         return err_set(e, ERR_MEMORY, "no memory for the constraints of %d choices", all->n);
-    if (all->gates) {
-        choice->gate = reasoning_gate_new(all->gates, choice->state);
+    if (gates) {
+        bool may_open = request->thinking != THINKING_OFF;
+        choice->gate = reasoning_gate_new(gates, choice->state, ctx->start, may_open);
         if (!choice->gate)
             return err_set(e, ERR_MEMORY, "no memory for %d choices", all->n);
     }
     all->list[i] =
         choice->gate ? reasoning_gate_ops(choice->gate) : constraint_state_ops(choice->state);
     return read_prefix(choice, request, e);
-}
-
-static int open_gates(struct choice_constraints *all, const struct request *request,
-    const struct choice_constraints_ctx *ctx, struct err *e)
-{
-    const struct model *m = ctx->model;
-    bool may_open = request->thinking != THINKING_OFF;
-    bool is_text = ctx->start == PARSER_START_CONTENT && !is_continued(request);
-
-    if (request->kind != REQUEST_CHAT || is_text)
-        return 0;
-    return reasoning_gates_new(
-        &all->gates, adapter_format(m->adapter), ctx->start, may_open, m->vocab, e);
 }
 
 int choice_constraints_new(struct choice_constraints **out, const struct request *request,
@@ -128,10 +125,8 @@ int choice_constraints_new(struct choice_constraints **out, const struct request
         err_set(e, ERR_MEMORY, "no memory for %d choices", n);
         goto fail;
     }
-    if (open_gates(all, request, ctx, e))
-        goto fail;
     for (int i = 0; i < n; i++)
-        if (choice_init(all, i, request, c, e))
+        if (choice_init(all, i, request, c, ctx, e))
             goto fail;
     *out = all;
     return 0;
@@ -150,7 +145,6 @@ void choice_constraints_free(struct choice_constraints *c)
         reasoning_gate_free(c->choices[i].gate);
         constraint_state_free(c->choices[i].state);
     }
-    reasoning_gates_free(c->gates);
     charge_clear(&c->charge);
     mem_free(c->list);
     mem_free(c);

@@ -309,14 +309,26 @@ static int open_engine(struct model *m, const struct gguf *g, struct err *e)
     return 0;
 }
 
+static void free_vocab_tables(struct model *m)
+{
+    vocab_tables_free(m->vocab_tables);
+    reasoning_gates_free(m->reasoning_gates);
+    m->vocab_tables = NULL;
+    m->reasoning_gates = NULL;
+}
+
 /* A vocabulary that exceeds a bound of the tables can still be served without constraints. */
 static void build_vocab_tables(struct model *m)
 {
     struct token_source tokens = token_source_of_vocab(m->vocab);
+    const struct parser_format *format = adapter_format(m->adapter);
     struct err *why = &m->why_unconstrained;
 
-    if (vocab_tables_new(&m->vocab_tables, &tokens, why))
-        log_warn("registry", "no_constraints", "model=%s error=\"%s\"", m->spec->id, why->msg);
+    if (vocab_tables_new(&m->vocab_tables, &tokens, why) == 0 &&
+        reasoning_gates_new(&m->reasoning_gates, format, m->vocab, why) == 0)
+        return;
+    free_vocab_tables(m);
+    log_warn("registry", "no_constraints", "model=%s error=\"%s\"", m->spec->id, why->msg);
 }
 
 /* All bytes that were read came from the files. */
@@ -409,9 +421,9 @@ void model_close(struct model *m)
     close_file(m);
     if (m->engine)
         engine_close(m->engine);
+    free_vocab_tables(m); /* they refer to the adapter and the vocabulary */
     model_capabilities_clear(m);
     chat_template_free(m->template);
-    vocab_tables_free(m->vocab_tables);
     vocab_close(m->vocab);
     for (size_t i = 0; m->files && i < m->n_parts; i++)
         mem_free(m->files[i].path);
@@ -420,6 +432,5 @@ void model_close(struct model *m)
     m->engine = NULL;
     m->lm = NULL;
     m->template = NULL;
-    m->vocab_tables = NULL;
     m->vocab = NULL;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "chat/adapter.h"
+#include "chat/reasoning_gate.h"
 #include "constrain/vocab/vocab_tables.h"
 #include "format/gguf.h"
 #include "output/output_mode.h"
@@ -63,9 +64,10 @@ struct model {
     _Atomic int state; /* enum model_state */
     struct err why;    /* reason of FAILED */
     struct vocab *vocab;
-    /* For constrained decoding. NULL: the vocabulary exceeds a bound, which `why_unconstrained`
-     * names; requests with a constraint are rejected. */
+    /* For constrained decoding. NULL: the tables cannot be built for the reason in
+     * `why_unconstrained`; requests with a constraint are rejected. */
     struct vocab_tables *vocab_tables;
+    struct reasoning_gates *reasoning_gates; /* NULL also if the model has no reasoning format */
     struct err why_unconstrained;
     struct chat_template *template;
     struct template_env env;

@@ -34,13 +34,13 @@ static void open_kit(const char *reasoning, enum parser_start start, bool may_op
     struct token_source source = token_source_of_vocab(kit.v);
     EXPECT_EQ(vocab_tables_new(&kit.t, &source, &e), 0);
     EXPECT_EQ(parser_format_new(&kit.format, STR(""), str_of(reasoning), &e), 0);
-    EXPECT_EQ(reasoning_gates_new(&kit.gates, kit.format, start, may_open, kit.v, &e), 0);
+    EXPECT_EQ(reasoning_gates_new(&kit.gates, kit.format, kit.v, &e), 0);
     EXPECT_EQ(constraint_new(&c, &src, kit.t, &e), 0);
     EXPECT_EQ(constraint_state_new(&kit.state, c, &e), 0);
     constraint_unref(c);
     if (!kit.gates)
         return;
-    kit.gate = reasoning_gate_new(kit.gates, kit.state);
+    kit.gate = reasoning_gate_new(kit.gates, kit.state, start, may_open);
     EXPECT(kit.gate);
     kit.k = reasoning_gate_ops(kit.gate);
 }
@@ -204,5 +204,27 @@ static void reasoning_can_be_absent(void)
     close_kit();
 }
 
+/* The tables of a model serve gates of several requests at the same time. */
+static void gates_of_a_model_share_its_tables(void)
+{
+    open_kit("think_tag", PARSER_START_DEFAULT, true);
+    struct reasoning_gate *inside =
+        reasoning_gate_new(kit.gates, kit.state, PARSER_START_REASONING, false);
+    struct reasoning_gate *closed =
+        reasoning_gate_new(kit.gates, kit.state, PARSER_START_DEFAULT, false);
+    EXPECT(inside && closed);
+    struct sample_constraint k = kit.k;
+    kit.k = reasoning_gate_ops(inside);
+    EXPECT(push_text("free text</think>"));
+    kit.k = reasoning_gate_ops(closed);
+    EXPECT(!push_text("<think>"));
+    kit.k = k;
+    EXPECT(push_text("<think>free text</think>ab"));
+    reasoning_gate_free(inside);
+    reasoning_gate_free(closed);
+    close_kit();
+}
+
 TESTS(TEST(constraint_begins_after_reasoning), TEST(masks_equal_the_tokens_that_can_be_pushed),
-    TEST(a_text_that_is_continued_is_read_first), TEST(reasoning_can_be_absent))
+    TEST(a_text_that_is_continued_is_read_first), TEST(reasoning_can_be_absent),
+    TEST(gates_of_a_model_share_its_tables))
