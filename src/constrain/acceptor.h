@@ -36,8 +36,8 @@ struct acceptor_ops {
     size_t (*tokens)(struct acceptor *a, pos_id p, int32_t *ids, size_t cap);
     bool (*accepts)(struct acceptor *a, pos_id p);
     struct byte_set (*next_bytes)(struct acceptor *a, pos_id p);
-    /* As class_reach_get (class_reach.h): so many characters of the class are permitted, and no
-     * more, or n_max of them; 0: unknown. */
+    /* Returns the same as class_reach_get (class_reach.h): exactly so many characters of the class
+     * are permitted, or at least n_max of them; 0: unknown. */
     uint32_t (*reach)(struct acceptor *a, pos_id p, enum token_class class, uint32_t n_max);
     /* True if all texts may follow; false does not exclude it. */
     bool (*permits_all)(struct acceptor *a, pos_id p);

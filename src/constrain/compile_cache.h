@@ -29,7 +29,8 @@ struct compile_cache *compile_cache_new(size_t bytes_max) MUST_CHECK;
 /* Accepts NULL. No call is in progress. */
 void compile_cache_free(struct compile_cache *c);
 
-/* As constraint_new; the caller owns a reference. */
+/* Finds the constraint, or compiles it with constraint_new and its errors. The caller owns a
+ * reference. */
 int compile_cache_get(struct compile_cache *c, struct constraint **out,
     const struct constraint_source *src, const struct vocab_tables *t, struct str tenant,
     struct err *e) MUST_CHECK;

@@ -441,7 +441,7 @@ static struct step_start observe_step_start(struct sim *s)
                 seq_is_before(q, sched_seq(s->core->sched, b.highest), s->now, s->o.age_ns))
                 b.highest = id;
         }
-    /* Its mask may take several steps, during which it keeps its pages. */
+    /* The mask of a paused sequence may take several steps, during which it keeps its pages. */
     if (b.highest.i != SEQ_NONE.i && sched_seq(s->core->sched, b.highest)->is_paused)
         b.highest = SEQ_NONE;
     return b;

@@ -119,7 +119,7 @@ static struct call pop_call(struct grammar_acceptor *a)
 
 /* ---- tasks */
 
-/* What follows a complete rule of the unit: tasks with `called`, NO_RULE for completion. */
+/* Adds the tasks that follow a complete rule of the unit, with `called`: NO_RULE for completion. */
 static void add_callers(struct grammar_acceptor *a, uint32_t rule, uint32_t unit, uint32_t called)
 {
     const struct compiled_rule *r = &a->g->t.rules[rule];

@@ -22,7 +22,7 @@ struct json_scalar {
     expr_id part[N_PARTS];
 };
 
-/* What is known about a node before it is used. */
+/* The properties of a node that are computed before it is used. */
 struct jnode {
     const struct schema_node *s;
     uint32_t *keys;     /* of `properties`: ranks */

@@ -43,7 +43,8 @@ struct frame {
     /* struct branch ... */
 };
 
-/* What a value has to satisfy: `link` is the frame that encloses it, with the state after it. */
+/* The conjunctions that a value has to satisfy. `link` is the frame that encloses the value, with
+ * the state after it. */
 struct values {
     struct blob blob;
     uint32_t n, pad;

@@ -282,7 +282,8 @@ static int32_t choose_from_list(
     return candidates_draw_listed(&s->c, &f, p->temperature, draw_number(p, h, choice));
 }
 
-/* Of two reasons without a token, bans of the client are ignored and missing logits are not. */
+/* If the mask and the bans of the client leave no token, the bans are ignored; if the permitted
+ * tokens have no logits, there is no token. */
 static void choose_masked(struct sampler *s, const struct sample_params *p,
     const struct logits *raw, const struct sample_past *h, int choice, struct sampled *out)
 {
