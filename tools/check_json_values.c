@@ -14,6 +14,7 @@
 #include "base/rng.h"
 #include "constrain/json/json_instance.h"
 #include "constrain/json/json_program.h"
+#include "support/lines.h"
 #include "testing/schema_validate.h"
 
 #include <stdio.h>
@@ -165,8 +166,9 @@ static int check_values(const struct json *request, const struct schema *s,
     return 0;
 }
 
-static void check_line(struct str line)
+static void check_line(char *text, size_t n, void *ctx)
 {
+    struct str line = { text, n };
     struct arena *a = arena_new(1u << 30);
     struct json_limits limits = { 100000, 4000000 };
     struct schema_document documents[128];
@@ -213,12 +215,6 @@ static void check_line(struct str line)
 
 int main(void)
 {
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n;
-
-    while ((n = getline(&line, &cap, stdin)) > 0)
-        check_line((struct str){ line, (size_t)n - (line[n - 1] == '\n') });
-    free(line); /* NOLINT: of getline */
+    lines_each(check_line, NULL);
     return 0;
 }

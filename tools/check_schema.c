@@ -9,10 +9,10 @@
  *
  * The length of a schema is limited to 1 MiB. */
 #include "base/mem.h"
+#include "support/lines.h"
 #include "testing/schema_validate.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static int check_values(
     const struct schema *s, const struct json *values, struct buf *out, struct err *e)
@@ -44,8 +44,9 @@ static void print_result(const struct schema *s, struct str digits)
     printf("\n");
 }
 
-static void check_line(struct str line)
+static void check_line(char *text, size_t n, void *ctx)
 {
+    struct str line = { text, n };
     struct arena *a = arena_new(1u << 30);
     struct json_limits limits = { 100000, 4000000 };
     struct schema_document documents[128];
@@ -80,12 +81,6 @@ static void check_line(struct str line)
 
 int main(void)
 {
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n;
-
-    while ((n = getline(&line, &cap, stdin)) > 0)
-        check_line((struct str){ line, (size_t)n - (line[n - 1] == '\n') });
-    free(line); /* NOLINT: of getline */
+    lines_each(check_line, NULL);
     return 0;
 }

@@ -10,6 +10,7 @@
 #include "constrain/grammar/grammar_acceptor.h"
 #include "constrain/grammar/lark.h"
 #include "constrain/grammar/structural_tag.h"
+#include "support/lines.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,9 +64,9 @@ static char result_of(struct acceptor *a, struct str text)
     return a->ops->accepts(a, p) ? 'a' : p.i ? 'v' : '-';
 }
 
-static void respond(char *line)
+static void respond(char *line, size_t n, void *ctx)
 {
-    char *rest = NULL, *kind = strtok_r(line, " \n", &rest), *word = strtok_r(NULL, " \n", &rest);
+    char *rest = NULL, *kind = strtok_r(line, " ", &rest), *word = strtok_r(NULL, " ", &rest);
     struct grammar *g = grammar_new(&grammar_limits_default, NULL);
     struct acceptor *a = NULL;
     struct err e = { 0 };
@@ -73,7 +74,7 @@ static void respond(char *line)
     if (!g || !kind || !word || compile(g, kind, from_hex(word), &a, &e)) {
         printf("error %s\n", e.msg);
     } else {
-        while ((word = strtok_r(NULL, " \n", &rest))) {
+        while ((word = strtok_r(NULL, " ", &rest))) {
             putchar(result_of(a, from_hex(word)));
             a->ops->release(a, 2); /* all positions but the start */
         }
@@ -86,13 +87,6 @@ static void respond(char *line)
 
 int main(void)
 {
-    char *line = NULL;
-    size_t cap = 0;
-
-    while (getline(&line, &cap, stdin) > 0) {
-        respond(line);
-        fflush(stdout);
-    }
-    free(line);
+    lines_each(respond, NULL);
     return 0;
 }

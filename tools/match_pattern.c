@@ -16,6 +16,7 @@
 #include "constrain/regular/number.h"
 #include "constrain/regular/pattern.h"
 #include "constrain/regular/string_format.h"
+#include "support/lines.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,9 +151,9 @@ static void sample(struct automaton *a, uint64_t seed)
     printf(automaton_accepts(a, s) ? " accepted\n" : " unfinished\n");
 }
 
-static void respond(char *line)
+static void respond(char *line, size_t n, void *ctx)
 {
-    char *rest = NULL, *kind = strtok_r(line, " \n", &rest), *word = strtok_r(NULL, " \n", &rest);
+    char *rest = NULL, *kind = strtok_r(line, " ", &rest), *word = strtok_r(NULL, " ", &rest);
     struct automaton *a = NULL;
     struct err e = { 0 };
     bool is_sample = kind && !strncmp(kind, "sample-", 7);
@@ -162,11 +163,11 @@ static void respond(char *line)
         printf("error %s\n", e.msg);
         return;
     }
-    word = strtok_r(NULL, " \n", &rest);
+    word = strtok_r(NULL, " ", &rest);
     if (is_sample) {
         sample(a, word ? strtoull(word, NULL, 10) : 0);
     } else {
-        for (; word; word = strtok_r(NULL, " \n", &rest)) {
+        for (; word; word = strtok_r(NULL, " ", &rest)) {
             struct str text = strcmp(word, "-") ? from_hex(word) : STR("");
             putchar('0' + automaton_accepts(a, automaton_run(a, automaton_start(a), text)));
         }
@@ -177,13 +178,6 @@ static void respond(char *line)
 
 int main(void)
 {
-    char *line = NULL;
-    size_t cap = 0;
-
-    while (getline(&line, &cap, stdin) > 0) {
-        respond(line);
-        fflush(stdout);
-    }
-    free(line);
+    lines_each(respond, NULL);
     return 0;
 }

@@ -9,9 +9,9 @@
 #include "support/convo_json.h"
 #include "base/mem.h"
 #include "chat/template.h"
+#include "support/lines.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 static void write_line(struct buf *b)
 {
@@ -92,35 +92,35 @@ static void render(const struct chat_template *t, const struct json *j, struct a
         write_text(&r);
 }
 
+/* ctx: the template of the next lines, struct chat_template *. */
+static void respond(char *line, size_t n, void *ctx)
+{
+    struct chat_template **t = ctx, *next = NULL;
+    struct arena *a = arena_new(GB);
+    struct json *j;
+    struct err e;
+
+    CHECK(a);
+    if (json_parse(&j, (struct str){ line, n }, a, &json_limits_default, &e)) {
+        write_error(&e);
+    } else if (json_get(j, "source")) {
+        if (chat_template_compile(&next, cj_str(j, "source"), &e))
+            write_error(&e);
+        else
+            write_text(&(struct rendered){ 0 });
+        chat_template_free(*t);
+        *t = next;
+    } else {
+        render(*t, j, a);
+    }
+    arena_free(a);
+}
+
 int main(void)
 {
     struct chat_template *t = NULL;
-    char *line = NULL;
-    size_t cap = 0;
-    ssize_t n;
 
-    while ((n = getline(&line, &cap, stdin)) > 0) {
-        struct arena *a = arena_new(GB);
-        struct json *j;
-        struct err e;
-        CHECK(a);
-        if (json_parse(&j, (struct str){ line, (size_t)n }, a, &json_limits_default, &e)) {
-            write_error(&e);
-        } else if (json_get(j, "source")) {
-            struct chat_template *next = NULL;
-            if (chat_template_compile(&next, cj_str(j, "source"), &e)) {
-                write_error(&e);
-            } else {
-                write_text(&(struct rendered){ 0 });
-            }
-            chat_template_free(t);
-            t = next;
-        } else {
-            render(t, j, a);
-        }
-        arena_free(a);
-    }
+    lines_each(respond, &t);
     chat_template_free(t);
-    free(line); /* from getline */
     return 0;
 }

@@ -2,6 +2,7 @@
 
 #include "base/aho_corasick.h"
 #include "base/mem.h"
+#include "base/sorted_ids.h"
 
 enum {
     GAP_TOKENS_MAX = 4, /* tokens of blanks before the constrained output */
@@ -249,20 +250,6 @@ static struct gate_state *now(struct reasoning_gate *g)
     return &g->history[g->n_tokens % HISTORY];
 }
 
-static bool is_blank_token(const struct reasoning_gates *g, int32_t token)
-{
-    int lo = 0, hi = g->n_blanks;
-
-    while (lo < hi) {
-        int mid = lo + (hi - lo) / 2;
-        if (g->blanks[mid] < token)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < g->n_blanks && g->blanks[lo] == token;
-}
-
 static struct gate_state after_end(const struct reasoning_gates *g)
 {
     return (struct gate_state){ .phase = g->header == TOKEN_NONE ? GAP : HEADER };
@@ -287,7 +274,8 @@ static bool push_before(struct reasoning_gate *g, int32_t token, struct gate_sta
         *s = after_opening(t, 1);
         return true;
     }
-    return s->phase == GAP && s->n++ < GAP_TOKENS_MAX && is_blank_token(t, token);
+    return s->phase == GAP && s->n++ < GAP_TOKENS_MAX &&
+           sorted_ids_has(t->blanks, (size_t)t->n_blanks, token);
 }
 
 static bool push_reasoning(const struct reasoning_gates *t, int32_t token, struct gate_state *s)

@@ -235,16 +235,6 @@ static bool quantifier(struct gbnf *p, uint32_t *min, uint32_t *max)
 
 /* ---- sequences */
 
-static void repeat_last(struct gbnf *p, size_t at, uint32_t min, uint32_t max)
-{
-    part_id *last = syntax_last(&p->s);
-
-    if (!last)
-        syntax_error(&p->s, ERR_SYNTAX, at, "nothing precedes the repetition");
-    else if (!p->s.is_failed)
-        *last = grammar_repeat(p->s.g, *last, min, max);
-}
-
 /* One element of a sequence; false at its end. */
 static bool element(struct gbnf *p)
 {
@@ -267,7 +257,7 @@ static bool element(struct gbnf *p)
         if (!s->is_failed)
             syntax_add(s, grammar_ref(s->g, p->rules[k].id));
     } else if (quantifier(p, &min, &max)) {
-        repeat_last(p, start, min, max);
+        syntax_repeat_last(s, start, min, max);
     } else {
         return false;
     }

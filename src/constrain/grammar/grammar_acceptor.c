@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/sorted_ids.h"
 #include "constrain/grammar/grammar_acceptor_in.h"
 
 const struct grammar_acceptor_limits grammar_acceptor_limits_default = { 2 * MB,
@@ -94,16 +95,7 @@ static pos_id acceptor_step(struct acceptor *base, pos_id p, uint8_t byte)
 
 static bool set_has(const struct token_set *s, int32_t token)
 {
-    uint32_t from = 0, to = s->n;
-
-    while (from < to) {
-        uint32_t middle = from + (to - from) / 2;
-        if (s->ids[middle] < token)
-            from = middle + 1;
-        else
-            to = middle;
-    }
-    return from < s->n && s->ids[from] == token;
+    return sorted_ids_has(s->ids, s->n, token);
 }
 
 static pos_id acceptor_step_token(struct acceptor *base, pos_id p, int32_t token)

@@ -393,16 +393,6 @@ static void add_reference(struct lark *p)
         syntax_add(s, part);
 }
 
-static void repeat_last(struct lark *p, size_t at, uint32_t min, uint32_t max)
-{
-    part_id *last = syntax_last(&p->s);
-
-    if (!last)
-        syntax_error(&p->s, ERR_SYNTAX, at, "nothing precedes the repetition");
-    else if (!p->s.is_failed)
-        *last = grammar_repeat(p->s.g, *last, min, max);
-}
-
 /* One element of an alternative; false at its end. */
 static bool element(struct lark *p)
 {
@@ -424,7 +414,7 @@ static bool element(struct lark *p)
     } else if (is_name(c) && !is_digit(c)) {
         add_reference(p);
     } else if (quantifier(p, &min, &max)) {
-        repeat_last(p, start, min, max);
+        syntax_repeat_last(s, start, min, max);
     } else {
         return false;
     }

@@ -187,7 +187,14 @@ part_id syntax_close(struct syntax *s)
     return all;
 }
 
-part_id *syntax_last(struct syntax *s)
+void syntax_repeat_last(struct syntax *s, size_t at, uint32_t min, uint32_t max)
 {
-    return s->n_parts > syntax_group(s)->current ? &s->parts[s->n_parts - 1] : NULL;
+    if (s->is_failed)
+        return;
+    if (s->n_parts == syntax_group(s)->current) {
+        syntax_error(s, ERR_SYNTAX, at, "nothing precedes the repetition");
+        return;
+    }
+    part_id *last = &s->parts[s->n_parts - 1];
+    *last = grammar_repeat(s->g, *last, min, max);
 }

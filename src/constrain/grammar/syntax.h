@@ -67,5 +67,5 @@ void syntax_add(struct syntax *s, part_id p);
 void syntax_next_alternative(struct syntax *s);
 part_id syntax_close(struct syntax *s); /* removes the group; its alternatives are one part */
 struct syntax_group *syntax_group(struct syntax *s);
-/* The last part of the current alternative; NULL: there is none. */
-part_id *syntax_last(struct syntax *s);
+/* Repeats the last part of the current alternative. An error at offset `at` if there is none. */
+void syntax_repeat_last(struct syntax *s, size_t at, uint32_t min, uint32_t max);

@@ -1,24 +1,11 @@
 #include "engine/sample/token_mask.h"
+
+#include "base/sorted_ids.h"
 #include "model/lm.h"
 
 static bool has_bit(const uint32_t *bits, int32_t id)
 {
     return bits[id / 32] >> id % 32 & 1;
-}
-
-/* Binary search in ascending ids. */
-static bool has_id(const int32_t *ids, int n, int32_t id)
-{
-    int from = 0;
-
-    while (from < n) {
-        int middle = from + (n - from) / 2;
-        if (ids[middle] < id)
-            from = middle + 1;
-        else
-            n = middle;
-    }
-    return ids[from] == id; /* the last id is not below `id` */
 }
 
 bool token_mask_has(const struct token_mask *m, int32_t id)
@@ -27,7 +14,7 @@ bool token_mask_has(const struct token_mask *m, int32_t id)
     case MASK_FORM_BITS:
         return has_bit(m->bits, id);
     case MASK_FORM_IDS:
-        return m->n_ids > 0 && m->ids[m->n_ids - 1] >= id && has_id(m->ids, m->n_ids, id);
+        return sorted_ids_has(m->ids, (size_t)m->n_ids, id);
     case MASK_FORM_ALL:
         break;
     }
