@@ -52,15 +52,29 @@ bool constrained_accepts(const struct gen_choice *ch)
     return !k || k->ops->accepts(k->self);
 }
 
+/* The reason of the lowest choice is kept, so that it does not depend on the schedule. */
+static void set_reason(struct gen_choice *ch, const char *reason)
+{
+    struct gen *g = ch->gen;
+
+    if (g->unmet.code && g->unmet_choice < ch->index)
+        return;
+    g->unmet_choice = ch->index;
+    err_set(&g->unmet, ERR_CONSTRAINT, "constraint_not_met: %s after %d tokens of output", reason,
+        ch->n_out);
+}
+
 void constrained_end_unmet(struct core *c, struct gen_choice *ch, uint64_t now)
 {
+    struct gen *g = ch->gen;
+
     if (!ch->has_mask_error) {
-        err_set(&ch->gen->result.err, ERR_CONSTRAINT,
-            "constraint_not_met: no token of the vocabulary is permitted after %d tokens of output",
-            ch->n_out);
+        set_reason(ch, "no token of the vocabulary is permitted");
         c->queue->stats.constraints.not_met++;
     }
-    core_end_choice(c, ch, FINISH_ERROR, -1, now);
+    if (++g->n_unmet == g->in.n_choices)
+        g->result.err = g->unmet;
+    core_end_choice(c, ch, FINISH_UNMET, -1, now);
 }
 
 /* Adds the pending masks of running or of other sequences to the batch, the oldest first. */
@@ -93,7 +107,7 @@ static void finish_mask(struct core *c, const struct mask_task *t)
         return;
     case MASK_ERROR:
         n->over_bound++;
-        ch->gen->result.err = t->err;
+        set_reason(ch, t->err.msg);
         ch->has_mask_error = true;
         ch->mask = (struct token_mask){ .form = MASK_FORM_IDS };
         ch->draft_masks = NULL;

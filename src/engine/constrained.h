@@ -30,7 +30,9 @@ void constrained_cut_drafts(struct core *c);
  * constrained choice without logprobs needs less than all. */
 const uint32_t *constrained_panels(struct core *c, int run);
 
-/* Ends a choice for which no token is permitted, or whose mask exceeds a bound. */
+/* Ends a choice for which no token is permitted, or whose mask exceeds a bound. The other choices
+ * of the request continue; if all of them end in this way, the request has the error
+ * ERR_CONSTRAINT. */
 void constrained_end_unmet(struct core *c, struct gen_choice *ch, uint64_t now);
 
 /* The constraint permits no further token except an end token; false without a constraint. */

@@ -16,14 +16,13 @@
 
 #include "base/err.h"
 #include "cache/tree.h"
+#include "engine/finish.h"
 #include "engine/sched/fairness.h"
 #include "engine/sample/sampler.h"
 #include "engine/spec/spec_options.h"
 #include "engine/stats.h"
 #include "model/lm.h"
 #include "os/mailbox.h"
-
-enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_CANCELLED, FINISH_ERROR };
 
 /* Output of the script back end, used instead of sampling; the same for all choices. */
 struct gen_script {
@@ -88,7 +87,7 @@ struct gen_event {  /* fills whole cache lines, except for the alternatives */
 };
 
 struct gen_result { /* valid at GEN_END */
-    struct err err; /* ERR_NONE = success */
+    struct err err; /* ERR_NONE = success; ERR_CONSTRAINT: all choices ended with FINISH_UNMET */
     int n_cached;   /* prompt tokens found in the prefix cache */
     uint64_t submitted_ns, started_ns, first_token_ns, ended_ns;
     int n_preempted;

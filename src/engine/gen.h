@@ -35,7 +35,7 @@ struct gen_choice {
     struct token_mask mask;
     const struct token_mask *draft_masks;    /* [draft tokens + 1]; NULL: there are none */
     bool is_mask_pending, is_mask_continued; /* not computed; an earlier step has begun it */
-    bool has_mask_error;                     /* a bound was exceeded; result.err names it */
+    bool has_mask_error;                     /* a bound was exceeded */
     struct list_link in_masks;               /* in core.masks_pending while pending */
 
     int n_events;
@@ -71,6 +71,9 @@ struct gen {
     int n_masks_pending;         /* choices with is_mask_pending */
     bool is_over;                /* GEN_END is posted */
     struct tier_read *tier_read; /* pages read before the sequences are scheduled; NULL = none */
+    int n_unmet;                 /* choices that ended with FINISH_UNMET */
+    int unmet_choice;            /* lowest choice that could not continue, and the reason */
+    struct err unmet;            /* ERR_NONE: there is none */
     struct ngram prompt_ngram, predicted_ngram; /* filled by gen_new, then constant */
     struct list_link in_core;                   /* in core.gens */
     struct gen_result result;

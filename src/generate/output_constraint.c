@@ -95,7 +95,7 @@ static int choice_init(struct choice_constraints *all, int i, const struct reque
     const struct reasoning_gates *gates = choose_gates(request, ctx);
 
     if (constraint_state_new(&choice->state, c, e))
-        return -1;
+        return name_field(request->constraint.field, e);
     if (!charge_add(&all->charge, constraint_state_bytes(choice->state)))
         return err_set(e, ERR_MEMORY, "no memory for the constraints of %d choices", all->n);
     if (gates) {

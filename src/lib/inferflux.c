@@ -127,7 +127,8 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
     static const int names[] = { [FINISH_STOP] = INFERFLUX_STOP,
         [FINISH_LENGTH] = INFERFLUX_LENGTH,
         [FINISH_CANCELLED] = INFERFLUX_CANCELLED,
-        [FINISH_ERROR] = INFERFLUX_ERROR };
+        [FINISH_ERROR] = INFERFLUX_ERROR,
+        [FINISH_UNMET] = INFERFLUX_ERROR };
     struct inferflux_request *r = ctx;
 
     r->finish = names[c->finish];

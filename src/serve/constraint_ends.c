@@ -15,6 +15,8 @@ enum constraint_cause constraint_cause_of(const struct choice_end *end)
 {
     if (end->finish == FINISH_LENGTH)
         return ENDED_LENGTH;
+    if (end->finish == FINISH_UNMET)
+        return ENDED_ERROR;
     return end->is_constraint_met ? ENDED_COMPLETE : ENDED_STOP;
 }
 

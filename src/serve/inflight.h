@@ -67,6 +67,7 @@ struct inflight {
     int n_predicted;
     int n_earlier_calls; /* tool calls in the conversation */
     uint64_t compile_ns; /* compilation of the constraint; 0: the request has none */
+    int n_unmet;         /* choices that ended because the constraint was not met */
     struct inflight_prompt *inflight_prompts;
     struct str cache_key; /* .n 0: the response is not cached */
     /* cached response that is replayed; a reference; NULL: the response is generated */

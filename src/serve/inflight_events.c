@@ -178,8 +178,11 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
 
     r->n_completion += c->n_tokens;
     r->response_cache_end = (struct response_cache_end){ c->finish, c->stop_id };
+    r->n_unmet += c->finish == FINISH_UNMET;
     if (!r->response || c->finish == FINISH_CANCELLED || c->finish == FINISH_ERROR)
         return;
+    if (c->finish == FINISH_UNMET && request_n_choices(&r->request) == 1)
+        return; /* the request ends with the error */
     echo_rest(p);
     count_constraint_ends(p, constraint_cause_of(c), 1);
     metric_add(&r->io->metrics, METRIC_reasoning_tokens_total, c->n_reasoning);
@@ -224,6 +227,14 @@ static void put_in_cache(struct inflight *r, const struct session_end *s)
             &r->response_cache_end, clock_ns());
 }
 
+/* A constraint that is not met is an error of the request if it is one of all its choices. */
+static bool has_failed(const struct inflight *r, const struct err *e)
+{
+    bool is_partial = e->code == ERR_CONSTRAINT && r->n_unmet < request_n_choices(&r->request);
+
+    return e->code && e->code != ERR_CANCELLED && !is_partial;
+}
+
 static void on_end(void *ctx, const struct session_end *s)
 {
     struct inflight_prompt *p = ctx;
@@ -248,7 +259,7 @@ static void on_end(void *ctx, const struct session_end *s)
     metric_add(m, METRIC_tool_call_parse_errors_total, s->n_broken_calls);
     if (t->started_ns > t->submitted_ns)
         metric_observe_ns(m, METRIC_queue_seconds, t->started_ns - t->submitted_ns);
-    if (s->err->code && s->err->code != ERR_CANCELLED && !r->err.code) {
+    if (has_failed(r, s->err) && !r->err.code) {
         r->n_refs++;
         inflight_fail(r, s->err);
         inflight_release(r);

@@ -77,12 +77,12 @@ static inline void expected_sampled(const struct sim_request *a, const struct fa
         }
         fake_reference_logits(o, history, past.n, scratch, logits);
         if (k.ops && k.ops->mask(k.self, UINT64_MAX, &mask, &e) == MASK_ERROR) {
-            expect_end(w, i, FINISH_ERROR, -1);
+            expect_end(w, i, FINISH_UNMET, -1);
             break;
         }
         sampler_sample(s, &a->in.sample, &(struct logits){ .x = logits }, &past, i, &t);
         if (t.is_unmet) {
-            expect_end(w, i, FINISH_ERROR, -1);
+            expect_end(w, i, FINISH_UNMET, -1);
             break;
         }
         if (is_stop_of(a, t.id)) {

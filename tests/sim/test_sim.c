@@ -375,14 +375,14 @@ static void finish_request(struct sim *s, struct tracked_request *f)
     check_cached(s, f);
     bool has_error = false; /* of the constraint */
     for (int i = 0; i < f->request.in.n_choices; i++) {
-        has_error |= f->want.choice[i].finish == FINISH_ERROR;
+        has_error |= f->want.choice[i].finish == FINISH_UNMET;
         EXPECT(f->is_cut || f->got.choice[i].finish < FINISH_CANCELLED ||
-               f->want.choice[i].finish == FINISH_ERROR);
+               f->want.choice[i].finish == FINISH_UNMET);
         check_constraint(f, i);
     }
     enum errcode code = gen_result(f->gen)->err.code;
     EXPECT(
-        code == ERR_NONE || ((code == ERR_CONSTRAINT || code == ERR_TOO_LARGE) && has_error) ||
+        code == ERR_NONE || (code == ERR_CONSTRAINT && has_error) ||
         (code == ERR_CANCELLED && f->cancels >= 0) ||
         (code == ERR_TIMEOUT && f->request.in.deadline_ns <= s->now) ||
         (code == ERR_OVERLOADED && f->request.in.deadline_ns && !gen_result(f->gen)->started_ns));

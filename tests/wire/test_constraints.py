@@ -249,6 +249,45 @@ def test_partial_output_is_not_complete():
         assert re.search(r"inferflux_constraint_masks_total [1-9]", text)
 
 
+def ambiguous(prefix, n=2500):
+    """A grammar whose position after the prefix exceeds the bound on items of a position."""
+    rules = "\n".join(f'a{i} ::= "q" a{i} "w" | "{i}"' for i in range(n))
+    return f"root ::= {prefix} ( {' | '.join(f'a{i}' for i in range(n))} )\n{rules}\n"
+
+
+def test_choice_that_is_not_met_does_not_fail_the_others():
+    unmet = {"kind": "gbnf", "complete": False, "error": "constraint_not_met"}
+    fields = {"messages": HI, "max_tokens": 90, "n": 8, "temperature": 2,
+        "chat_template_kwargs": QUIET, "grammar": ambiguous('"left" | "b" [xyz]{40}')}
+    with Server("--max-constraint", "1048576") as s:
+        for seed in range(40):
+            if len({c["constraint"].get("error") for c in chat(s, seed=seed, **fields)}) == 2:
+                break
+        body = chat(s, seed=seed, **fields)
+        for choice in body:
+            if choice["constraint"] == unmet:
+                equal(choice["finish_reason"], "length")
+                assert re.match("b[xyz]{30,40}$", choice["message"]["content"]), choice
+            else:
+                equal(choice["constraint"]["complete"], choice["message"]["content"] == "left")
+        sent = frames(send(s, CHAT, **fields, seed=seed, stream=True))
+        assert not any("error" in f for f in sent)
+        ends = {c["index"]: c["constraint"] for f in sent for c in f["choices"] if "constraint" in c}
+        equal(ends, {c["index"]: c["constraint"] for c in body})
+
+
+def test_request_fails_if_no_choice_is_met():
+    with Server("--max-constraint", "1048576") as s:
+        equal(refusal(s, grammar=ambiguous(""))[1], "grammar")
+        fields = {"messages": HI, "grammar": ambiguous('"b"')}
+        for n in 1, 3:
+            error = post(s, CHAT, 422, n=n, **fields)["error"]
+            equal(error["code"], "constraint_not_met")
+            assert "Earley items" in error["message"], error
+            *_, last = frames(send(s, CHAT, stream=True, n=n, **fields))
+            equal(last["error"]["code"], "constraint_not_met")
+
+
 def test_reasoning_precedes_the_constrained_output():
     with Server() as s:
         seen = 0

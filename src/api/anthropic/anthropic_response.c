@@ -26,6 +26,7 @@ static const char *stop_reason(const struct request *request, const struct respo
     case FINISH_LENGTH:
     case FINISH_CANCELLED:
     case FINISH_ERROR:
+    case FINISH_UNMET:
         break;
     }
     /* Fewer tokens than requested: the context is full. */

@@ -421,8 +421,9 @@ void response_put_constraint(
     const struct request_constraint *constraint = &a->setup.request->constraint;
 
     if (constraint->is_set)
-        buf_printf(out, ",\"constraint\":{\"kind\":\"%s\",\"complete\":%s}",
-            constraint_kind_name(constraint->source.kind), c->is_constraint_met ? "true" : "false");
+        buf_printf(out, ",\"constraint\":{\"kind\":\"%s\",\"complete\":%s%s}",
+            constraint_kind_name(constraint->source.kind), c->is_constraint_met ? "true" : "false",
+            c->finish == FINISH_UNMET ? ",\"error\":\"constraint_not_met\"" : "");
 }
 
 void response_choice_end(
@@ -460,7 +461,9 @@ bool response_choice_has_ended(const struct response *a, int choice)
 
 static double mean_logprob(const struct response_choice *c)
 {
-    return c->n_tokens ? c->sum_logprob / c->n_tokens : -INFINITY;
+    bool is_candidate = c->n_tokens && c->finish != FINISH_UNMET;
+
+    return is_candidate ? c->sum_logprob / c->n_tokens : -INFINITY;
 }
 
 /* Higher mean log-probability, or the same and a lower index. */

@@ -96,6 +96,7 @@ static const char *stop_type(const struct response_choice *c)
     case FINISH_NONE:
     case FINISH_CANCELLED:
     case FINISH_ERROR:
+    case FINISH_UNMET:
         break;
     }
     return "none";

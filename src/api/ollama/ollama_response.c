@@ -152,6 +152,7 @@ static const char *done_reason(const struct response *a)
     case FINISH_LENGTH:
     case FINISH_CANCELLED:
     case FINISH_ERROR:
+    case FINISH_UNMET:
         break;
     }
     return "length";

@@ -13,6 +13,7 @@ static const char *finish_name(enum finish finish)
     case FINISH_LENGTH:
     case FINISH_CANCELLED: /* cancelled by client or server */
     case FINISH_ERROR:
+    case FINISH_UNMET:
         return "length";
     }
     return "length";

@@ -190,7 +190,7 @@ static void empty_mask_ends_the_choice_with_an_error(void)
     submit(&other, 1, 9, NULL, &plain);
     run(2);
     for (int i = 0; i < 2; i++)
-        EXPECT(q.n_out[i] == 3 && q.end[i].finish == FINISH_ERROR && !q.end[i].is_accepted);
+        EXPECT(q.n_out[i] == 3 && q.end[i].finish == FINISH_UNMET && !q.end[i].is_accepted);
     EXPECT(q.result.err.code == ERR_CONSTRAINT && strstr(q.result.err.msg, "constraint_not_met"));
     EXPECT(other.n_out[0] == 9 && other.result.err.code == ERR_NONE);
     EXPECT_EQ(queue->stats.constraints.not_met, 2u);
@@ -208,9 +208,33 @@ static void mask_over_a_bound_ends_the_choice_with_its_error(void)
         open_core(2, 0, 1);
         submit(&q, 1, 9, NULL, &o);
         run(1);
-        EXPECT(q.n_out[0] == at && q.end[0].finish == FINISH_ERROR);
-        EXPECT(q.result.err.code == ERR_TOO_LARGE);
+        EXPECT(q.n_out[0] == at && q.end[0].finish == FINISH_UNMET);
+        EXPECT(q.result.err.code == ERR_CONSTRAINT);
+        EXPECT(strstr(q.result.err.msg, "constraint_not_met"));
         EXPECT_EQ(queue->stats.constraints.over_bound, 1u);
+        close_core();
+    }
+}
+
+/* The other choices of the request go on, and the request has no error. */
+static void unmet_choice_does_not_end_the_others(void)
+{
+    struct fake_constraint_options empty = plain, over = plain;
+    struct request q;
+    struct err e;
+
+    empty.empty_at = 3;
+    over.error_at = 2;
+    for (int i = 0; i < 2; i++) {
+        open_core(0, 0, 1);
+        submit(&q, 3, 9, NULL, &plain);
+        fake_constraint_free(q.state[i]);
+        EXPECT_EQ(fake_constraint_new(&q.state[i], i ? &over : &empty, &e), 0);
+        q.constraints[i] = fake_constraint_ops(q.state[i]);
+        run(1);
+        EXPECT(q.end[i].finish == FINISH_UNMET && q.n_out[i] == (i ? 2 : 3));
+        EXPECT(q.n_out[!i] == 9 && q.n_out[2] == 9 && q.end[2].finish == FINISH_LENGTH);
+        EXPECT(q.result.err.code == ERR_NONE);
         close_core();
     }
 }
@@ -388,7 +412,8 @@ static void forced_tokens_are_drafted_and_change_nothing(void)
 
 TESTS(TEST(choice_ends_when_nothing_may_follow), TEST(constraint_of_the_empty_text_gives_no_tokens),
     TEST(empty_mask_ends_the_choice_with_an_error),
-    TEST(mask_over_a_bound_ends_the_choice_with_its_error), TEST(end_token_ends_the_choice),
+    TEST(mask_over_a_bound_ends_the_choice_with_its_error),
+    TEST(unmet_choice_does_not_end_the_others), TEST(end_token_ends_the_choice),
     TEST(scripts_cannot_be_constrained), TEST(choice_without_operations_is_unconstrained),
     TEST(paused_choices_do_not_delay_others), TEST(choices_wait_for_their_first_masks),
     TEST(paused_request_can_be_cancelled), TEST(forced_tokens_are_drafted_and_change_nothing))
