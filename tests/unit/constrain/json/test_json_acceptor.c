@@ -4,6 +4,7 @@
 #include "base/rng.h"
 #include "constrain/json/json_instance.h"
 #include "support/check.h"
+#include "support/schema_random.h"
 #include "testing/schema_validate.h"
 
 #define FAIL(...)                                                                                  \
@@ -183,68 +184,6 @@ static void an_unsatisfiable_schema_is_an_error(void)
 }
 
 /* ---- random schemas */
-
-static const char *const atoms[] = { "true", "{\"type\":\"integer\"}", "{\"enum\":[1,\"a\",null]}",
-    "{\"type\":[\"string\",\"array\"]}", "{\"maxLength\":1}", "{\"minimum\":2}", "false",
-    "{\"type\":\"object\"}", "{\"required\":[\"b\"]}", "{\"maxItems\":1}",
-    "{\"const\":{\"a\":1}}" };
-
-static void random_schema(struct buf *b, struct rng *r, int depth)
-{
-    static const char *const forms[] = { "{\"properties\":{\"a\":%,\"b\":%}}",
-        "{\"properties\":{\"a\":%},\"additionalProperties\":%}",
-        "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":%}}",
-        "{\"items\":%,\"minItems\":1}", "{\"prefixItems\":[%],\"items\":%}", "{\"contains\":%}",
-        "{\"anyOf\":[%,%]}", "{\"oneOf\":[%,%]}", "{\"allOf\":[%,%]}", "{\"not\":%}",
-        "{\"if\":%,\"then\":%,\"else\":%}", "{\"uniqueItems\":true,\"items\":%}",
-        "{\"patternProperties\":{\"^a\":%},\"minProperties\":1}",
-        "{\"dependentSchemas\":{\"a\":%}}",
-        "{\"dependentRequired\":{\"a\":[\"b\"]},\"maxProperties\":2}",
-        "{\"allOf\":[%],\"unevaluatedProperties\":false}",
-        "{\"anyOf\":[%,%],\"unevaluatedItems\":%}" };
-
-    if (!depth || !rng_below(r, 4)) {
-        buf_putz(b, atoms[rng_below(r, ARRAY_LEN(atoms))]);
-        return;
-    }
-    for (const char *at = forms[rng_below(r, ARRAY_LEN(forms))]; *at; at++)
-        if (*at == '%')
-            random_schema(b, r, depth - 1);
-        else
-            buf_putc(b, *at);
-}
-
-static void random_value(struct buf *b, struct rng *r, int depth)
-{
-    static const char *const scalars[] = { "null", "1", "2", "1.5", "\"a\"", "\"ab\"", "\"\"",
-        "true", "{\"a\":1}" };
-    static const char *const keys[] = { "\"a\":", "\"b\":", "\"c\":" };
-    bool is_first = true;
-
-    switch (depth ? rng_below(r, 4) : 0) {
-    case 2:
-        buf_putc(b, '[');
-        for (uint64_t n = rng_below(r, 4), k = 0; k < n; k++) {
-            buf_putz(b, k ? "," : "");
-            random_value(b, r, depth - 1);
-        }
-        buf_putc(b, ']');
-        break;
-    case 3:
-        buf_putc(b, '{');
-        for (size_t k = 0; k < ARRAY_LEN(keys); k++)
-            if (rng_below(r, 2)) {
-                buf_putz(b, is_first ? "" : ",");
-                buf_putz(b, keys[k]);
-                random_value(b, r, depth - 1);
-                is_first = false;
-            }
-        buf_putc(b, '}');
-        break;
-    default:
-        buf_putz(b, scalars[rng_below(r, ARRAY_LEN(scalars))]);
-    }
-}
 
 /* A random text that is completed byte by byte. */
 static void walk(struct kit *k, struct schema_validator *v, struct rng *r)
