@@ -548,7 +548,7 @@ static unsigned simple_rest(struct json_program *p, const struct branch *b, uint
         most = MAX(most, cost);
         n++;
     }
-    if (n > s->n_max || most == COST_NONE)
+    if (MAX(n, s->n_min) > s->n_max || most == COST_NONE)
         return COST_NONE;
     if (n >= s->n_min)
         return most;

@@ -171,6 +171,8 @@ static void an_unsatisfiable_schema_is_an_error(void)
         "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":{\"$ref\":\"#\"}}}",
         "{\"type\":\"string\",\"enum\":[1]}", "{\"allOf\":[{\"type\":\"null\"},false]}",
         "{\"type\":\"array\",\"minItems\":3,\"maxItems\":2}",
+        "{\"type\":\"object\",\"minProperties\":2,\"maxProperties\":1}",
+        "{\"type\":\"object\",\"allOf\":[{\"minProperties\":1},{\"maxProperties\":0}]}",
         "{\"type\":\"object\",\"required\":[\"b\"],\"additionalProperties\":false}"
     };
 
