@@ -3,6 +3,7 @@
  *
  * The input is a schema, optionally followed by a zero byte and a value. */
 #include "base/mem.h"
+#include "support/schema_small.h"
 #include "testing/schema_validate.h"
 
 enum { TEXT_MAX = 4096, VALUE_MAX = 64 };
@@ -45,21 +46,6 @@ static void check_node(const struct schema *s, const struct schema_node *n)
     CHECK(n->pointer.n && n->pointer.n < 400);
 }
 
-/* A validation visits all paths of edges, of which there may be 2^k: only graphs with few edges are
- * validated. */
-static bool is_small(const struct schema *s)
-{
-    uint32_t n_lists = 0;
-
-    for (uint32_t k = 0; k < schema_count(s); k++) {
-        const struct schema_node *n = schema_node(s, (node_id){ k });
-        n_lists += n->all_of.n + n->any_of.n + n->one_of.n + n->n_dependencies + 4u * n->has_if;
-        n_lists += n->n_patterns + n->n_pattern_properties;
-        n_lists += n->not_of.i != NODE_FALSE.i;
-    }
-    return n_lists < 12;
-}
-
 static void validate(const struct schema *s, struct str text)
 {
     struct arena *a = arena_new(1 * MB);
@@ -68,7 +54,8 @@ static void validate(const struct schema *s, struct str text)
     struct err e = { 0 };
 
     CHECK(a);
-    if (is_small(s) && !json_parse(&value, text, a, NULL, &e) && !schema_validator_new(&v, s, &e)) {
+    if (schema_is_small(s) && !json_parse(&value, text, a, NULL, &e) &&
+        !schema_validator_new(&v, s, &e)) {
         int rc = schema_validate(v, value, &e);
         CHECK(rc >= -1 && rc <= 1);
         schema_validator_free(v);
