@@ -184,11 +184,11 @@ static int check_counts(const struct record_header *h, size_t n, struct err *e)
     if (h->version != VERSION)
         return err_set(
             e, ERR_UNSUPPORTED, "the KV record has version %u, expected %d", h->version, VERSION);
-    if (h->n_tokens < 1 || h->n_tokens > RECORD_TOKENS_MAX || h->page_bytes < 1 ||
-        h->page_tokens < 1 || h->n_pages < 1 || h->n_parts > PARTS_MAX)
+    if (h->n_tokens < 1 || h->n_tokens > RECORD_TOKENS_MAX || h->page_tokens < 1 ||
+        h->n_pages < 1 || h->n_parts > PARTS_MAX)
         return err_set(e, ERR_CORRUPT, "the KV record has invalid counts");
     uint64_t front = meta_bytes_of(h);
-    if (front > n || h->n_pages > (n - front) / h->page_bytes)
+    if (front > n || (h->page_bytes > 0 && h->n_pages > (n - front) / h->page_bytes))
         return err_set(e, ERR_CORRUPT, "the KV record is truncated");
     return 0;
 }

@@ -22,7 +22,7 @@
 struct record_kind {       /* model and page layout; must be equal at export and import */
     uint8_t model[32];     /* digest of the model file */
     uint32_t kv_kind;      /* number format, model/lm.h */
-    uint64_t page_bytes;   /* > 0 */
+    uint64_t page_bytes;   /* 0: all layers are windowed */
     uint64_t state_bytes;  /* size of a slot of recurrent state; 0: none */
     uint64_t window_bytes; /* size of a page of the windowed layers; 0: none */
 };

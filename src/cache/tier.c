@@ -82,6 +82,13 @@ static void index_put(struct tier *t, enum tier_kind kind, uint64_t hash, struct
     *to = (struct index_entry){ hash, at };
 }
 
+static void index_page(struct tier *t, uint64_t hash, struct disk_pos at, bool has_window)
+{
+    index_put(t, TIER_PAGE, hash, at);
+    if (has_window)
+        index_put(t, TIER_WINDOW, hash, at);
+}
+
 bool tier_has(const struct tier *t, enum tier_kind kind, uint64_t hash)
 {
     return index_find(t, kind, hash) != NULL;
@@ -96,6 +103,13 @@ void tier_remove(struct tier *t, enum tier_kind kind, uint64_t hash)
             set[i] = (struct index_entry){ 0 };
 }
 
+void tier_find(const struct tier *t, enum tier_kind kind, uint64_t hash, struct disk_pos *at)
+{
+    const struct index_entry *entry = index_find(t, kind, hash);
+
+    *at = entry ? entry->at : (struct disk_pos){ 0 };
+}
+
 struct removal {
     struct tier *t;
     int from;
@@ -108,7 +122,8 @@ static void remove_prefix(void *arg, int n, uint64_t hash)
     if (n <= r->from)
         return;
     if (n % PAGE_TOKENS == 0)
-        tier_remove(r->t, TIER_PAGE, hash);
+        for (enum tier_kind kind = TIER_PAGE; kind < TIER_KINDS; kind++)
+            tier_remove(r->t, kind, hash);
     tier_remove(r->t, TIER_CHECKPOINT, hash);
 }
 
@@ -217,7 +232,26 @@ static bool verify_record(struct tier *t, const struct tier_read *f, struct disk
 static bool start_page_read(struct tier *t, const struct tier_read *f, int i, struct disk_read *r)
 {
     r->space = t->records[i % TIER_AHEAD];
+    if (f->at[i].n_bytes == 0) {
+        r->is_read = true;
+        return true;
+    }
     return f->at[i].n_bytes <= t->record_bytes[TIER_PAGE] && disk_read_begin(t->disk, f->at[i], r);
+}
+
+/* Copies the record of page i of the job to the pages to be filled. False if it has no window page
+ * and one is to be read. */
+static bool fill_pages(struct tier *t, const struct tier_read *f, int i, const struct record *r)
+{
+    bool has_window = t->o.kind.window_bytes && f->windows[i].i != PAGE_NONE.i;
+
+    if (has_window && r->n_windows != 1)
+        return false;
+    if (has_window)
+        lm_write_window_page(t->o.lm, f->windows[i], r->windows);
+    if (f->pages[i].i != PAGE_NONE.i)
+        t->o.lm->ops->write_page(t->o.lm, f->pages[i], r->pages);
+    return true;
 }
 
 /* Verifies page i of the job and copies it to its KV page; false if it is not the requested one. */
@@ -225,10 +259,11 @@ static bool finish_page_read(struct tier *t, const struct tier_read *f, int i, s
 {
     struct record r;
 
+    if (f->at[i].n_bytes == 0)
+        return true;
     if (!verify_record(t, f, f->at[i], (f->first_page + i + 1) * PAGE_TOKENS, in, &r) ||
-        r.has_state)
+        r.has_state || !fill_pages(t, f, i, &r))
         return false;
-    t->o.lm->ops->write_page(t->o.lm, f->pages[i], r.pages);
     t->is_failing = false;
     return true;
 }
@@ -257,7 +292,8 @@ static bool read_checkpoint(struct tier *t, struct tier_read *f)
         log_failure(t, "read", "the state of the KV record is damaged");
         return false;
     }
-    lm->ops->write_page(lm, f->pages[f->n_pages], r.pages);
+    if (!fill_pages(t, f, f->n_pages, &r))
+        return false;
     t->is_failing = false;
     return true;
 }
@@ -339,17 +375,18 @@ static void index_record(void *arg, const struct record *r, struct disk_pos at)
     if (r->n_pages == 1 && r->has_state)
         index_put(t, TIER_CHECKPOINT, hash, at);
     else if (r->n_pages == 1 && r->n_tokens % PAGE_TOKENS == 0)
-        index_put(t, TIER_PAGE, hash, at);
+        index_page(t, hash, at, r->n_windows > 0);
 }
 
 /* ---- memory */
 
-/* Bytes of a record of n tokens with one page. */
+/* Bytes of a record of n tokens with one page, and with a window page if the model has them. */
 static size_t bytes_of_record(const struct tier *t, enum tier_kind kind, int n)
 {
     struct record r = { .n_tokens = n,
         .first_page = (n + PAGE_TOKENS - 1) / PAGE_TOKENS - 1,
-        .has_state = kind == TIER_CHECKPOINT };
+        .has_state = kind == TIER_CHECKPOINT,
+        .n_windows = t->o.kind.window_bytes > 0 };
 
     return record_bytes(&t->o.kind, &r);
 }
@@ -411,6 +448,14 @@ static bool alloc_writes(struct tier *t)
     return is_complete;
 }
 
+static bool alloc_windows(struct tier_read *f, size_t n_pages)
+{
+    f->windows = try_calloc(n_pages, sizeof(*f->windows));
+    f->path_windows = try_calloc(n_pages, sizeof(*f->path_windows));
+    f->window_at = try_calloc(n_pages, sizeof(*f->window_at));
+    return f->windows && f->path_windows && f->window_at;
+}
+
 static int alloc_buffers(struct tier *t, struct err *e)
 {
     size_t n_tokens = (size_t)t->o.max_tokens, n_pages = n_tokens / PAGE_TOKENS + 1;
@@ -419,8 +464,11 @@ static int alloc_buffers(struct tier *t, struct err *e)
     t->record_bytes[TIER_PAGE] = bytes_of_record(t, TIER_PAGE, t->o.max_tokens);
     if (t->o.kind.state_bytes)
         t->record_bytes[TIER_CHECKPOINT] = bytes_of_record(t, TIER_CHECKPOINT, t->o.max_tokens);
-    is_complete = alloc_index(t, TIER_PAGE);
-    is_complete &= alloc_index(t, TIER_CHECKPOINT);
+    if (t->o.kind.window_bytes)
+        t->record_bytes[TIER_WINDOW] = t->record_bytes[TIER_PAGE];
+    is_complete = true;
+    for (enum tier_kind kind = TIER_PAGE; kind < TIER_KINDS; kind++)
+        is_complete &= alloc_index(t, kind);
     is_complete &= alloc_read_buffers(t);
     is_complete &= alloc_writes(t);
     for (int i = 0; i < TIER_READS; i++) {
@@ -430,6 +478,7 @@ static int alloc_buffers(struct tier *t, struct err *e)
         f->held = try_calloc(n_pages, sizeof(*f->held));
         f->at = try_calloc(n_pages, sizeof(*f->at));
         is_complete &= f->tokens && f->pages && f->held && f->at;
+        is_complete &= !t->o.kind.window_bytes || alloc_windows(f, n_pages);
         f->next_free = t->free_fetches;
         t->free_fetches = f;
     }
@@ -501,6 +550,9 @@ void tier_close(struct tier *t)
         mem_free(t->fetches[i].pages);
         mem_free(t->fetches[i].held);
         mem_free(t->fetches[i].at);
+        mem_free(t->fetches[i].windows);
+        mem_free(t->fetches[i].path_windows);
+        mem_free(t->fetches[i].window_at);
     }
     for (int i = 0; i < TIER_KINDS; i++)
         mem_free(t->index[i].entries);
@@ -513,10 +565,12 @@ struct tier_write *tier_write_begin(struct tier *t, enum tier_kind kind)
 {
     struct tier_write *w = t->free_writes[kind];
 
-    if (w)
-        t->free_writes[kind] = w->next_free;
-    else
+    if (!w) {
         t->stats.n_lost++;
+        return NULL;
+    }
+    t->free_writes[kind] = w->next_free;
+    w->has_window = false;
     return w;
 }
 
@@ -564,12 +618,25 @@ void tier_write_end(struct tier *t, struct msg *m)
     struct tier_write *w = container_of(m, struct tier_write, msg);
 
     if (w->is_done) {
-        index_put(t, w->kind, w->hash, w->at);
+        if (w->kind == TIER_PAGE)
+            index_page(t, w->hash, w->at, w->has_window);
+        else
+            index_put(t, w->kind, w->hash, w->at);
         t->stats.n_checkpoints_written += w->kind == TIER_CHECKPOINT;
     }
     *(w->is_done ? &t->stats.n_written : &t->stats.n_lost) += 1;
     w->next_free = t->free_writes[w->kind];
     t->free_writes[w->kind] = w;
+}
+
+/* Records that the pages from .. n - 1 of a job are read from. */
+static uint64_t count_records(const struct tier_read *f, int from, int n)
+{
+    uint64_t n_records = 0;
+
+    for (int i = from; i < n; i++)
+        n_records += f->at[i].n_bytes > 0;
+    return n_records;
 }
 
 void tier_read_end(struct tier *t, struct tier_read *f)
@@ -584,10 +651,10 @@ void tier_read_end(struct tier *t, struct tier_read *f)
         double ns = (double)f->took_ns / (double)n_bytes;
         t->byte_ns = t->byte_ns > 0 ? t->byte_ns + weight * (ns - t->byte_ns) : ns;
     }
-    t->stats.n_read += (uint64_t)(f->n_ok + is_ok);
+    t->stats.n_read += count_records(f, 0, f->n_ok) + is_ok;
     t->stats.n_checkpoints_read += is_ok;
     /* Pages after a checkpoint that could not be read were not tried. */
-    t->stats.n_failed += has_checkpoint && !is_ok ? 1 : (uint64_t)(f->n_pages - f->n_ok);
+    t->stats.n_failed += has_checkpoint && !is_ok ? 1 : count_records(f, f->n_ok, f->n_pages);
     f->next_free = t->free_fetches;
     t->free_fetches = f;
 }

@@ -1,10 +1,10 @@
 /* tier.h: KV offload tier: evicted pages and checkpoints of the prefix cache on disk.
  *
  * A thread writes and reads; the engine thread never waits for it and keeps the index. A record is
- * a full page, or a checkpoint of a model with state slots: the slot and the page of the token
- * before its position, which need not be full. Both are found by the hash of their prefix
- * (tree_tokens_hash). The tokens of a read record are compared with the requested ones, so a hash
- * collision is a miss.
+ * a full page, with its window page if it has one, or a checkpoint of a model with state slots: the
+ * slot, and the page and window page of the token before its position, which need not be full. All
+ * are found by the hash of their prefix (tree_tokens_hash). The tokens of a read record are
+ * compared with the requested ones, so a hash collision is a miss.
  *
  *   evicted page -> tier_write_begin, filled by the engine -> tier_send ... message: tier_write_end
  *   prompt       -> tier_chain, tier_read_begin, taken pages -> tier_send ... message: n_ok pages
@@ -27,7 +27,8 @@
 /* TIER_AHEAD: pages of a read job in progress. */
 enum { TIER_WRITES = 8, TIER_CHECKPOINT_WRITES = 2, TIER_READS = 4, TIER_AHEAD = 8 };
 
-enum tier_kind { TIER_PAGE, TIER_CHECKPOINT, TIER_KINDS };
+/* TIER_WINDOW: pages with their window page, which are also of the kind TIER_PAGE. */
+enum tier_kind { TIER_PAGE, TIER_CHECKPOINT, TIER_WINDOW, TIER_KINDS };
 
 struct tier_options {
     const char *dir;
@@ -44,8 +45,9 @@ struct tier_options {
 struct tier_write { /* a page or checkpoint to be written */
     struct msg msg;
     struct tier_write *next_free;
-    enum tier_kind kind;
-    uint8_t *bytes; /* the record without checksums */
+    enum tier_kind kind; /* TIER_PAGE or TIER_CHECKPOINT */
+    bool has_window;     /* the record of a page has its window page */
+    uint8_t *bytes;      /* the record without checksums */
     size_t n_bytes;
     uint64_t hash;
     uint64_t took_ns;
@@ -68,12 +70,22 @@ struct tier_read { /* pages to be read */
     int32_t *tokens; /* [max_tokens] the whole prefix, for the comparison */
     int first_page, n_pages, n_ok;
     struct tier_checkpoint checkpoint; /* after these pages */
-    /* [n_pages] pages to be filled, from tree_take_page; after them the page of the checkpoint */
+    /* [n_pages] pages to be filled, from tree_take_page; after them the page of the checkpoint.
+     * PAGE_NONE: only its window page is read. */
     page_id *pages;
-    struct disk_pos *at; /* [n_pages] */
+    /* The same for window pages, from tree_take_window; PAGE_NONE: it is not read. NULL: the model
+     * has no windowed layers. */
+    page_id *windows;
+    struct disk_pos *at; /* [n_pages] n_bytes 0: nothing of this page is read */
     uint64_t took_ns;
     void *user, *choice; /* the waiting request or choice; used by the engine */
-    page_id *held;       /* [first_page] pages of the prefix that the engine holds */
+    page_id *held;       /* [n_held] pages of the prefix that the engine holds */
+    int n_held;
+    /* Window pages of the whole prefix, like `windows` indexed from position 0: the engine holds
+     * those from first_window on; and their records. */
+    page_id *path_windows;
+    struct disk_pos *window_at;
+    int first_window;
 };
 
 struct tier_stats {
@@ -101,12 +113,14 @@ void tier_remove_after(
  * positions. */
 int tier_chain(
     const struct tier *t, uint64_t hash, const int32_t *tokens, int n_pages, struct disk_pos *at);
+/* Sets the position of a record; n_bytes 0 = it is not on disk. */
+void tier_find(const struct tier *t, enum tier_kind kind, uint64_t hash, struct disk_pos *at);
 /* Deepest checkpoint on disk at a position from + 1 .. n; 0 = none. Sets its position on disk. */
 int tier_find_checkpoint(const struct tier *t, const struct cache_scope *scope,
     const int32_t *tokens, int from, int n, struct disk_pos *at);
 
 /* NULL = all of this kind are in use. */
-struct tier_write *tier_write_begin(struct tier *t, enum tier_kind kind);
+struct tier_write *tier_write_begin(struct tier *t, enum tier_kind kind); /* not TIER_WINDOW */
 struct tier_read *tier_read_begin(struct tier *t); /* NULL = all in use; without a checkpoint */
 void tier_put_write(struct tier *t, struct tier_write *w); /* collected until tier_send */
 void tier_put_read(struct tier *t, struct tier_read *f);

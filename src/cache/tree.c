@@ -314,12 +314,11 @@ void tree_ref_page(struct tree *t, uint32_t i)
     page_ref(t->pool, (page_id){ i });
 }
 
-int tree_match(struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *pages)
+static int ref_match(struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *pages)
 {
     int done = 0, n_more;
     uint32_t i;
 
-    CHECK(!t->o.windows);
     tree_check_place(t, *at);
     while (n - done >= PAGE_TOKENS && (i = tree_find_full(t, at->i, tokens + done)) != NONE) {
         at->i = i;
@@ -333,6 +332,12 @@ int tree_match(struct tree *t, tree_node *at, const int32_t *tokens, int n, page
     tree_ref_page(t, i);
     *pages = (page_id){ i };
     return done + n_more;
+}
+
+int tree_match(struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *pages)
+{
+    CHECK(!t->o.windows);
+    return ref_match(t, at, tokens, n, pages);
 }
 
 void tree_count(struct tree *t, int n_found, int n_asked)
@@ -601,10 +606,10 @@ int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n)
 
 int tree_acquire(struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages)
 {
-    int found = tree_match(t, &root, tokens, n, pages);
+    int found = ref_match(t, &root, tokens, n, pages);
 
     for (int i = 0; i * PAGE_TOKENS < found; i++)
-        tree_pin_page(t, pages[i].i); /* uses the reference of tree_match */
+        tree_pin_page(t, pages[i].i); /* uses the reference of the match */
     return found;
 }
 

@@ -134,7 +134,8 @@ bool tree_remove_page(struct tree *t, page_id page);
 int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n);
 int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n);
 /* Like tree_match from a root; the pages can neither be evicted nor replaced until tree_release.
- * tree_acquire_resumable is the same for tree_resume. */
+ * tree_acquire_resumable is the same for tree_resume. With windowed layers tree_acquire takes the
+ * pages without their window pages. */
 int tree_acquire(struct tree *t, tree_node root, const int32_t *tokens, int n, page_id *pages);
 void tree_release(struct tree *t, const page_id *pages, int n);
 struct resume_point tree_acquire_resumable(

@@ -73,6 +73,8 @@ struct tree {
     void *gone_arg;
     void (*gone_checkpoint)(void *arg, page_id page, int n, state_id state);
     void *gone_checkpoint_arg;
+    void (*gone_window)(void *arg, page_id page);
+    void *gone_window_arg;
     struct checkpoint *checkpoints; /* [state slots] */
     struct evict evict_checkpoints; /* those whose slot has no other holder */
     uint32_t *window_nodes;         /* [window pages] node that holds it; NONE = none */

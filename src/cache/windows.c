@@ -135,9 +135,24 @@ bool tree_evict_window(struct tree *t)
 
     if (i == EVICT_NONE)
         return false;
+    uint32_t node = t->window_nodes[i];
     t->stats.n_windows_evicted++;
-    windows_drop(t, t->window_nodes[i]);
+    if (t->gone_window && t->nodes[node].n_tokens == PAGE_TOKENS)
+        t->gone_window(t->gone_window_arg, (page_id){ node });
+    windows_drop(t, node);
     return true;
+}
+
+void tree_on_evict_window(struct tree *t, void (*gone)(void *arg, page_id page), void *arg)
+{
+    t->gone_window = gone;
+    t->gone_window_arg = arg;
+}
+
+page_id tree_window_of(const struct tree *t, page_id page)
+{
+    CHECK(tree_is_page(t, page.i) && t->nodes[page.i].n_tokens > 0);
+    return t->nodes[page.i].window;
 }
 
 /* ---- window pages that other threads read or fill */
@@ -158,9 +173,29 @@ page_id tree_take_window(struct tree *t)
     return window;
 }
 
+int tree_peek_windows(struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *windows)
+{
+    int n_here = tree_peek(t, at, tokens, n);
+
+    for (uint32_t i = at->i; tree_is_page(t, i); i = t->nodes[i].parent)
+        windows[t->nodes[i].depth] = t->nodes[i].window;
+    return n_here;
+}
+
+void tree_acquire_windows(struct tree *t, const page_id *windows, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (windows[i].i != PAGE_NONE.i) {
+            page_ref(t->o.windows, windows[i]);
+            windows_add_reader(t, windows[i]);
+        }
+}
+
 void tree_release_windows(struct tree *t, const page_id *windows, int n)
 {
     for (int i = 0; i < n; i++) {
+        if (windows[i].i == PAGE_NONE.i)
+            continue;
         CHECK(t->window_readers[windows[i].i] > 0);
         t->window_readers[windows[i].i]--;
         tree_unref_window(t, windows[i]);

@@ -24,17 +24,27 @@ int tree_window_from(const struct tree *t, int pos);
 
 void tree_unref_window(struct tree *t, page_id window); /* releases a reference of the caller */
 bool tree_evict_window(struct tree *t); /* frees one idle window page; false = there is none */
+/* `gone` is called before a window page is evicted alone, if `page`, whose node holds it, is full.
+ * Before that of the page itself, the callback of tree_on_evict is called. */
+void tree_on_evict_window(struct tree *t, void (*gone)(void *arg, page_id page), void *arg);
+page_id tree_window_of(const struct tree *t, page_id page); /* of a page in the tree; PAGE_NONE */
 /* Removes a window page whose only other holder will write to it; false if there are others. */
 bool tree_remove_window(struct tree *t, page_id window);
 
 /* Window pages that other threads read or fill. tree_take_window takes one to be filled by the
  * caller, by eviction if necessary; PAGE_NONE = none. */
 page_id tree_take_window(struct tree *t) MUST_CHECK;
-/* Releases window pages of tree_acquire_resumable or tree_take_window. */
+/* tree_peek, which also sets the window page of each full page; PAGE_NONE = it has none.
+ * tree_acquire_windows takes those that are not PAGE_NONE until tree_release_windows. */
+int tree_peek_windows(
+    struct tree *t, tree_node *at, const int32_t *tokens, int n, page_id *windows);
+void tree_acquire_windows(struct tree *t, const page_id *windows, int n);
+/* Releases window pages of tree_acquire_resumable, tree_acquire_windows or tree_take_window;
+ * PAGE_NONE is none. */
 void tree_release_windows(struct tree *t, const page_id *windows, int n);
-/* Gives the window pages of a prefix from page number `first` on, of tree_take_window, to the nodes
- * of the pages, and makes position n a checkpoint, as far as these tokens are cached. Releases
- * them. windows[i] is that of page i. */
+/* Gives the window pages of a prefix from page number `first` on, of tree_take_window or
+ * tree_acquire_windows, to the nodes of the pages, and makes position n a checkpoint, as far as
+ * these tokens are cached. Releases them. windows[i] is that of page i. */
 void tree_insert_windows(struct tree *t, tree_node root, const int32_t *tokens, int n, int first,
     const page_id *windows);
 /* References to the window page that the tree and other threads hold. */

@@ -29,9 +29,11 @@ struct core {
     struct tier *tier;         /* KV offload tier; NULL = none */
     bool has_invalid_logits;   /* a forward pass yielded no distribution; it was logged */
     struct record_kind kind;
-    int32_t *path;             /* [n_ctx] scratch of kv_load.c */
-    uint32_t n_unwritten;      /* evicted records that were not worth writing; kv_load.c */
-    uint32_t n_states_loading; /* state slots that read jobs of the tier fill; kv_load.c */
+    int32_t *path;              /* [n_ctx] scratch of kv_load.c */
+    uint32_t n_unwritten;       /* evicted records that were not worth writing; kv_load.c */
+    uint32_t n_states_loading;  /* state slots that read jobs of the tier fill; kv_load.c */
+    uint32_t n_windows_loading; /* window pages that these jobs hold or fill; kv_load.c */
+    uint32_t n_least_windows;   /* window pages that these jobs leave; kv_load.c */
     struct sched *sched;
     struct sample_batch samples;
     struct mask_batch masks;

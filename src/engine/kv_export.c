@@ -37,7 +37,7 @@ static bool get_record_kind(
 {
     const struct lm *lm = engine_lm(en);
 
-    if (!engine_settings(en)->prefix_cache || lm->page_bytes == 0) {
+    if (!engine_settings(en)->prefix_cache || lm->page_bytes + lm->window_page_bytes == 0) {
         err_set(e, ERR_UNSUPPORTED, "the KV cache of this model cannot be exported");
         return false;
     }

@@ -1,6 +1,8 @@
 #include "engine/kv_load.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cache/windows.h"
+#include "engine/kv_find.h"
 #include "engine/prefix.h"
 
 #include <errno.h>
@@ -12,12 +14,6 @@ enum { SKIPS_PER_RETRY = 256 };
 static const uint64_t FLUSH_NS_MAX = 5000000000u; /* bounds the time of a shutdown */
 
 /* ---- read or compute */
-
-/* Tokens that would be computed again, and the bytes of the records that replace them. */
-struct load_size {
-    int pos, n_tokens;
-    uint64_t n_bytes;
-};
 
 /* True if reading is predicted to be faster than computing. As long as one of the two is not
  * measured, records are read. */
@@ -54,19 +50,28 @@ static bool should_write(struct core *c, struct load_size l)
 
 /* ---- writes */
 
-/* Eviction callback of the tree: copies the page and queues it for writing. */
+static page_id window_of(const struct core *c, page_id page)
+{
+    return c->windows ? tree_window_of(c->tree, page) : PAGE_NONE;
+}
+
+/* Eviction callback of the tree for pages and window pages: copies the page, and its window page if
+ * it has one, and queues them for writing. A page that was written without its window page is
+ * written again with it. */
 static void write_evicted(void *arg, page_id page)
 {
     struct core *c = arg;
     uint64_t hash = tree_prefix_hash(c->tree, (tree_node){ page.i });
+    page_id window = window_of(c, page);
     int pos = tree_depth(c->tree, page);
     struct record r = { .scope = *tree_scope(c->tree, page),
         .tokens = c->path,
         .n_tokens = pos + PAGE_TOKENS,
-        .first_page = pos / PAGE_TOKENS };
+        .first_page = pos / PAGE_TOKENS,
+        .n_windows = window.i != PAGE_NONE.i };
     size_t n_bytes = record_bytes(&c->kind, &r);
 
-    if (tier_has(c->tier, TIER_PAGE, hash) ||
+    if (tier_has(c->tier, r.n_windows ? TIER_WINDOW : TIER_PAGE, hash) ||
         !should_write(c, (struct load_size){ pos, PAGE_TOKENS, n_bytes }))
         return;
     struct tier_write *w = tier_write_begin(c->tier, TIER_PAGE);
@@ -75,13 +80,16 @@ static void write_evicted(void *arg, page_id page)
     tree_path(c->tree, page, c->path);
     record_begin(w->bytes, &c->kind, &r);
     c->lm->ops->read_page(c->lm, page, r.pages);
+    if (r.n_windows)
+        lm_read_window_page(c->lm, window, r.windows);
+    w->has_window = r.n_windows;
     w->n_bytes = n_bytes;
     w->hash = hash;
     tier_put_write(c->tier, w);
 }
 
 /* Eviction callback for checkpoints. After a restart, reading it together with the pages before it
- * replaces the computation of the whole prefix. */
+ * replaces the computation of the whole prefix. Without its window page it is of no use. */
 static void write_evicted_checkpoint(void *arg, page_id page, int n, state_id state)
 {
     struct core *c = arg;
@@ -89,9 +97,13 @@ static void write_evicted_checkpoint(void *arg, page_id page, int n, state_id st
         .tokens = c->path,
         .n_tokens = n,
         .first_page = (n - 1) / PAGE_TOKENS,
-        .has_state = true };
+        .has_state = true,
+        .n_windows = c->windows != NULL };
     size_t n_bytes = record_bytes(&c->kind, &r);
+    page_id window = window_of(c, page);
 
+    if (c->windows && window.i == PAGE_NONE.i)
+        return;
     tree_path(c->tree, page, c->path);
     uint64_t hash = tree_tokens_hash(&r.scope, c->path, n);
     uint64_t n_all = n_bytes + (uint64_t)r.first_page * c->kind.page_bytes;
@@ -104,6 +116,8 @@ static void write_evicted_checkpoint(void *arg, page_id page, int n, state_id st
     record_begin(w->bytes, &c->kind, &r);
     c->lm->ops->read_page(c->lm, page, r.pages);
     c->lm->ops->read_state(c->lm, state, r.state);
+    if (r.n_windows)
+        lm_read_window_page(c->lm, window, r.windows);
     w->n_bytes = n_bytes;
     w->hash = hash;
     tier_put_write(c->tier, w);
@@ -111,77 +125,110 @@ static void write_evicted_checkpoint(void *arg, page_id page, int n, state_id st
 
 /* ---- reads */
 
-struct prefix_query { /* a prefix and how much of it may be read */
-    const struct cache_scope *scope;
-    tree_node root;
-    const int32_t *tokens; /* [limit + 1] */
-    int limit;
-};
-
-static uint64_t bytes_of_pages(const struct tier_read *f)
+/* Pages that the job fills: those after the held ones, and that of the checkpoint. */
+static int n_blank_from(const struct tier_read *f)
 {
-    uint64_t n_bytes = 0;
-
-    for (int i = 0; i < f->n_pages; i++)
-        n_bytes += f->at[i].n_bytes;
-    return n_bytes;
+    return f->n_held - f->first_page;
 }
 
-/* Sets the pages of the job: those on disk after the pages in memory. */
-static struct load_size find_pages(
-    const struct core *c, const struct prefix_query *w, struct tier_read *f)
+static int n_blank_end(const struct tier_read *f)
 {
-    tree_node at = w->root;
-    int n_here = tree_peek(c->tree, &at, w->tokens, w->limit);
-
-    f->first_page = n_here / PAGE_TOKENS;
-    f->n_pages = tier_chain(c->tier, tree_prefix_hash(c->tree, at), w->tokens + n_here,
-        (w->limit - n_here) / PAGE_TOKENS, f->at);
-    return (struct load_size){ n_here, f->n_pages * PAGE_TOKENS, bytes_of_pages(f) };
+    return f->n_pages + (f->checkpoint.n > 0);
 }
 
-/* Sets checkpoint and pages of the job: the deepest checkpoint on disk that is deeper than those in
- * memory, and of the pages before it those that are not in memory; all of them must be on disk. One
- * position after the limit is allowed, since the slot can resume before its position. */
-static struct load_size find_checkpoint(
-    const struct core *c, const struct prefix_query *w, struct tier_read *f)
+/* The pages of the job are of use only together. */
+static bool is_all_or_nothing(const struct core *c, const struct tier_read *f)
 {
-    int n_resumable = tree_peek_resumable(c->tree, w->root, w->tokens, w->limit);
-    struct load_size found = find_pages(c, w, f);
-    int end = (f->first_page + f->n_pages + 1) * PAGE_TOKENS;
-
-    f->checkpoint.n = tier_find_checkpoint(
-        c->tier, w->scope, w->tokens, n_resumable, MIN(w->limit + 1, end), &f->checkpoint.at);
-    int n = f->checkpoint.n, n_before = MAX(n - 1, 0) / PAGE_TOKENS;
-    f->first_page = MIN(f->first_page, n_before);
-    f->n_pages = n_before - f->first_page;
-    found = (struct load_size){ n_resumable, MAX(MIN(n, w->limit) - n_resumable, 0), 0 };
-    found.n_bytes = bytes_of_pages(f) + f->checkpoint.at.n_bytes;
-    return found;
+    return f->checkpoint.n > 0 || c->windows;
 }
 
-/* Takes the pages to be filled: as many as there are or, before a checkpoint, all. */
+static void return_pages(struct core *c, struct tier_read *f, int n)
+{
+    while (n > n_blank_from(f))
+        tree_insert_page(c->tree, TREE_NONE, NULL, 0, f->pages[--n]);
+}
+
+/* Takes the pages to be filled: as many as there are or, if they are of use only together, all. */
 static bool take_blank_pages(struct core *c, struct tier_read *f)
 {
-    int n = 0, n_wanted = f->n_pages + (f->checkpoint.n > 0);
+    int n = n_blank_from(f);
 
-    for (; n < n_wanted; n++) {
+    for (int i = 0; i < n; i++)
+        f->pages[i] = PAGE_NONE;
+    for (; n < n_blank_end(f); n++) {
         page_id page = tree_take_page(c->tree);
         if (page.i == PAGE_NONE.i)
             break;
         (void)!page_claim(c->pool, page, f->scope.tenant); /* the read overwrites the whole page */
         f->pages[n] = page;
     }
-    if (f->checkpoint.n == 0) {
+    if (!is_all_or_nothing(c, f)) {
         f->n_pages = n;
         return n > 0;
     }
-    if (n == n_wanted)
+    if (n == n_blank_end(f))
         return true;
-    while (n > 0)
-        tree_insert_page(c->tree, TREE_NONE, NULL, 0, f->pages[--n]);
+    return_pages(c, f, n);
     return false;
 }
+
+/* ---- window pages of a job */
+
+/* Window pages that the job holds or fills: from first_window on. */
+static int n_windows_of(const struct tier_read *f)
+{
+    return f->first_page + n_blank_end(f) - f->first_window;
+}
+
+static void count_windows(struct core *c, const struct tier_read *f, int sign)
+{
+    c->n_windows_loading += (uint32_t)(sign * n_windows_of(f));
+}
+
+static void release_windows(struct core *c, const struct tier_read *f)
+{
+    if (!c->windows)
+        return;
+    tree_release_windows(c->tree, f->path_windows + f->first_window, n_windows_of(f));
+    count_windows(c, f, -1);
+}
+
+/* Holds those in memory. The jobs leave as many as one sequence needs, so that the sequence of
+ * highest rank can always compute. */
+static bool hold_windows(struct core *c, const struct tier_read *f)
+{
+    if (!c->windows)
+        return true;
+    if (c->n_windows_loading + (uint32_t)n_windows_of(f) + c->n_least_windows >
+        page_n_total(c->windows))
+        return false;
+    count_windows(c, f, 1);
+    tree_acquire_windows(c->tree, f->path_windows + f->first_window, n_windows_of(f));
+    return true;
+}
+
+/* Takes those to be filled. False: some are missing; release_windows returns the others. */
+static bool take_blank_windows(struct core *c, struct tier_read *f)
+{
+    int end = f->first_page + n_blank_end(f);
+
+    if (!c->windows)
+        return true;
+    for (int i = f->first_page; i < end; i++)
+        f->windows[i - f->first_page] = PAGE_NONE;
+    for (int i = f->first_window; i < end; i++) {
+        if (f->path_windows[i].i != PAGE_NONE.i)
+            continue;
+        page_id page = tree_take_window(c->tree);
+        if (page.i == PAGE_NONE.i)
+            return false;
+        (void)!page_claim(c->windows, page, f->scope.tenant);
+        f->path_windows[i] = f->windows[i - f->first_page] = page;
+    }
+    return true;
+}
+
+/* ---- state slot of a job */
 
 /* Takes the slot to be filled. Two slots remain that no job fills, so that the sequence of highest
  * rank can always compute; the last unused one is for running sequences. */
@@ -216,11 +263,14 @@ static void give_slot(struct core *c, const struct tier_read *f, tree_node root)
 /* Takes what the job fills, and holds the prefix in memory while pages may be evicted for it. */
 static bool take_blanks(struct core *c, const struct prefix_query *w, struct tier_read *f)
 {
-    tree_acquire(c->tree, w->root, w->tokens, f->first_page * PAGE_TOKENS, f->held);
-    if (take_blank_slot(c, f) && take_blank_pages(c, f))
-        return true;
-    give_slot(c, f, TREE_NONE);
-    tree_release(c->tree, f->held, f->first_page);
+    tree_acquire(c->tree, w->root, w->tokens, f->n_held * PAGE_TOKENS, f->held);
+    if (hold_windows(c, f)) {
+        if (take_blank_slot(c, f) && take_blank_windows(c, f) && take_blank_pages(c, f))
+            return true;
+        release_windows(c, f);
+        give_slot(c, f, TREE_NONE);
+    }
+    tree_release(c->tree, f->held, f->n_held);
     return false;
 }
 
@@ -234,7 +284,7 @@ static struct tier_read *start_load(struct core *c, const struct prefix_query *w
         return NULL;
     f->scope = *w->scope;
     f->n_ok = 0;
-    struct load_size l = c->states ? find_checkpoint(c, w, f) : find_pages(c, w, f);
+    struct load_size l = kv_find(c, w, f);
     if (l.n_tokens == 0 || !should_read(c, l) || !take_blanks(c, w, f)) {
         f->n_pages = f->checkpoint.n = 0;
         tier_read_end(c->tier, f);
@@ -298,8 +348,10 @@ static void forget_unreadable(struct core *c, const struct tier_read *f)
     bool is_checkpoint = f->checkpoint.n > 0 && !f->checkpoint.is_ok;
     int n = is_checkpoint ? f->checkpoint.n : (f->first_page + f->n_ok + 1) * PAGE_TOKENS;
 
-    tier_remove(c->tier, is_checkpoint ? TIER_CHECKPOINT : TIER_PAGE,
-        tree_tokens_hash(&f->scope, f->tokens, n));
+    uint64_t hash = tree_tokens_hash(&f->scope, f->tokens, n);
+    tier_remove(c->tier, is_checkpoint ? TIER_CHECKPOINT : TIER_PAGE, hash);
+    if (!is_checkpoint)
+        tier_remove(c->tier, TIER_WINDOW, hash); /* mostly the same record */
 }
 
 /* Resumes the request or sequence that waited for the pages. */
@@ -330,26 +382,48 @@ static void insert_checkpoint(
     give_slot(c, f, at.i == TREE_NONE.i ? TREE_NONE : root);
 }
 
+/* The same for the pages of the job; returns the node of the last one. */
+static tree_node insert_pages(struct core *c, const struct tier_read *f, tree_node at)
+{
+    for (int i = n_blank_from(f); i < f->n_pages; i++) {
+        const int32_t *tokens = f->tokens + (f->first_page + i) * PAGE_TOKENS;
+        at = tree_insert_page(
+            c->tree, i < f->n_ok ? at : TREE_NONE, tokens, PAGE_TOKENS, f->pages[i]);
+    }
+    return at;
+}
+
+/* Gives the window pages to the pages of the job, which are in the tree, or returns both. */
+static void insert_windows(struct core *c, const struct tier_read *f, tree_node root, bool is_whole)
+{
+    int n = f->checkpoint.n ? f->checkpoint.n : (f->first_page + f->n_pages) * PAGE_TOKENS;
+
+    if (!is_whole) {
+        release_windows(c, f);
+        return;
+    }
+    tree_insert_windows(c->tree, root, f->tokens, n, f->first_window, f->path_windows);
+    count_windows(c, f, -1);
+}
+
 static void finish_load(struct core *c, struct tier_read *f, uint64_t now)
 {
     tree_node root = tree_enter(c->tree, &f->scope), at = root;
-    int n_here = f->first_page * PAGE_TOKENS;
+    int n_here = f->n_held * PAGE_TOKENS;
     bool has_checkpoint = f->checkpoint.n > 0, is_whole = f->n_ok == f->n_pages;
 
     is_whole &= !has_checkpoint || f->checkpoint.is_ok;
     CHECK(tree_peek(c->tree, &at, f->tokens, n_here) == n_here); /* the prefix is held */
-    if (has_checkpoint && !is_whole)
-        at = TREE_NONE; /* pages without their checkpoint are of no use: they are returned */
-    for (int i = 0; i < f->n_pages; i++) {
-        const int32_t *tokens = f->tokens + n_here + i * PAGE_TOKENS;
-        at = tree_insert_page(
-            c->tree, i < f->n_ok ? at : TREE_NONE, tokens, PAGE_TOKENS, f->pages[i]);
-    }
+    if (!is_whole && is_all_or_nothing(c, f))
+        at = TREE_NONE;
+    at = insert_pages(c, f, at);
     if (has_checkpoint)
         insert_checkpoint(c, f, root, at);
+    if (c->windows)
+        insert_windows(c, f, root, is_whole);
     if (!is_whole)
         forget_unreadable(c, f);
-    tree_release(c->tree, f->held, f->first_page);
+    tree_release(c->tree, f->held, f->n_held);
     tree_leave(c->tree, root);
     resume_waiting(c, f, now);
     tier_read_end(c->tier, f);
@@ -377,7 +451,9 @@ static int make_tier_dir(struct core *c, char *dir, size_t size, struct err *e)
     n += snprintf(dir + n, size - (size_t)n, "-%x-%llx", c->kind.kv_kind,
         (unsigned long long)c->kind.page_bytes);
     if (c->kind.state_bytes)
-        snprintf(dir + n, size - (size_t)n, "-%llx", (unsigned long long)c->kind.state_bytes);
+        n += snprintf(dir + n, size - (size_t)n, "-%llx", (unsigned long long)c->kind.state_bytes);
+    if (c->kind.window_bytes)
+        snprintf(dir + n, size - (size_t)n, "-w%llx", (unsigned long long)c->kind.window_bytes);
     return 0;
 }
 
@@ -385,13 +461,9 @@ int kv_load_open(struct core *c, struct sched_limits *l, struct err *e)
 {
     char dir[4096];
 
-    if (!c->o.kv_disk || !*c->o.kv_disk || !c->tree || !c->o.model_digest || !c->lm->page_bytes)
+    if (!c->o.kv_disk || !*c->o.kv_disk || !c->tree || !c->o.model_digest ||
+        c->lm->page_bytes + c->lm->window_page_bytes == 0)
         return 0;
-    if (c->lm->window.size) {
-        log_info("engine", "no_kv_tier",
-            "reason=\"the KV of layers with an attention window is not written to disk\"");
-        return 0;
-    }
     if (strlen(c->o.kv_disk) > sizeof(dir) - 100)
         return err_set(e, ERR_RANGE,
             "the name of the KV offload directory has %zu bytes, which is too long",
@@ -399,6 +471,8 @@ int kv_load_open(struct core *c, struct sched_limits *l, struct err *e)
     c->kind.kv_kind = c->lm->kv_kind;
     c->kind.page_bytes = c->lm->page_bytes;
     c->kind.state_bytes = c->states ? c->lm->state_bytes : 0;
+    c->kind.window_bytes = c->windows ? c->lm->window_page_bytes : 0;
+    c->n_least_windows = sched_least_windows(&c->lm->window, c->queue->n_ctx);
     memcpy(c->kind.model, c->o.model_digest, sizeof(c->kind.model));
     c->path = try_calloc((size_t)c->queue->n_ctx + PAGE_TOKENS, sizeof(*c->path));
     if (!c->path)
@@ -417,6 +491,7 @@ int kv_load_open(struct core *c, struct sched_limits *l, struct err *e)
         return -1;
     tree_on_evict(c->tree, write_evicted, c);
     tree_on_evict_checkpoint(c->tree, write_evicted_checkpoint, c);
+    tree_on_evict_window(c->tree, write_evicted, c);
     l->start_kv_load = start_seq_load;
     l->start_kv_load_arg = c;
     log_info("engine", "kv_tier", "dir=\"%s\" bytes=%llu max_bytes=%llu io=\"%s\"", dir,
@@ -436,6 +511,7 @@ void kv_load_close(struct core *c)
             continue;
         tree_on_evict(c->tree, NULL, NULL);
         tree_on_evict_checkpoint(c->tree, NULL, NULL);
+        tree_on_evict_window(c->tree, NULL, NULL);
         tier_close(c->tier);
     }
     mem_free(c->path);

@@ -10,6 +10,10 @@
  * deepest one on disk with which its prompt begins, if all pages before it are in memory or on
  * disk, and resumes there. If one of its records cannot be read, nothing of them is used.
  *
+ * For a model with windowed layers the record of a page includes its window page, if it has one
+ * when one of both is evicted. A request resumes where, in memory or on disk, all pages before the
+ * position exist and all window pages that its next row reads (kv_find.h).
+ *
  * Part of core.c. Owner: the engine thread, which never waits for the disk. */
 #pragma once
 

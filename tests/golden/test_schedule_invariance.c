@@ -448,7 +448,7 @@ static void expect_schedule_invariance(
             continue;
         run_together(s, &w[i]); /* a restart */
         compare_outputs(s);
-        EXPECT(n_from_disk > 0 || s->window); /* no tier */
+        EXPECT(n_from_disk > 0);
         tmpdir_remove(disk_dir);
     }
     EXPECT(

@@ -64,7 +64,7 @@ static struct {
     uint64_t cancelled, timed_out, dropped, overloaded, too_long;
     uint64_t cached, cached_whole;
     uint64_t partial_runs, partial_runs_lost, cancelled_paused;
-    uint64_t pages_read, checkpoints_read, checkpoints_written;
+    uint64_t pages_read, windowed_pages_read, checkpoints_read, checkpoints_written;
     uint64_t masks, mask_pauses, constraints_completed, not_met, over_bound;
     uint64_t cancelled_in[SEQ_DELAYED + 1], cancelled_prefilling, cancelled_preempted;
 } coverage;
@@ -694,6 +694,8 @@ static void run_once(const struct shape *shape, const char *tier_dir, bool is_re
     coverage.drafted += draft_sum(&s->queue->stats).drafted;
     coverage.accepted += draft_sum(&s->queue->stats).accepted;
     coverage.pages_read += s->queue->stats.prefix.disk_pages_read;
+    if (s->fake.window)
+        coverage.windowed_pages_read += s->queue->stats.prefix.disk_pages_read;
     coverage.masks += s->queue->stats.constraints.masks;
     coverage.mask_pauses += s->queue->stats.constraints.pauses;
     coverage.constraints_completed += s->queue->stats.constraints.completed;
@@ -837,6 +839,7 @@ static void every_seed_keeps_all_invariants(void)
         EXPECT(coverage.accepted > n_seeds && coverage.drafted > coverage.accepted);
         EXPECT(coverage.cached > 7 * n_seeds);
         EXPECT(coverage.pages_read > n_seeds / 10 && coverage.checkpoints_read > n_seeds / 10);
+        EXPECT(coverage.windowed_pages_read > n_seeds / 100);
         for (int i = SEQ_WAITING; i <= SEQ_DELAYED; i++)
             EXPECT(coverage.cancelled_in[i] > 0);
         EXPECT(coverage.cancelled_prefilling > 0 && coverage.cancelled_preempted > 0);

@@ -607,6 +607,193 @@ static void old_checkpoints_are_removed_from_disk_and_index(void)
     end_checkpoint_test();
 }
 
+/* ---- window pages */
+
+enum { WINDOW_BYTES = 300, WINDOW_FROM = 12 }; /* the first page with a window page */
+
+static uint8_t window_arena[N_PAGES][WINDOW_BYTES];
+
+static void begin_window_test(void)
+{
+    begin_test();
+    kind.window_bytes = WINDOW_BYTES;
+    lm.n_window_pages = N_PAGES;
+    lm.window_page_bytes = WINDOW_BYTES;
+    lm.window_arena = window_arena[0];
+}
+
+static void end_window_test(void)
+{
+    kind.window_bytes = 0;
+    end_test();
+}
+
+static void put_windowed_page(struct tier *t, int text, int page)
+{
+    int32_t tokens[CHAIN * PAGE_TOKENS];
+    struct tier_write *w = tier_write_begin(t, TIER_PAGE);
+    struct record r = { .scope = scope,
+        .tokens = tokens,
+        .n_tokens = (page + 1) * PAGE_TOKENS,
+        .first_page = page,
+        .n_windows = 1 };
+
+    EXPECT(w && !w->has_window);
+    text_of(text, tokens);
+    record_begin(w->bytes, &kind, &r);
+    memset(r.pages, byte_of(text, page), PAGE_BYTES);
+    memset(r.windows, byte_of(text, page) ^ 0x80, WINDOW_BYTES);
+    w->n_bytes = record_bytes(&kind, &r);
+    w->hash = name_of(tokens, page + 1);
+    w->has_window = true;
+    tier_put_write(t, w);
+    run_queue(t);
+}
+
+static void find_window(struct tier *t, int text, int page, struct disk_pos *at)
+{
+    int32_t tokens[CHAIN * PAGE_TOKENS];
+
+    text_of(text, tokens);
+    tier_find(t, TIER_WINDOW, name_of(tokens, page + 1), at);
+}
+
+/* Reads a text whose first n_held pages are in memory, with the window pages from WINDOW_FROM on.
+ * Returns the number of pages that could be read; their bytes are checked. */
+static int get_windowed_text(struct tier *t, int text, int n_held)
+{
+    int32_t tokens[CHAIN * PAGE_TOKENS];
+    struct tier_read *f = tier_read_begin(t);
+
+    text_of(text, tokens);
+    EXPECT(f);
+    EXPECT_EQ(tier_chain(t, name_of(tokens, 0), tokens, CHAIN, f->at), CHAIN);
+    f->first_page = f->n_ok = 0;
+    f->n_pages = CHAIN;
+    f->scope = scope;
+    memcpy(f->tokens, tokens, sizeof(tokens));
+    for (int i = 0; i < CHAIN; i++) {
+        f->pages[i] = i < n_held ? PAGE_NONE : (page_id){ (uint32_t)i };
+        f->windows[i] = i < WINDOW_FROM ? PAGE_NONE : (page_id){ (uint32_t)(CHAIN - i) };
+        if (i >= WINDOW_FROM)
+            find_window(t, text, i, &f->at[i]);
+        else if (i < n_held)
+            f->at[i] = (struct disk_pos){ 0 };
+    }
+    memset(arena, 0, sizeof(arena));
+    memset(window_arena, 0, sizeof(window_arena));
+    tier_put_read(t, f);
+    EXPECT(run_queue(t) == f);
+    int n = f->n_ok;
+    for (int i = 0; i < n; i++) {
+        uint8_t page = i < n_held ? 0 : byte_of(text, i);
+        uint8_t window = i < WINDOW_FROM ? 0 : byte_of(text, i) ^ 0x80;
+        EXPECT(arena[i][0] == page && arena[i][PAGE_BYTES - 1] == page);
+        EXPECT(window_arena[CHAIN - i][0] == window);
+        EXPECT(window_arena[CHAIN - i][WINDOW_BYTES - 1] == window);
+    }
+    tier_read_end(t, f);
+    return n;
+}
+
+static void window_pages_are_loaded_with_and_without_their_pages(void)
+{
+    struct disk_pos at;
+
+    begin_window_test();
+    struct tier *t = open_tier(1 << 20);
+    put_text(t, 1);
+    for (int i = WINDOW_FROM; i < CHAIN; i++)
+        put_windowed_page(t, 1, i);
+    for (int again = 0; again < 2; again++) {
+        find_window(t, 1, WINDOW_FROM - 1, &at);
+        EXPECT_EQ(at.n_bytes, 0u);
+        find_window(t, 1, WINDOW_FROM, &at);
+        EXPECT(at.n_bytes > PAGE_BYTES + WINDOW_BYTES);
+        uint64_t n_read = tier_stats_get(t)->n_read;
+        EXPECT_EQ(get_windowed_text(t, 1, 0), CHAIN);
+        EXPECT_EQ(tier_stats_get(t)->n_read - n_read, (uint64_t)CHAIN);
+        EXPECT_EQ(get_windowed_text(t, 1, WINDOW_FROM + 3), CHAIN);
+        EXPECT_EQ(get_windowed_text(t, 1, CHAIN), CHAIN);
+        EXPECT_EQ(tier_stats_get(t)->n_read - n_read,
+            (uint64_t)(CHAIN + 2 * (CHAIN - WINDOW_FROM))); /* the others are in memory */
+        EXPECT_EQ(tier_stats_get(t)->n_failed, 0u);
+        close_tier(t);
+        t = open_tier(1 << 20);
+    }
+    int32_t tokens[CHAIN * PAGE_TOKENS];
+    text_of(1, tokens);
+    tier_remove_after(t, &scope, tokens, 14 * PAGE_TOKENS, CHAIN * PAGE_TOKENS);
+    find_window(t, 1, 13, &at);
+    EXPECT(at.n_bytes > 0);
+    find_window(t, 1, 14, &at);
+    EXPECT_EQ(at.n_bytes, 0u);
+    close_tier(t);
+    end_window_test();
+}
+
+static void missing_or_damaged_window_page_is_a_miss(void)
+{
+    int32_t tokens[CHAIN * PAGE_TOKENS];
+    struct disk_pos at;
+    char path[700];
+
+    log_set_level(LOG_ERROR); /* the damage is logged */
+    begin_window_test();
+    struct tier *t = open_tier(1 << 20);
+    text_of(1, tokens);
+    put_text(t, 1);
+    for (int i = WINDOW_FROM; i < CHAIN; i++)
+        put_windowed_page(t, 1, i);
+    find_window(t, 1, 17, &at);
+    snprintf(path, sizeof(path), "%s/kv-%016x.seg", dir, at.segment);
+    int fd = open(path, O_RDWR);
+    off_t last = (off_t)(at.offset + at.n_bytes) - 1; /* of the window page */
+    EXPECT(fd >= 0 && pwrite(fd, "x", 1, last) == 1);
+    close(fd);
+    EXPECT_EQ(get_windowed_text(t, 1, 0), 17);
+    EXPECT_EQ(tier_stats_get(t)->n_failed, (uint64_t)CHAIN - 17);
+    tier_remove(t, TIER_WINDOW, name_of(tokens, 15)); /* at[] has no record: nothing is read */
+    find_window(t, 1, 14, &at);
+    EXPECT_EQ(at.n_bytes, 0u);
+    /* A record without a window page cannot fill one. */
+    struct tier_read *f = tier_read_begin(t);
+    EXPECT_EQ(tier_chain(t, name_of(tokens, 0), tokens, 2, f->at), 2);
+    f->first_page = 0;
+    f->n_pages = 2;
+    f->scope = scope;
+    memcpy(f->tokens, tokens, sizeof(tokens));
+    f->pages[0] = f->windows[1] = (page_id){ 0 };
+    f->pages[1] = f->windows[0] = PAGE_NONE;
+    tier_put_read(t, f);
+    EXPECT(run_queue(t) == f);
+    EXPECT_EQ(f->n_ok, 1);
+    tier_read_end(t, f);
+    close_tier(t);
+    end_window_test();
+    log_set_level(LOG_INFO);
+}
+
+static void failed_read_of_a_window_page_is_a_miss(void)
+{
+#ifdef TESTING
+    begin_window_test();
+    struct tier *t = open_tier(1 << 20);
+
+    put_text(t, 1);
+    for (int i = WINDOW_FROM; i < CHAIN; i++)
+        put_windowed_page(t, 1, i);
+    for (int nth = 1; nth <= CHAIN - WINDOW_FROM; nth++) {
+        fault_arm(FAULT_DISK_READ, (uint64_t)nth);
+        EXPECT_EQ(get_windowed_text(t, 1, CHAIN), WINDOW_FROM + nth - 1);
+        fault_arm(FAULT_DISK_READ, 0);
+    }
+    EXPECT_EQ(get_windowed_text(t, 1, CHAIN), CHAIN);
+    close_tier(t);
+    end_window_test();
+#endif
+}
+
 TESTS(TEST(written_pages_are_loaded), TEST(failed_read_is_a_miss_from_its_page_on),
     TEST(failed_write_loses_one_page), TEST(name_collision_is_a_miss),
     TEST(old_pages_are_removed_from_disk_and_index),
@@ -616,4 +803,6 @@ TESTS(TEST(written_pages_are_loaded), TEST(failed_read_is_a_miss_from_its_page_o
     TEST(checkpoint_of_another_model_layout_or_tenant_is_a_miss),
     TEST(state_that_cannot_resume_is_a_miss), TEST(pages_are_not_read_without_their_checkpoint),
     TEST(checkpoints_above_the_limit_of_writes_are_dropped),
-    TEST(old_checkpoints_are_removed_from_disk_and_index))
+    TEST(old_checkpoints_are_removed_from_disk_and_index),
+    TEST(window_pages_are_loaded_with_and_without_their_pages),
+    TEST(missing_or_damaged_window_page_is_a_miss), TEST(failed_read_of_a_window_page_is_a_miss))

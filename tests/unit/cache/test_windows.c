@@ -231,6 +231,77 @@ static void a_longer_page_keeps_the_checkpoint(void)
     close_cache(&c);
 }
 
+struct evicted {
+    struct cache *c;
+    int n;
+    page_id last;
+};
+
+static void count_evicted(void *arg, page_id page)
+{
+    struct evicted *e = arg;
+
+    EXPECT(tree_window_of(e->c->tree, page).i != PAGE_NONE.i); /* still there */
+    e->last = page;
+    e->n++;
+}
+
+/* The KV offload tier copies the window page of a full page before its eviction. */
+static void eviction_of_window_pages_is_reported(void)
+{
+    const struct kv_window w = { .size = PAGE_TOKENS, .align = 1 };
+    struct cache c = open_cache(w, EVICT_LRU);
+    struct evicted e = { .c = &c };
+    enum { N = 3 * PAGE_TOKENS + 5 };
+
+    write_text();
+    compute(&c, 0, text, N, true);
+    int n_kept = (int)(page_n_total(c.windows) - page_n_free(c.windows)), n = 0;
+    tree_on_evict_window(c.tree, count_evicted, &e);
+    for (; tree_evict_window(c.tree); n++)
+        EXPECT(e.n == 0 || tree_window_of(c.tree, e.last).i == PAGE_NONE.i);
+    EXPECT_EQ(n, n_kept);
+    EXPECT_EQ(e.n, n_kept - 1); /* the last page is not full */
+    close_cache(&c);
+}
+
+/* Window pages that are held while others of the same prefix are read. */
+static void held_window_pages_are_not_evicted(void)
+{
+    const struct kv_window w = { .size = 3 * PAGE_TOKENS, .align = 1 };
+    struct cache c = open_cache(w, EVICT_LRU);
+    enum { PAGES = 5, N = PAGES * PAGE_TOKENS };
+    page_id pages[PAGES], windows[PAGES];
+    struct cache_scope scope = { 0 };
+
+    write_text();
+    compute(&c, 0, text, N, true);
+    tree_node root = tree_enter(c.tree, &scope), at = root;
+    EXPECT(tree_evict_window(c.tree) && tree_evict_window(c.tree)); /* of the pages 1 .. 4 */
+    EXPECT_EQ(tree_peek_windows(c.tree, &at, text, N + 3, windows), N);
+    EXPECT_EQ(tree_acquire(c.tree, root, text, N, pages), N);
+    tree_acquire_windows(c.tree, windows, PAGES);
+    expect_sound(&c);
+    EXPECT(!tree_evict_window(c.tree) && !tree_evict(c.tree));
+    EXPECT(matched(&c, 0, text, N) < N);
+    int n_missing = 0;
+    for (int i = 1; i < PAGES; i++)
+        if (windows[i].i == PAGE_NONE.i) {
+            windows[i] = tree_take_window(c.tree);
+            c.contents[windows[i].i] = (struct window_model){ .n = (i + 1) * PAGE_TOKENS };
+            memcpy(c.contents[windows[i].i].tokens, text, sizeof(text));
+            n_missing++;
+        }
+    EXPECT_EQ(n_missing, 2);
+    EXPECT_EQ(windows[0].i, PAGE_NONE.i); /* before the window: freed */
+    tree_insert_windows(c.tree, root, text, N, 1, windows);
+    EXPECT_EQ(matched(&c, 0, text, N), N);
+    tree_release(c.tree, pages, PAGES);
+    tree_leave(c.tree, root);
+    expect_sound(&c);
+    close_cache(&c);
+}
+
 static void random_prefixes(uint64_t seed)
 {
     struct rng r = { .key = seed };
@@ -270,4 +341,5 @@ static void matches_have_the_window_pages_of_their_prefix(void)
 
 TESTS(TEST(a_match_ends_where_the_window_pages_exist),
     TEST(window_pages_of_no_checkpoint_are_freed), TEST(a_longer_page_keeps_the_checkpoint),
+    TEST(eviction_of_window_pages_is_reported), TEST(held_window_pages_are_not_evicted),
     TEST(matches_have_the_window_pages_of_their_prefix))

@@ -28,16 +28,16 @@ static struct engine *open_engine(const struct fake_options *f, bool has_cache)
     return en;
 }
 
-static struct engine *engine_with(
-    uint32_t n_pages, uint32_t n_states, int window, uint32_t n_window_pages)
+static struct engine *engine_with_windows(uint32_t n_states, int window, bool is_windowed_only)
 {
     struct fake_options f = { .n_vocab = VOCAB,
         .n_ctx_train = 4000,
         .max_rows = 64,
-        .n_pages = n_pages,
+        .n_pages = 40,
         .n_states = n_states,
         .window = window,
-        .n_window_pages = n_window_pages,
+        .is_windowed_only = is_windowed_only,
+        .n_window_pages = 30,
         .seed = 1 };
 
     return open_engine(&f, true);
@@ -212,11 +212,12 @@ static void recurrent_state_is_exported_with_the_pages(void)
 }
 
 /* The record has the pages of the last window only. */
-static void check_window_export(uint32_t n_states)
+static void check_window_export(uint32_t n_states, bool is_windowed_only)
 {
     enum { WINDOW = PAGE_TOKENS + 3 };
-    struct engine *one = engine_with(40, n_states, WINDOW, 30),
-                  *two = engine_with(40, n_states, WINDOW, 30), *plain = engine_of(40, true);
+    struct engine *one = engine_with_windows(n_states, WINDOW, is_windowed_only),
+                  *two = engine_with_windows(n_states, WINDOW, is_windowed_only),
+                  *plain = engine_of(40, true);
     const struct cache_scope scope = { .tenant = 8 };
     struct result first, next, again;
     struct kv_record r;
@@ -252,8 +253,10 @@ static void check_window_export(uint32_t n_states)
 
 static void window_pages_are_exported_with_the_pages(void)
 {
-    check_window_export(0);
-    check_window_export(8);
+    check_window_export(0, false);
+    check_window_export(8, false);
+    check_window_export(0, true); /* all layers are windowed: the pages are empty */
+    check_window_export(8, true);
 }
 
 static void import_restores_the_prefix_that_fits(void)

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 
 static uint32_t n_states; /* of the models below; 0: no recurrent layers */
+static int window;        /* 0: no windowed layers */
 
 enum { VOCAB = 50, N_PROMPT = 4 * PAGE_TOKENS + 3, OUT = 6, N_PAGES = 12, TEXTS = 8 };
 
@@ -48,6 +49,7 @@ static struct engine *engine_with(struct engine_options o, const char *disk, uin
         .n_pages = N_PAGES,
         .n_layers = n_states ? 3 : 0,
         .n_states = n_states,
+        .window = window,
         .seed = 1 };
     const struct kernels *k;
     struct engine *en;
@@ -398,6 +400,7 @@ static void missing_memory_is_an_error(void)
     uint64_t nth = 0;
 
     f.n_states = n_states;
+    f.window = window;
     tmpdir_make(dir);
     o.model_digest = digest;
     o.kv_disk = dir;
@@ -446,6 +449,7 @@ static void truncate_file(const char *path)
 /* Applies fn at every few bytes of all files; each engine rewrites the damaged records. */
 static void damage(void (*fn)(const char *path))
 {
+    const long n_bytes = window ? 2800 : 1400; /* with window pages the records are longer */
     int n_rounds = 0;
     uint64_t n_failed = 0;
 
@@ -454,7 +458,7 @@ static void damage(void (*fn)(const char *path))
     struct engine *en = engine_of(dir, 1 << 20);
     expect_outputs(en);
     engine_close(en);
-    for (damaged_at = 0; damaged_at < 1400; damaged_at += 1 + (long)rng_below(&damage_rng, 12)) {
+    for (damaged_at = 0; damaged_at < n_bytes; damaged_at += 1 + (long)rng_below(&damage_rng, 12)) {
         each_segment(dir, fn);
         en = engine_of(dir, 1 << 20);
         expect_outputs(en);
@@ -592,6 +596,63 @@ static void killed_process_loses_only_unfinished_checkpoints(void)
     with_states(killed_process_loses_only_unfinished_writes);
 }
 
+/* ---- the same with windowed layers, alone and with recurrent ones */
+
+enum { WINDOW = PAGE_TOKENS + 8 };
+
+static void with_windows(void (*test)(void))
+{
+    window = WINDOW;
+    test();
+    with_states(test);
+    window = 0;
+}
+
+static void window_pages_are_loaded_also_after_a_restart(void)
+{
+    with_windows(evicted_pages_are_loaded_also_after_a_restart);
+}
+
+static void preempted_sequence_loads_its_window_pages_from_disk(void)
+{
+    with_windows(preempted_sequence_loads_its_pages_from_disk);
+}
+
+static void concurrent_clients_resume_at_window_pages(void)
+{
+    with_windows(concurrent_clients_get_correct_outputs);
+}
+
+static void small_limit_is_respected_with_window_pages(void)
+{
+    with_windows(small_limit_is_respected_by_removing_old_pages);
+}
+
+static void missing_memory_for_window_pages_is_an_error(void)
+{
+    with_windows(missing_memory_is_an_error);
+}
+
+static void changed_bit_of_a_window_page_is_a_cache_miss(void)
+{
+    with_windows(changed_bit_is_a_cache_miss);
+}
+
+static void truncated_file_with_window_pages_is_a_cache_miss(void)
+{
+    with_windows(truncated_file_is_a_cache_miss);
+}
+
+static void disk_errors_with_window_pages_never_change_the_output(void)
+{
+    with_windows(disk_errors_never_change_the_output);
+}
+
+static void killed_process_loses_only_unfinished_window_pages(void)
+{
+    with_windows(killed_process_loses_only_unfinished_writes);
+}
+
 TESTS(TEST(evicted_pages_are_loaded_also_after_a_restart),
     TEST(preempted_sequence_loads_its_pages_from_disk),
     TEST(concurrent_clients_get_correct_outputs),
@@ -606,4 +667,13 @@ TESTS(TEST(evicted_pages_are_loaded_also_after_a_restart),
     TEST(changed_bit_of_a_checkpoint_is_a_cache_miss),
     TEST(truncated_file_with_checkpoints_is_a_cache_miss),
     TEST(disk_errors_with_checkpoints_never_change_the_output),
-    TEST(killed_process_loses_only_unfinished_checkpoints))
+    TEST(killed_process_loses_only_unfinished_checkpoints),
+    TEST(window_pages_are_loaded_also_after_a_restart),
+    TEST(preempted_sequence_loads_its_window_pages_from_disk),
+    TEST(concurrent_clients_resume_at_window_pages),
+    TEST(small_limit_is_respected_with_window_pages),
+    TEST(missing_memory_for_window_pages_is_an_error),
+    TEST(changed_bit_of_a_window_page_is_a_cache_miss),
+    TEST(truncated_file_with_window_pages_is_a_cache_miss),
+    TEST(disk_errors_with_window_pages_never_change_the_output),
+    TEST(killed_process_loses_only_unfinished_window_pages))
