@@ -188,9 +188,7 @@ void tree_free(struct tree *t)
 {
     if (!t)
         return;
-    for (uint32_t i = 0; i < t->n_pages && t->n_cached > 0; i++)
-        for (; t->nodes[i].n_pins > 0; t->nodes[i].n_pins--)
-            page_unref(t->pool, (page_id){ i });
+    pins_clear(t);
     if (t->n_cached > 0)
         tree_flush(t);
     CHECK(t->n_cached == 0 && t->n_tenants == 0);
@@ -558,48 +556,10 @@ void tree_pin_page(struct tree *t, uint32_t i)
     t->n_pinned += t->nodes[i].n_pins++ == 0;
 }
 
-static void unpin_node(struct tree *t, uint32_t i)
+void tree_unpin_page(struct tree *t, uint32_t i)
 {
     CHECK(t->nodes[i].n_pins > 0);
     t->n_pinned -= --t->nodes[i].n_pins == 0;
-}
-
-int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n)
-{
-    uint32_t n_new = 0, at = root.i, i;
-    int done = 0;
-
-    tree_check_place(t, root);
-    while (n - done >= PAGE_TOKENS && (i = tree_find_full(t, at, tokens + done)) != NONE) {
-        n_new += t->nodes[i].n_pins == 0;
-        done += PAGE_TOKENS;
-        at = i;
-    }
-    if (t->n_pinned + n_new > t->o.n_pinned)
-        return 0;
-    for (; tree_is_page(t, at); at = t->nodes[at].parent) {
-        tree_pin_page(t, at);
-        page_ref(t->pool, (page_id){ at });
-    }
-    return done;
-}
-
-int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n)
-{
-    uint32_t at = root.i, i;
-    int done = 0;
-
-    tree_check_place(t, root);
-    while (n - done >= PAGE_TOKENS && (i = tree_find_full(t, at, tokens + done)) != NONE &&
-           t->nodes[i].n_pins > 0) {
-        done += PAGE_TOKENS;
-        at = i;
-    }
-    for (; tree_is_page(t, at); at = t->nodes[at].parent) {
-        unpin_node(t, at);
-        page_unref(t->pool, (page_id){ at });
-    }
-    return done;
 }
 
 /* ---- pages that other threads read or fill */
@@ -616,7 +576,7 @@ int tree_acquire(struct tree *t, tree_node root, const int32_t *tokens, int n, p
 void tree_release(struct tree *t, const page_id *pages, int n)
 {
     for (int i = 0; i < n; i++) {
-        unpin_node(t, pages[i].i);
+        tree_unpin_page(t, pages[i].i);
         page_unref(t->pool, pages[i]);
     }
 }
@@ -637,7 +597,7 @@ tree_node tree_insert_page(struct tree *t, tree_node at, const int32_t *tokens, 
     tree_node node = TREE_NONE;
 
     CHECK(t->nodes[page.i].n_tokens == 0);
-    unpin_node(t, page.i);
+    tree_unpin_page(t, page.i);
     if (at.i != TREE_NONE.i)
         node = tree_insert(t, at, tokens, n, &page);
     page_unref(t->pool, page);
@@ -844,6 +804,8 @@ const char *tree_check(const struct tree *t)
         return "the pages of the tree are miscounted";
     if (n_full != n_chained(t) || n_pinned != t->n_pinned)
         return "full or pinned pages are miscounted";
+    if (pins_check(t))
+        return pins_check(t);
     if (t->o.states && checkpoints_check(t))
         return checkpoints_check(t);
     if (t->o.windows && windows_check(t))

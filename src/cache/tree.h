@@ -33,8 +33,9 @@ struct tree_options {
     uint32_t n_users; /* maximum number of entered roots */
     /* Eviction weight that a page gains per page before it; unit of EVICT_WEIGHT. */
     uint32_t depth_weight;
-    uint32_t quota;         /* pages; pages of a tenant above its quota are evicted first */
-    uint32_t n_pinned;      /* maximum number of pinned pages */
+    uint32_t quota; /* pages; pages of a tenant above its quota are evicted first */
+    /* Maximum numbers of pinned pages, state slots and window pages. */
+    uint32_t n_pinned, n_pinned_states, n_pinned_windows;
     struct tree_ages *ages; /* borrowed; NULL = not recorded */
     /* State slots, borrowed: only a position with a checkpoint can be matched. NULL = the model has
      * no recurrent state: every position can be matched. */
@@ -129,10 +130,13 @@ bool tree_evict(struct tree *t); /* frees one idle page; false = there is none *
 /* Removes a page whose only other holder will write to it. Returns false if the page has children,
  * pins or more holders, which may continue from it, or is not in the tree. */
 bool tree_remove_page(struct tree *t, page_id page);
-/* Pins the full pages of a prefix until tree_unpin with the same tokens. Returns the pinned tokens:
- * 0 if none are cached or the limit is reached. */
+/* Pins the full pages of a prefix until tree_unpin with the same tokens; with state slots or
+ * windowed layers up to the deepest position where a sequence can resume, together with the slot
+ * and the window pages. Returns the pinned tokens: 0 if none are cached or a limit is reached. */
 int tree_pin(struct tree *t, tree_node root, const int32_t *tokens, int n);
 int tree_unpin(struct tree *t, tree_node root, const int32_t *tokens, int n);
+uint32_t tree_n_pinned_windows(const struct tree *t);
+uint32_t tree_n_pinned_states(const struct tree *t);
 /* Like tree_match from a root; the pages can neither be evicted nor replaced until tree_release.
  * tree_acquire_resumable is the same for tree_resume. With windowed layers tree_acquire takes the
  * pages without their window pages. */

@@ -1,8 +1,9 @@
 /* tree_in.h: private state of the prefix cache, shared by its files.
  *
- *   tree.c         radix tree: roots, tenants, match, insertion, eviction, pins
+ *   tree.c         radix tree: roots, tenants, match, insertion, eviction
  *   checkpoints.c  positions where a sequence can resume: match; recurrent states at them
  *   windows.c      pages of windowed layers: insertion, eviction
+ *   pins.c         pins of prefixes
  *
  * Owner: the engine thread. */
 #pragma once
@@ -21,7 +22,8 @@ struct node {
     struct index_link sibling;     /* in `children` of the parent */
     uint32_t chain;                /* next in the hash bucket; full pages */
     uint32_t root, depth;
-    uint32_t n_pins;
+    uint32_t n_pins;                    /* of the page: pins and other threads */
+    uint32_t n_end_pins, n_window_pins; /* pins.c: pins that end here; of the window page */
     struct index_link idle;    /* in the list of idle leaves of the tenant, while evict_has() */
     int n_tokens;              /* 0 = not in the tree */
     uint64_t hash;             /* hash of the prefix up to the end of the page */
@@ -47,9 +49,10 @@ struct cache_tenant {
 
 /* A state slot that the tree holds. Checkpoint i is slot i. */
 struct checkpoint {
-    uint32_t node;      /* page that contains the token before position n; NONE: the slot is none */
-    uint32_t n_readers; /* references of tree_acquire_resumable and tree_take_state */
-    int n_min, n;       /* a sequence can resume at these positions and those between them */
+    uint32_t node; /* page that contains the token before position n; NONE: the slot is none */
+    /* References of tree_acquire_resumable, tree_take_state and pins; of these only pins. */
+    uint32_t n_readers, n_pins;
+    int n_min, n;           /* a sequence can resume at these positions and those between them */
     struct index_link link; /* in `checkpoints` of the parent of the node */
 };
 
@@ -59,12 +62,13 @@ struct tree {
     struct evict evict;
     uint64_t seed, now;
     uint32_t n_pages, n_roots, n_cached, n_pinned, n_tenants;
-    struct node *nodes;             /* [n_pages + n_roots] */
-    int32_t (*tokens)[PAGE_TOKENS]; /* [n_pages] */
-    uint32_t *buckets;              /* three hash tables of n_buckets each: pages, roots, tenants */
-    uint32_t n_buckets;             /* a power of two */
-    struct root *roots;             /* [n_roots] each root in use has a page or a user */
-    struct cache_tenant *tenants;   /* [n_roots] */
+    uint32_t n_pinned_windows, n_pinned_states; /* pins.c */
+    struct node *nodes;                         /* [n_pages + n_roots] */
+    int32_t (*tokens)[PAGE_TOKENS];             /* [n_pages] */
+    uint32_t *buckets;            /* three hash tables of n_buckets each: pages, roots, tenants */
+    uint32_t n_buckets;           /* a power of two */
+    struct root *roots;           /* [n_roots] each root in use has a page or a user */
+    struct cache_tenant *tenants; /* [n_roots] */
     uint32_t free_root, free_tenant;
     struct index_list over_quota;          /* tenants with n_pages > quota */
     uint32_t n_seen_roots, n_seen_tenants; /* the memory of later entries was never touched */
@@ -95,7 +99,8 @@ uint32_t tree_find_full(struct tree *t, uint32_t at, const int32_t *tokens);
 uint32_t tree_find_partial(struct tree *t, uint32_t at, const int32_t *tokens, int n, int *n_best);
 /* Takes a reference to a page that was matched. */
 void tree_ref_page(struct tree *t, uint32_t i);
-void tree_pin_page(struct tree *t, uint32_t i);            /* the caller has a reference */
+void tree_pin_page(struct tree *t, uint32_t i); /* the caller has a reference */
+void tree_unpin_page(struct tree *t, uint32_t i);
 void tree_check_place(const struct tree *t, tree_node at); /* `at` is a root or a full page */
 
 /* ---- windows.c */
@@ -116,6 +121,11 @@ bool windows_reach(const struct tree *t, struct window_run run, uint32_t tail, i
 void windows_extend(const struct tree *t, struct window_run *run, uint32_t node); /* next node */
 /* Takes a reference to the window page of a node, if a sequence that resumes at n reads it. */
 void windows_ref(struct tree *t, uint32_t node, int n, page_id *window);
+
+/* ---- pins.c */
+
+void pins_clear(struct tree *t);              /* releases all pins, and pages of other threads */
+const char *pins_check(const struct tree *t); /* description of a violation, or NULL */
 
 /* ---- checkpoints.c */
 

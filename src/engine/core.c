@@ -95,16 +95,26 @@ static void set_limits(const struct core *c, struct sched_limits *l)
     p->stats.pages_total = c->lm->n_pages;
 }
 
+/* Half of what one request does not need may be pinned. */
+static uint32_t pin_limit(uint32_t n, uint64_t reserve)
+{
+    return n > reserve ? (uint32_t)(n - reserve) / 2 : 0;
+}
+
 static int open_tree(struct core *c, struct sched_limits *l, struct err *e)
 {
     const struct lm *lm = c->lm;
     /* One request of maximum length must always fit. */
     uint64_t reserve = (uint64_t)pages_for(c->queue->n_ctx) + 1;
+    uint64_t window_reserve = (uint64_t)sched_least_windows(&lm->window, c->queue->n_ctx) +
+                              (uint64_t)pages_for(l->prefill_chunk) + 1;
     struct tree_options o = { .policy = c->o.kv_evict,
         .n_users = l->max_seqs,
         .ages = &c->queue->stats.prefix.ages,
         .quota = (uint32_t)((uint64_t)lm->n_pages * (uint64_t)c->o.kv_tenant_share / 100),
-        .n_pinned = lm->n_pages > reserve ? (uint32_t)(lm->n_pages - reserve) / 2 : 0,
+        .n_pinned = pin_limit(lm->n_pages, reserve),
+        .n_pinned_states = pin_limit(lm->n_states, 3), /* two, and one for read jobs of the tier */
+        .n_pinned_windows = pin_limit(lm->n_window_pages, window_reserve),
         .windows = c->windows,
         .window = lm->window,
         .states = c->states };

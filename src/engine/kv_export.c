@@ -323,9 +323,6 @@ int engine_kv_pin(struct engine *en, const struct cache_scope *scope, struct tok
 {
     struct kv_job h = { .scope = scope, .tokens = list.tokens, .n = list.n };
 
-    if (engine_lm(en)->n_states > 0 || engine_lm(en)->window.size > 0)
-        return err_set(e, ERR_UNSUPPORTED,
-            "a prefix of a model with recurrent or windowed layers cannot be pinned");
     return run_tree_job(en, pin_pages, &h, n_pinned, e);
 }
 

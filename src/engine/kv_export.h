@@ -43,10 +43,11 @@ int engine_kv_import(struct engine *en, struct kv_prefix *p, struct kv_record *r
  * either. *n_erased in tokens. ERR_UNSUPPORTED: no prefix cache. */
 int engine_kv_erase(struct engine *en, const struct kv_prefix *p, int *n_erased, struct err *e);
 
-/* Pins the full pages of these tokens in the prefix cache, once per call, until as many unpins.
- * *n_pinned in tokens; 0: none is cached, or the limit is reached, which is half of the pages that
- * one request of maximum length leaves. ERR_UNSUPPORTED: no prefix cache, or a model with recurrent
- * or windowed layers, whose checkpoints cannot be pinned. */
+/* Pins the full pages of these tokens in the prefix cache, once per call, until as many unpins; for
+ * a model with recurrent or windowed layers up to the deepest position where a request can resume,
+ * with the state slot and the window pages. *n_pinned in tokens; 0: none is cached, or a limit is
+ * reached, which is half of the pages that one request of maximum length leaves, and likewise of
+ * slots and window pages. ERR_UNSUPPORTED: no prefix cache. */
 int engine_kv_pin(struct engine *en, const struct cache_scope *scope, struct token_list list,
     int *n_pinned, struct err *e);
 int engine_kv_unpin(struct engine *en, const struct cache_scope *scope, struct token_list list,

@@ -199,8 +199,8 @@ static bool hold_windows(struct core *c, const struct tier_read *f)
 {
     if (!c->windows)
         return true;
-    if (c->n_windows_loading + (uint32_t)n_windows_of(f) + c->n_least_windows >
-        page_n_total(c->windows))
+    uint32_t n_taken = c->n_windows_loading + tree_n_pinned_windows(c->tree);
+    if (n_taken + (uint32_t)n_windows_of(f) + c->n_least_windows > page_n_total(c->windows))
         return false;
     count_windows(c, f, 1);
     tree_acquire_windows(c->tree, f->path_windows + f->first_window, n_windows_of(f));
@@ -236,7 +236,7 @@ static bool take_blank_slot(struct core *c, struct tier_read *f)
 {
     if (f->checkpoint.n == 0)
         return true;
-    if (c->n_states_loading + 3 > page_n_total(c->states) ||
+    if (c->n_states_loading + tree_n_pinned_states(c->tree) + 3 > page_n_total(c->states) ||
         page_n_free(c->states) + page_n_idle(c->states) < 2)
         return false;
     f->checkpoint.state = tree_take_state(c->tree);

@@ -35,6 +35,7 @@ static struct cache open_cache(struct kv_window w, enum evict_policy policy)
         .n_users = 4,
         .quota = N_PAGES,
         .n_pinned = 8,
+        .n_pinned_windows = 6,
         .windows = c.windows,
         .window = w };
     EXPECT_EQ(tree_new(&c.tree, c.pages, &o, &e), 0);
@@ -302,8 +303,41 @@ static void held_window_pages_are_not_evicted(void)
     close_cache(&c);
 }
 
+static int n_pins; /* in all random tests */
+
+struct pinned { /* one pinned prefix; n 0 = none */
+    int scope, n;
+    int32_t tokens[LONGEST];
+};
+
+static int change_pin(struct cache *c, struct pinned *p, bool is_pin)
+{
+    struct cache_scope s = { .tenant = (uint64_t)p->scope };
+    tree_node root = tree_enter(c->tree, &s);
+    int n = (is_pin ? tree_pin : tree_unpin)(c->tree, root, p->tokens, LONGEST);
+
+    tree_leave(c->tree, root);
+    return n;
+}
+
+/* Pins a prefix, or unpins the pinned one, of which the same tokens must be pinned still. */
+static void pin_or_unpin(struct cache *c, struct pinned *p, int scope, const int32_t *tokens)
+{
+    if (p->n > 0) {
+        EXPECT_EQ(change_pin(c, p, false), p->n);
+        p->n = 0;
+        EXPECT_EQ(change_pin(c, p, false), 0);
+        return;
+    }
+    p->scope = scope;
+    memcpy(p->tokens, tokens, sizeof(p->tokens));
+    p->n = change_pin(c, p, true);
+    EXPECT_EQ(p->n % PAGE_TOKENS, 0);
+}
+
 static void random_prefixes(uint64_t seed)
 {
+    struct pinned pinned = { 0 };
     struct rng r = { .key = seed };
     struct kv_window w = { .size = 1 + (int)rng_below(&r, 4 * PAGE_TOKENS),
         .align = 1 + (int)rng_below(&r, PAGE_TOKENS) };
@@ -315,7 +349,7 @@ static void random_prefixes(uint64_t seed)
         memset(tokens, 0, sizeof(tokens));
         for (int i = 0; i < n_random; i++)
             tokens[rng_below(&r, LONGEST)] = (int32_t)rng_below(&r, VOCAB);
-        switch (rng_below(&r, 5)) {
+        switch (rng_below(&r, 6)) {
         case 0:
             tree_evict(c.tree);
             break;
@@ -325,10 +359,15 @@ static void random_prefixes(uint64_t seed)
         case 2:
             matched(&c, (int)rng_below(&r, SCOPES), tokens, n);
             break;
+        case 3:
+            pin_or_unpin(&c, &pinned, (int)rng_below(&r, SCOPES), tokens);
+            n_pins += pinned.n > 0;
+            break;
         default:
             compute(&c, (int)rng_below(&r, SCOPES), tokens, n, rng_below(&r, 4) > 0);
         }
         expect_sound(&c);
+        EXPECT(pinned.n == 0 || matched(&c, pinned.scope, pinned.tokens, pinned.n) == pinned.n);
     }
     close_cache(&c);
 }
@@ -337,6 +376,7 @@ static void matches_have_the_window_pages_of_their_prefix(void)
 {
     for (uint64_t seed = 0; seed < 300; seed++)
         random_prefixes(seed);
+    EXPECT(n_pins > 100);
 }
 
 TESTS(TEST(a_match_ends_where_the_window_pages_exist),

@@ -192,9 +192,6 @@ static void recurrent_state_is_exported_with_the_pages(void)
     expect_consistent(two);
     generate_after(two, &scope, all, &again);
     EXPECT_EQ(again.n_cached, PROMPT + OUT - 1);
-    int n;
-    EXPECT_EQ(engine_kv_pin(two, &scope, all, &n, &e), -1);
-    EXPECT(e.code == ERR_UNSUPPORTED);
     EXPECT(!memcmp(again.tokens, next.tokens, sizeof(next.tokens)));
     EXPECT(!memcmp(again.logprobs, next.logprobs, sizeof(next.logprobs)));
     engine_close(two);
@@ -241,9 +238,6 @@ static void check_window_export(uint32_t n_states, bool is_windowed_only)
     EXPECT_EQ(again.n_cached, PROMPT + OUT - 1);
     EXPECT(!memcmp(again.tokens, next.tokens, sizeof(next.tokens)));
     EXPECT(!memcmp(again.logprobs, next.logprobs, sizeof(next.logprobs)));
-    int n;
-    EXPECT_EQ(engine_kv_pin(two, &scope, all, &n, &e), -1);
-    EXPECT(e.code == ERR_UNSUPPORTED);
     expect_consistent(two);
     mem_free(r.bytes);
     engine_close(one);
@@ -310,12 +304,13 @@ static void damaged_and_foreign_records_are_rejected(void)
     engine_close(none);
 }
 
-/* The context is short, so that pages remain that may be pinned. */
-static void pinned_prompt_is_not_evicted(void)
+/* `n_wanted`: pinned tokens of the prompt. The context is short, so that pages remain that may be
+ * pinned. */
+static void check_pin(struct engine *en, int n_wanted)
 {
-    struct engine *en = engine_of(2 * PROMPT / PAGE_TOKENS + 30, true);
     const struct cache_scope scope = { .tenant = 1 }, flood = { .tenant = 2 };
     struct token_list list = { prompt, PROMPT };
+    struct engine_audit a;
     struct result result;
     struct err e;
     int n;
@@ -323,23 +318,62 @@ static void pinned_prompt_is_not_evicted(void)
     generate(en, &scope, &result);
     EXPECT_EQ(engine_kv_pin(en, &flood, list, &n, &e), 0);
     EXPECT_EQ(n, 0);
-    EXPECT_EQ(engine_kv_pin(en, &scope, list, &n, &e), 0);
-    EXPECT_EQ(n, PROMPT / PAGE_TOKENS * PAGE_TOKENS);
+    for (int i = 0; i < 2; i++) { /* twice: two unpins */
+        EXPECT_EQ(engine_kv_pin(en, &scope, list, &n, &e), 0);
+        EXPECT_EQ(n, n_wanted);
+        engine_audit(en, &a);
+        EXPECT(a.ok && a.pages_owned > 0);
+    }
+    struct result first = result;
     for (int i = 0; i < 40; i++) {
         prompt[0] = i % VOCAB;
         prompt[1] = i / VOCAB;
         generate(en, &flood, &result);
+        if (i == 20) {
+            EXPECT_EQ(
+                engine_kv_unpin(en, &scope, (struct token_list){ first.tokens, PROMPT }, &n, &e),
+                0);
+            EXPECT_EQ(n, n_wanted);
+        }
     }
     prompt[0] = 0;
     prompt[1] = 1;
     generate(en, &scope, &result);
-    EXPECT(result.n_cached >= n);
+    EXPECT(result.n_cached >= MIN(n, PROMPT - 1));
+    EXPECT(!memcmp(result.tokens, first.tokens, sizeof(first.tokens)));
     EXPECT_EQ(engine_kv_unpin(en, &scope, list, &n, &e), 0);
-    EXPECT_EQ(n, PROMPT / PAGE_TOKENS * PAGE_TOKENS);
+    EXPECT_EQ(n, n_wanted);
     EXPECT_EQ(engine_kv_unpin(en, &scope, list, &n, &e), 0);
     EXPECT_EQ(n, 0);
     expect_consistent(en);
+    for (int i = 0; i < 40; i++) { /* it is evicted now, also by its own tenant */
+        prompt[0] = i % VOCAB;
+        prompt[1] = 2 + i / VOCAB;
+        generate(en, &scope, &result);
+    }
+    prompt[0] = 0;
+    prompt[1] = 1;
+    generate(en, &scope, &result);
+    EXPECT_EQ(result.n_cached, 0);
+    EXPECT_EQ(engine_kv_pin(en, &scope, list, &n, &e), 0); /* remains until the end */
+    EXPECT_EQ(n, n_wanted);
     engine_close(en);
+}
+
+static void pinned_prompt_is_not_evicted(void)
+{
+    check_pin(engine_of(2 * PROMPT / PAGE_TOKENS + 30, true), PROMPT / PAGE_TOKENS * PAGE_TOKENS);
+}
+
+/* The pin has the state slot at the end of the prompt, or the window pages before it, or both. */
+static void pinned_prompt_with_states_or_windows_is_not_evicted(void)
+{
+    const int window = PAGE_TOKENS + 3, n_full = PROMPT / PAGE_TOKENS * PAGE_TOKENS;
+
+    check_pin(engine_with_states(2 * PROMPT / PAGE_TOKENS + 30, 8, true), PROMPT);
+    check_pin(engine_with_windows(0, window, false), n_full);
+    check_pin(engine_with_windows(0, window, true), n_full);
+    check_pin(engine_with_windows(8, window, false), PROMPT);
 }
 
 /* Pages that another conversation extends, and pages in use, are not erased. */
@@ -402,4 +436,5 @@ TESTS(TEST(another_engine_continues_from_imported_kv),
     TEST(recurrent_state_is_exported_with_the_pages),
     TEST(window_pages_are_exported_with_the_pages), TEST(import_restores_the_prefix_that_fits),
     TEST(damaged_and_foreign_records_are_rejected), TEST(pinned_prompt_is_not_evicted),
-    TEST(erased_prefix_is_not_found), TEST(missing_memory_is_an_error))
+    TEST(pinned_prompt_with_states_or_windows_is_not_evicted), TEST(erased_prefix_is_not_found),
+    TEST(missing_memory_is_an_error))
