@@ -1,6 +1,6 @@
 /* ctl_audit.c: `inferctl audit FILE...`: verifies the hash chain of audit logs. */
 #include "cmd/ctl.h"
-#include "store/audit_file.h"
+#include "audit/audit_file.h"
 
 int ctl_audit(struct ctl *c, int argc, char **argv)
 {

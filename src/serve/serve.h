@@ -14,7 +14,7 @@
 #include "registry/registry.h"
 #include "serve/metrics.h"
 #include "serve/origin_policy.h"
-#include "store/audit.h"
+#include "audit/audit.h"
 #include "serve/responses/response_store.h"
 
 enum auth_mode { AUTH_AUTO, AUTH_ALWAYS, AUTH_NEVER };

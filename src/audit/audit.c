@@ -1,4 +1,4 @@
-#include "store/audit.h"
+#include "audit/audit.h"
 #include "base/json.h"
 #include "base/list.h"
 #include "base/log.h"
@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "os/clock.h"
 #include "os/thread.h"
-#include "store/audit_file.h"
+#include "audit/audit_file.h"
 
 #include <errno.h>
 #include <openssl/evp.h>
@@ -149,7 +149,7 @@ static void queue_line(struct audit *a, struct line *take, size_t limit)
     pthread_cond_signal(&a->changed);
     pthread_mutex_unlock(&a->mu);
     if (!is_queued && is_first_loss)
-        log_error("store", "audit_line_lost", "error=\"the queue of the audit log is full\"");
+        log_error("audit", "audit_line_lost", "error=\"the queue of the audit log is full\"");
 }
 
 static void put_prompt(struct jw *w, const struct audit *a, struct str prompt)
@@ -223,7 +223,7 @@ static void count_failure(struct audit *a, const char *event, const struct err *
     pthread_mutex_lock(&a->mu);
     a->stats.n_failures++;
     pthread_mutex_unlock(&a->mu);
-    log_error("store", event, "path=\"%s\" error=\"%s\"", a->file.path, e->msg);
+    log_error("audit", event, "path=\"%s\" error=\"%s\"", a->file.path, e->msg);
 }
 
 /* Adds a line about the file itself, before all lines that wait. */
@@ -241,7 +241,7 @@ static void add_torn(struct audit *a, struct buf *torn)
 {
     if (!torn->n)
         return;
-    log_warn("store", "audit_tail_torn", "path=\"%s\" bytes=%zu", a->file.path, torn->n);
+    log_warn("audit", "audit_tail_torn", "path=\"%s\" bytes=%zu", a->file.path, torn->n);
     add_first(a, torn_line(torn));
 }
 
@@ -270,7 +270,7 @@ static bool write_line(struct audit *a, struct line *take)
     }
     mem_free(take);
     if (a->is_failing)
-        log_warn("store", "audit_write_recovered", "path=\"%s\"", a->file.path);
+        log_warn("audit", "audit_write_recovered", "path=\"%s\"", a->file.path);
     a->is_failing = false;
     a->sync_ns = MIN(a->sync_ns, clock_ns() + SYNC_MS * NS_PER_MS);
     pthread_mutex_lock(&a->mu);
@@ -286,7 +286,7 @@ static void reopen_file(struct audit *a)
     struct err e;
 
     if (!audit_file_was_moved(&a->file)) {
-        log_info("store", "audit_reopen", "path=\"%s\" file=same", a->file.path);
+        log_info("audit", "audit_reopen", "path=\"%s\" file=same", a->file.path);
         return;
     }
     buf_init(&torn, AUDIT_TAIL_BYTES);
@@ -301,7 +301,7 @@ static void reopen_file(struct audit *a)
         /* At once, so that the file has this line also if it is renamed immediately. */
         if (reopened)
             write_line(a, reopened);
-        log_info("store", "audit_reopen", "path=\"%s\" file=new", a->file.path);
+        log_info("audit", "audit_reopen", "path=\"%s\" file=new", a->file.path);
     }
     buf_clear(&torn);
 }
@@ -429,7 +429,7 @@ void audit_close(struct audit *a, uint32_t timeout_ms)
     pthread_mutex_unlock(&a->mu);
     if (pthread_timedjoin_np(a->thread, NULL, &until)) {
         /* The thread waits for the disk and still uses the struct. */
-        log_error("store", "audit_close_timeout", "error=\"the disk does not answer\"");
+        log_error("audit", "audit_close_timeout", "error=\"the disk does not answer\"");
         pthread_detach(a->thread);
         return;
     }
@@ -437,6 +437,6 @@ void audit_close(struct audit *a, uint32_t timeout_ms)
     LIST_EACH (struct line, l, &a->queue, in_queue)
         n++;
     if (n)
-        log_error("store", "audit_line_lost", "lines=%zu error=\"the file cannot be written\"", n);
+        log_error("audit", "audit_line_lost", "lines=%zu error=\"the file cannot be written\"", n);
     audit_free(a);
 }

@@ -3,8 +3,8 @@
  * disk does. */
 #include "support/check.h"
 #include "base/log.h"
-#include "store/audit.h"
-#include "store/audit_file.h"
+#include "audit/audit.h"
+#include "audit/audit_file.h"
 #include "support/tmpdir.h"
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "store/audit_file.h"
+#include "audit/audit_file.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -160,7 +160,7 @@ void audit_file_close(struct audit_file *f)
     if (f->fd < 0)
         return;
     if (audit_file_sync(f, &e))
-        log_error("store", "audit_sync_failed", "error=\"%s\"", e.msg);
+        log_error("audit", "audit_sync_failed", "error=\"%s\"", e.msg);
     close(f->fd);
     mem_free(f->path);
     *f = (struct audit_file){ .fd = -1 };
@@ -201,7 +201,7 @@ int audit_file_append(struct audit_file *f, struct str rest, struct err *e)
     if (file_write(f->fd, line, n + 1, f->size)) {
         err_set(e, ERR_IO, "%s", strerror(errno));
         if (undo(f))
-            log_error("store", "audit_undo_failed", "error=\"%s\"", strerror(errno));
+            log_error("audit", "audit_undo_failed", "error=\"%s\"", strerror(errno));
         return -1;
     }
     audit_hash((struct str){ line, n }, f->last);
