@@ -3,22 +3,25 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "os/clock.h"
 #include "os/thread.h"
 #include "audit/audit_file.h"
 
 #include <errno.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <stdio.h>
 
-enum { RETRY_MS = 1000, SYNC_MS = 1000, TEXT_MAX = 256, TORN_TEXT_MAX = 1024 };
+enum {
+    RETRY_MS = 1000,
+    SYNC_MS = 1000,
+    TEXT_MAX = 256,
+    TORN_TEXT_MAX = 1024,
+    GROUP_MAX = 256 /* lines of one write */
+};
 
 struct line {
     struct list_link in_queue;
     size_t n;
-    char text[]; /* the line after the member "prev" */
+    char text[]; /* members of the line: audit_line.h */
 };
 
 struct audit {
@@ -28,13 +31,14 @@ struct audit {
     size_t queued_bytes;
     uint64_t n_unreported; /* lost lines that no line of the file states */
     bool want_reopen, is_closing;
+    const struct audit_key *text_key; /* key of the HMACs of prompts and responses */
     struct audit_stats stats;
     /* members of the writer thread */
     struct audit_file file;
     bool is_failing;  /* the last write failed */
     uint64_t sync_ns; /* time of the next fdatasync; UINT64_MAX: all lines are on the disk */
     pthread_t thread;
-    unsigned char secret[AUDIT_HASH]; /* constant */
+    struct audit_keys *keys;
 };
 
 /* ---- lines */
@@ -46,7 +50,7 @@ static struct str cut(struct str s)
 
 static void begin_line(struct jw *w, struct buf *b)
 {
-    buf_init(b, AUDIT_LINE_BYTES - AUDIT_HEX - 32);
+    buf_init(b, AUDIT_MEMBERS_BYTES);
     jw_init(w, b);
     jw_object(w);
     jw_key(w, "time"), jw_i64(w, clock_wall_s());
@@ -58,15 +62,14 @@ static size_t line_bytes(size_t n)
     return sizeof(struct line) + n;
 }
 
-/* Makes the line of a finished JSON object: without its brace, which follows "prev". NULL: no
- * memory. */
+/* Makes the line of a finished JSON object, without its braces. NULL: no memory. */
 static struct line *make_line(struct jw *w)
 {
     jw_end_object(w);
-    struct line *l = buf_ok(w->b) ? try_malloc(line_bytes(w->b->n - 1)) : NULL;
+    struct line *l = buf_ok(w->b) ? try_malloc(line_bytes(w->b->n - 2)) : NULL;
     if (l) {
         l->in_queue = (struct list_link){ 0 };
-        l->n = w->b->n - 1;
+        l->n = w->b->n - 2;
         memcpy(l->text, w->b->p + 1, l->n);
     }
     buf_clear(w->b);
@@ -84,31 +87,16 @@ static struct line *lost_line(uint64_t n)
     return make_line(&w);
 }
 
-static struct line *torn_line(const struct buf *torn)
+static struct line *torn_line(struct str text, uint64_t n_torn)
 {
-    char hex[AUDIT_HEX + 1];
-    struct str text = buf_str(torn);
     struct buf b;
     struct jw w;
 
-    audit_hash(text, hex);
     text.n = MIN(text.n, (size_t)TORN_TEXT_MAX);
     begin_line(&w, &b);
     jw_key(&w, "event"), jw_z(&w, "torn");
-    jw_key(&w, "bytes"), jw_u64(&w, torn->n);
-    jw_key(&w, "sha256"), jw_z(&w, hex);
+    jw_key(&w, "bytes"), jw_u64(&w, n_torn);
     jw_key(&w, "text"), jw_str(&w, text);
-    return make_line(&w);
-}
-
-static struct line *reopened_line(const char *follows)
-{
-    struct buf b;
-    struct jw w;
-
-    begin_line(&w, &b);
-    jw_key(&w, "event"), jw_z(&w, "reopened");
-    jw_key(&w, "follows"), jw_z(&w, follows);
     return make_line(&w);
 }
 
@@ -152,15 +140,15 @@ static void queue_line(struct audit *a, struct line *take, size_t limit)
         log_error("audit", "audit_line_lost", "error=\"the queue of the audit log is full\"");
 }
 
-static void put_prompt(struct jw *w, const struct audit *a, struct str prompt)
+static void put_prompt(struct jw *w, struct audit *a, struct str prompt)
 {
-    unsigned char hash[AUDIT_HASH];
     char hex[AUDIT_HEX + 1];
-    unsigned n = AUDIT_HASH;
 
-    CHECK(HMAC(
-        EVP_sha256(), a->secret, AUDIT_HASH, (const unsigned char *)prompt.p, prompt.n, hash, &n));
-    audit_to_hex(hash, hex);
+    pthread_mutex_lock(&a->mu);
+    const struct audit_key *key = a->text_key;
+    pthread_mutex_unlock(&a->mu);
+    audit_hmac(key->text, prompt, hex);
+    jw_key(w, "text_kid"), jw_z(w, key->id);
     jw_key(w, "prompt_hmac"), jw_z(w, hex);
 }
 
@@ -237,12 +225,13 @@ static void add_first(struct audit *a, struct line *take)
     pthread_mutex_unlock(&a->mu);
 }
 
-static void add_torn(struct audit *a, struct buf *torn)
+static void add_torn(struct audit *a, const struct buf *torn, uint64_t n_torn)
 {
-    if (!torn->n)
+    if (!n_torn)
         return;
-    log_warn("audit", "audit_tail_torn", "path=\"%s\" bytes=%zu", a->file.path, torn->n);
-    add_first(a, torn_line(torn));
+    log_warn("audit", "audit_tail_torn", "path=\"%s\" bytes=%llu", a->file.path,
+        (unsigned long long)n_torn);
+    add_first(a, torn_line(buf_str(torn), n_torn));
 }
 
 static void sync_if_due(struct audit *a)
@@ -252,58 +241,67 @@ static void sync_if_due(struct audit *a)
     if (clock_ns() < a->sync_ns)
         return;
     a->sync_ns = UINT64_MAX;
-    if (audit_file_sync(&a->file, &e))
+    if (audit_file_sync(&a->file, &e)) {
         count_failure(a, "audit_sync_failed", &e);
+        a->sync_ns = clock_ns() + SYNC_MS * NS_PER_MS;
+    }
 }
 
-/* Returns false if the write failed; the line is then the first of the queue again. */
-static bool write_line(struct audit *a, struct line *take)
+struct group { /* lines of one write, taken from the queue */
+    struct line *lines[GROUP_MAX];
+    size_t n;
+};
+
+static bool write_members(struct audit *a, const struct group *g)
 {
+    struct str members[GROUP_MAX];
     struct err e;
 
-    if (audit_file_append(&a->file, (struct str){ take->text, take->n }, &e)) {
-        add_first(a, take);
-        if (!a->is_failing)
-            count_failure(a, "audit_write_failed", &e);
-        a->is_failing = true;
-        return false;
+    for (size_t i = 0; i < g->n; i++)
+        members[i] = (struct str){ g->lines[i]->text, g->lines[i]->n };
+    if (!audit_file_append(&a->file, members, g->n, &e))
+        return true;
+    if (!a->is_failing)
+        count_failure(a, "audit_write_failed", &e);
+    return false;
+}
+
+/* Writes as many of the lines as the disk has room for: a group is halved until it fits. Lines that
+ * were not written are the first of the queue again. Returns false if there are such lines. */
+static bool write_group(struct audit *a, struct group *g)
+{
+    struct group part = *g;
+    size_t n_written = 0;
+
+    while (n_written < g->n && part.n) {
+        memcpy(part.lines, g->lines + n_written, part.n * sizeof(*part.lines));
+        bool is_written = write_members(a, &part);
+        a->is_failing = !is_written;
+        n_written += is_written ? part.n : 0;
+        part.n = is_written ? MIN(part.n, g->n - n_written) : part.n / 2;
     }
-    mem_free(take);
-    if (a->is_failing)
-        log_warn("audit", "audit_write_recovered", "path=\"%s\"", a->file.path);
-    a->is_failing = false;
-    a->sync_ns = MIN(a->sync_ns, clock_ns() + SYNC_MS * NS_PER_MS);
+    for (size_t i = g->n; i-- > n_written;)
+        add_first(a, g->lines[i]);
+    for (size_t i = 0; i < n_written; i++)
+        mem_free(g->lines[i]);
+    if (n_written)
+        a->sync_ns = MIN(a->sync_ns, clock_ns() + SYNC_MS * NS_PER_MS);
     pthread_mutex_lock(&a->mu);
-    a->stats.n_lines++;
+    a->stats.n_lines += n_written;
     pthread_mutex_unlock(&a->mu);
-    return true;
+    return n_written == g->n;
 }
 
 static void reopen_file(struct audit *a)
 {
-    struct audit_file next;
-    struct buf torn;
     struct err e;
+    bool was_moved;
 
-    if (!audit_file_was_moved(&a->file)) {
-        log_info("audit", "audit_reopen", "path=\"%s\" file=same", a->file.path);
-        return;
-    }
-    buf_init(&torn, AUDIT_TAIL_BYTES);
-    if (audit_file_open(&next, a->file.path, &torn, &e)) {
+    if (audit_file_reopen(&a->file, &was_moved, &e))
         count_failure(a, "audit_reopen_failed", &e);
-    } else {
-        struct line *reopened = reopened_line(a->file.last);
-        audit_file_close(&a->file);
-        a->file = next;
-        a->is_failing = false;
-        add_torn(a, &torn);
-        /* At once, so that the file has this line also if it is renamed immediately. */
-        if (reopened)
-            write_line(a, reopened);
-        log_info("audit", "audit_reopen", "path=\"%s\" file=new", a->file.path);
-    }
-    buf_clear(&torn);
+    else
+        log_info("audit", "audit_reopen", "path=\"%s\" file=%s", a->file.path,
+            was_moved ? "new" : "same");
 }
 
 /* Waits until `changed` or until the time. The caller holds the mutex. */
@@ -317,46 +315,55 @@ static void wait_changed(struct audit *a, uint64_t until_ns)
         pthread_cond_timedwait(&a->changed, &a->mu, &until);
 }
 
-/* Waits for work. Returns the first line, or NULL: the file is to be reopened or synchronised, or
- * the log is closing and the queue is empty. After a failed write it waits until `retry_ns`. */
-static struct line *next_line(struct audit *a, uint64_t retry_ns, bool *want_reopen)
+/* Moves lines of the queue to the group. The caller holds the mutex. */
+static void take_group(struct audit *a, struct group *g)
 {
-    struct line *l = NULL;
+    for (g->n = 0; g->n < GROUP_MAX && a->queue.first; g->n++) {
+        struct line *l = LIST_ELEMENT(a->queue.first, struct line, in_queue);
+        list_remove(&l->in_queue);
+        a->queued_bytes -= line_bytes(l->n);
+        g->lines[g->n] = l;
+    }
+}
+
+/* Waits for work and takes the first lines. None: the file is to be reopened or synchronised, or
+ * the log is closing and the queue is empty. After a failed write it waits until `retry_ns`. */
+static void next_group(struct audit *a, uint64_t retry_ns, struct group *g, bool *want_reopen)
+{
+    bool may_write;
 
     pthread_mutex_lock(&a->mu);
     for (;;) {
-        bool may_write = clock_ns() >= retry_ns || a->is_closing;
-        l = may_write ? LIST_ELEMENT(a->queue.first, struct line, in_queue) : NULL;
-        if (l || a->want_reopen || a->is_closing || clock_ns() >= a->sync_ns)
+        may_write = clock_ns() >= retry_ns || a->is_closing;
+        if ((may_write && a->queue.first) || a->want_reopen || a->is_closing ||
+            clock_ns() >= a->sync_ns)
             break;
         wait_changed(a, MIN(a->sync_ns, a->queue.first ? retry_ns : UINT64_MAX));
     }
     *want_reopen = a->want_reopen;
     a->want_reopen = false;
-    if (*want_reopen)
-        l = NULL;
-    if (l) {
-        list_remove(&l->in_queue);
-        a->queued_bytes -= line_bytes(l->n);
-    }
+    g->n = 0;
+    if (may_write && !*want_reopen)
+        take_group(a, g);
     pthread_mutex_unlock(&a->mu);
-    return l;
 }
 
 static void *write_lines(void *arg)
 {
     struct audit *a = arg;
+    struct group group;
     uint64_t retry_ns = 0;
 
     for (;;) {
-        bool want_reopen;
-        struct line *l = next_line(a, retry_ns, &want_reopen);
+        bool want_reopen, was_failing = a->is_failing;
+        next_group(a, retry_ns, &group, &want_reopen);
         if (want_reopen) {
             reopen_file(a);
             retry_ns = 0;
-        } else if (l) {
-            bool is_written = write_line(a, l);
-            retry_ns = is_written ? 0 : clock_ns() + RETRY_MS * NS_PER_MS;
+        } else if (group.n) {
+            retry_ns = write_group(a, &group) ? 0 : clock_ns() + RETRY_MS * NS_PER_MS;
+            if (was_failing && !a->is_failing)
+                log_warn("audit", "audit_write_recovered", "path=\"%s\"", a->file.path);
         }
         sync_if_due(a);
         pthread_mutex_lock(&a->mu);
@@ -377,14 +384,28 @@ static void audit_free(struct audit *a)
         mem_free(l);
     pthread_cond_destroy(&a->changed);
     pthread_mutex_destroy(&a->mu);
+    audit_keys_close(a->keys);
     mem_free(a);
 }
 
-int audit_open(struct audit **out, const char *path, struct err *e)
+static int open_keys(struct audit *a, const struct audit_options *o, struct err *e)
+{
+    size_t n = strlen(o->path) + sizeof(".keys");
+    char *beside = xmalloc(n);
+
+    snprintf(beside, n, "%s.keys", o->path);
+    const char *path = o->keys_path && *o->keys_path ? o->keys_path : beside;
+    int rc = audit_keys_open(&a->keys, path, true, e);
+    mem_free(beside);
+    if (!rc)
+        a->text_key = audit_keys_current(a->keys);
+    return rc;
+}
+
+static struct audit *new_audit(void)
 {
     struct audit *a = xcalloc(1, sizeof(*a));
     pthread_condattr_t attr;
-    struct buf torn;
 
     pthread_mutex_init(&a->mu, NULL);
     pthread_condattr_init(&attr);
@@ -392,14 +413,20 @@ int audit_open(struct audit **out, const char *path, struct err *e)
     pthread_cond_init(&a->changed, &attr);
     pthread_condattr_destroy(&attr);
     a->sync_ns = UINT64_MAX;
-    for (size_t i = 0; i < AUDIT_HASH; i += 8) {
-        uint64_t r = rng_entropy();
-        memcpy(a->secret + i, &r, 8);
-    }
-    buf_init(&torn, AUDIT_TAIL_BYTES);
-    if (audit_file_open(&a->file, path, &torn, e))
+    a->file.fd = -1;
+    return a;
+}
+
+int audit_open(struct audit **out, const struct audit_options *o, struct err *e)
+{
+    struct audit *a = new_audit();
+    struct buf torn;
+    uint64_t n_torn;
+
+    buf_init(&torn, TORN_TEXT_MAX);
+    if (open_keys(a, o, e) || audit_file_open(&a->file, o->path, a->keys, &torn, &n_torn, e))
         goto fail;
-    add_torn(a, &torn);
+    add_torn(a, &torn, n_torn);
     if (thread_start(&a->thread, "audit", write_lines, a, e)) {
         audit_file_close(&a->file);
         goto fail;

@@ -1,13 +1,13 @@
 /* audit.h: audit log: one JSON line per generation request, and per refused request of any API
  * route, appended to a file (audit_file.h).
  *
- * Prompts and responses are never written. A prompt is logged as an HMAC-SHA-256 with a random
- * secret of this process, so that equal prompts of one run can be matched and none can be recovered
- * by trial. Each line contains the hash of the line before it, so a removed or changed line is
- * detected.
+ * Prompts and responses are never written. A prompt is logged as an HMAC-SHA-256 with a key of the
+ * key file (audit_keys.h), whose id is in the line, so that equal prompts can be matched and none
+ * can be recovered by trial without the key. The lines are a chain with a keyed MAC
+ * (audit_line.h), so a removed or changed line is detected (verify.h).
  *
- * Lines are queued; one thread owns the file, writes them, and calls fdatasync at most a second
- * after a write. No other thread waits for the disk:
+ * Lines are queued; one thread owns the file, writes them in groups, and calls fdatasync and writes
+ * a checkpoint at most a second after a write. No other thread waits for the disk:
  *
  *     failed write     undone, logged, counted; repeated every second, so that a full disk or a
  *                      failing one loses no line as long as the queue has room
@@ -54,9 +54,14 @@ struct audit_stats {
     uint64_t n_failures; /* failed writes, synchronisations and reopenings */
 };
 
+struct audit_options {
+    const char *path;
+    const char *keys_path; /* key file; NULL or "": PATH.keys */
+};
+
 /* Continues the chain of an existing file. A torn end of it is recorded in a new line. Main thread.
- * The errors are those of audit_file_open. */
-int audit_open(struct audit **out, const char *path, struct err *e);
+ * The errors are those of audit_keys_open and audit_file_open. */
+int audit_open(struct audit **out, const struct audit_options *o, struct err *e);
 /* Writes the queued lines, for at most timeout_ms, and calls fdatasync. Main thread; no other
  * thread uses it any more. Accepts NULL. */
 void audit_close(struct audit *a, uint32_t timeout_ms);
@@ -64,9 +69,9 @@ void audit_close(struct audit *a, uint32_t timeout_ms);
 void audit_write(struct audit *a, const struct audit_entry *entry);
 void audit_refuse(struct audit *a, const struct audit_refusal *refusal);
 
-/* Opens the path again before the next line, if the file was renamed or removed. The first line of
- * the new file contains the hash of the last line of the old one. If that fails, the old file
- * remains in use, and the failure is logged and counted. */
+/* Opens the path again before the next line, if the file was renamed or removed. The new file
+ * continues the chain. If that fails, the old file remains in use, and the failure is logged and
+ * counted. */
 void audit_reopen(struct audit *a);
 
 void audit_stats(struct audit *a, struct audit_stats *out);

@@ -30,7 +30,8 @@ int ctl_completion(struct ctl *c, int argc, char **argv);
 int ctl_chat(struct ctl *c, int argc, char **argv);
 int ctl_inspect(struct ctl *c, int argc, char **argv);
 int ctl_bench(struct ctl *c, int argc, char **argv);
-int ctl_audit(struct ctl *c, int argc, char **argv);
+int ctl_admin(struct ctl *c, int argc, char **argv);
+int ctl_audit_verify(struct ctl *c, int argc, char **argv); /* action of ctl_admin */
 int ctl_probe(struct ctl *c, int argc, char **argv);
 int ctl_replay(struct ctl *c, int argc, char **argv);
 int ctl_constrain(struct ctl *c, int argc, char **argv);

@@ -253,6 +253,13 @@ static void wait_for_signal(struct audit *audit)
     pthread_sigmask(SIG_UNBLOCK, &end, NULL);
 }
 
+static int open_audit(struct audit **out, const struct options *o, struct err *e)
+{
+    struct audit_options ao = { .path = o->audit_log, .keys_path = o->audit_keys };
+
+    return audit_open(out, &ao, e);
+}
+
 static int open_compile_cache(struct compile_cache **out, const struct options *o, struct err *e)
 {
     if (!o->constraint_cache_bytes)
@@ -390,8 +397,7 @@ static int run_server(const struct options *o, struct err *e)
     so.keys = keys;
     http_settings(o, &so.http);
     if (decide_auth(o, &so, e) || check_directories(o, e) ||
-        (*o->audit_log && audit_open(&so.audit, o->audit_log, e)) ||
-        registry_open(&registry, &po, e))
+        (*o->audit_log && open_audit(&so.audit, o, e)) || registry_open(&registry, &po, e))
         goto out;
     if (*o->slot_save_path)
         slots_remove_stale_files(o->slot_save_path);

@@ -492,8 +492,9 @@ def audit_lines(path):
 
 
 def verify_audit(*paths):
-    """Returns the exit status of `inferctl audit`."""
-    return subprocess.run([program("inferctl"), "audit", *paths], capture_output=True).returncode
+    """Returns the exit status of `inferctl admin audit verify`."""
+    command = [program("inferctl"), "admin", "audit", "verify", *paths]
+    return subprocess.run(command, capture_output=True).returncode
 
 
 def command_line(process):
@@ -591,15 +592,17 @@ def test_an_audit_log_has_a_line_per_request_and_no_prompt():
                     messages=[{"role": "user", "content": "secret question"}]))
         with Server("--audit-log", path) as s:
             s.request("POST", CHAT, chat_body(model="echo", script="x"))
-        lines = audit_lines(path)
+        begin, *lines = audit_lines(path)
+        equal((begin["event"], begin["reason"]), ("begin", "new"))
         equal(len(lines), 4)
         assert "secret" not in json.dumps(lines)
         equal(lines[0]["completion_tokens"] > 0, True)
+        equal(len({line["prompt_hmac"] for line in lines[:3]}), 1)
         equal(verify_audit(path), 0)
         with open(path) as f:
             text = f.read().splitlines()
         with open(path, "w") as f:
-            f.write("\n".join([text[0], text[2], text[3]]) + "\n")
+            f.write("\n".join([text[0], text[1], text[3], text[4]]) + "\n")
         equal(verify_audit(path), 1)
         equal(verify_audit(), 2)
 
@@ -607,9 +610,10 @@ def test_an_audit_log_has_a_line_per_request_and_no_prompt():
 def test_a_torn_audit_line_is_recorded_and_a_second_server_is_refused():
     with audit_path() as path:
         with Server("--audit-log", path) as s:
-            for _ in range(2):
-                s.request("POST", CHAT, chat_body(model="echo", script="x"))
-        os.truncate(path, os.path.getsize(path) - 9)
+            s.request("POST", CHAT, chat_body(model="echo", script="x"))
+        with open(path, "a") as f:
+            f.write('{"prev":"half a line')
+        equal(verify_audit(path), 1)
         with Server("--audit-log", path) as s:
             try:
                 with Server("--audit-log", path):
@@ -617,8 +621,25 @@ def test_a_torn_audit_line_is_recorded_and_a_second_server_is_refused():
             except RuntimeError as e:
                 assert "another process writes to it" in str(e), e
             s.request("POST", CHAT, chat_body(model="echo", script="x"))
-        equal([line.get("event") for line in audit_lines(path)], [None, "torn", None])
+        equal([line.get("event") for line in audit_lines(path)], ["begin", None, "torn", None])
         equal(verify_audit(path), 0)
+
+
+def test_an_audit_log_that_was_cut_is_not_intact_and_the_server_starts():
+    with audit_path() as path:
+        with Server("--audit-log", path) as s:
+            for _ in range(2):
+                s.request("POST", CHAT, chat_body(model="echo", script="x"))
+        with open(path) as f:
+            text = f.read().splitlines(keepends=True)
+        with open(path, "w") as f:
+            f.write("".join(text[:-1]))
+        equal(verify_audit(path), 1)
+        with Server("--audit-log", path):
+            pass
+        equal([line["reason"] for line in audit_lines(path)], ["missing"])
+        equal(verify_audit(path), 1)
+        equal(len([f for f in os.listdir(os.path.dirname(path)) if ".damaged-" in f]), 1)
 
 
 def test_refused_requests_are_in_the_audit_log_with_their_reason():
@@ -655,7 +676,7 @@ def test_refused_requests_are_in_the_audit_log_with_their_reason():
             until(lambda: metric(s, "audit_lines_total") >= 14, "the lines were not written")
             equal(metric(s, "audit_lines_lost_total"), 0)
             equal(metric(s, "audit_failures_total"), 0)
-        lines = [line for line in audit_lines(path) if line["request_id"] == "own"]
+        lines = [line for line in audit_lines(path) if line.get("request_id") == "own"]
         equal([line["status"] for line in lines], got)
         equal([line["reason"] for line in lines], [
             "AUTH", "AUTH", "FORBIDDEN", "SYNTAX", "INVALID", "NOT_FOUND", "NOT_READY", "SYNTAX",
@@ -687,7 +708,7 @@ def test_a_request_above_the_share_of_its_key_is_in_the_audit_log_as_429():
         body = chat_body(max_tokens=1)
         equal(s.request("POST", CHAT, body, Authorization="Bearer beta")[0], 200)
         until(lambda: metric(s, "audit_lines_total") >= 2, "the lines were not written")
-        line, = [line for line in audit_lines(path) if line["request_id"] == "own"]
+        line, = [line for line in audit_lines(path) if line.get("request_id") == "own"]
         equal((line["event"], line["status"], line["reason"]), ("refused", 429, "RATE"))
         assert line["key"], line
 
@@ -718,7 +739,7 @@ def test_sighup_reopens_the_audit_log_during_traffic():
                 c.join()
         lines = [line for p in [*old, path] for line in audit_lines(p)]
         equal(sum("finish" in line for line in lines), sum(n_sent))
-        equal(sum(line.get("event") == "reopened" for line in lines), 5)
+        equal(sum(line.get("reason") == "reopened" for line in lines), 2 * 5)
         equal(verify_audit(*old, path), 0)
         equal(verify_audit(old[1], old[0]), 1)
 

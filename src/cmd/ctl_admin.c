@@ -1,0 +1,31 @@
+/* ctl_admin.c: `inferctl admin OBJECT ACTION ...`: dispatch of the administration commands. */
+#include "cmd/ctl.h"
+
+static const struct {
+    const char *object, *action, *arguments, *help;
+    int (*run)(struct ctl *c, int argc, char **argv);
+} actions[] = {
+    { "audit", "verify", "[--keys FILE] [--at LINES:MAC] FILE...",
+        "verify audit logs, the oldest file first", ctl_audit_verify },
+};
+
+static void print_help(void (*print)(const char *fmt, ...))
+{
+    print("usage: inferctl admin OBJECT ACTION ...\n\n");
+    for (size_t i = 0; i < ARRAY_LEN(actions); i++)
+        print("  %s %s %s\n      %s\n", actions[i].object, actions[i].action, actions[i].arguments,
+            actions[i].help);
+}
+
+int ctl_admin(struct ctl *c, int argc, char **argv)
+{
+    if (argc == 2 && !strcmp(argv[1], "--help")) {
+        print_help(ctl_printf);
+        return EXIT_OK;
+    }
+    for (size_t i = 0; argc > 2 && i < ARRAY_LEN(actions); i++)
+        if (!strcmp(argv[1], actions[i].object) && !strcmp(argv[2], actions[i].action))
+            return actions[i].run(c, argc - 2, argv + 2);
+    print_help(ctl_warn);
+    return EXIT_USAGE;
+}
