@@ -14,7 +14,7 @@
  * Owner: one thread at a time. */
 #pragma once
 
-#include "constrain/regular/expr.h"
+#include "constrain/regular/automaton.h"
 #include "constrain/vocab/token_class.h"
 
 typedef struct pos_id {
@@ -36,6 +36,8 @@ struct acceptor_ops {
     size_t (*tokens)(struct acceptor *a, pos_id p, int32_t *ids, size_t cap);
     bool (*accepts)(struct acceptor *a, pos_id p);
     struct byte_set (*next_bytes)(struct acceptor *a, pos_id p);
+    /* A superset of next_bytes that takes few instructions. NULL: all bytes. */
+    struct byte_set (*may_follow)(struct acceptor *a, pos_id p);
     /* Returns the same as class_reach_get (class_reach.h): exactly so many characters of the class
      * are permitted, or at least n_max of them; 0: unknown. */
     uint32_t (*reach)(struct acceptor *a, pos_id p, enum token_class class, uint32_t n_max);
@@ -45,6 +47,17 @@ struct acceptor_ops {
      * there is no key. */
     uint64_t (*key)(struct acceptor *a, pos_id p);
     uint64_t (*generation)(struct acceptor *a);
+
+    /* The automaton that reads texts: values that are scalars, or the whole language. NULL: there
+     * is none. */
+    struct automaton *(*texts)(struct acceptor *a);
+    /* True if the position is inside of a text that a state of this automaton describes: a byte
+     * leads to a live position if the state has a transition. NULL iff `texts` is. */
+    bool (*text)(struct acceptor *a, pos_id p, state_id *s);
+    /* The position after the end of the text, or POS_DEAD if nothing may follow. A text has ended
+     * in a final state; in an accepting state it also ends before a byte without transition, which
+     * is then read from this position. */
+    pos_id (*text_end)(struct acceptor *a, pos_id p);
 
     uint32_t (*mark)(struct acceptor *a);
     void (*release)(struct acceptor *a, uint32_t mark);

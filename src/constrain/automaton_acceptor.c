@@ -88,6 +88,25 @@ static uint64_t generation(struct acceptor *a)
     return automaton_generation(of(a)->a);
 }
 
+/* The whole language is one text, after which nothing follows. */
+static struct automaton *texts(struct acceptor *a)
+{
+    return of(a)->a;
+}
+
+static bool text(struct acceptor *a, pos_id p, state_id *s)
+{
+    *s = state_of(of(a), p);
+    return true;
+}
+
+static pos_id text_end(struct acceptor *a, pos_id p)
+{
+    (void)a;
+    (void)p;
+    return POS_DEAD;
+}
+
 /* ---- memory of positions */
 
 static uint32_t mark(struct acceptor *a)
@@ -136,6 +155,9 @@ static const struct acceptor_ops ops = {
     .permits_all = permits_all,
     .key = key,
     .generation = generation,
+    .texts = texts,
+    .text = text,
+    .text_end = text_end,
     .mark = mark,
     .release = release,
     .keep = keep,
@@ -169,14 +191,4 @@ int automaton_acceptor_new(struct acceptor **out, const struct exprs *x, expr_id
     }
     *out = &m->base;
     return 0;
-}
-
-struct automaton *acceptor_automaton(struct acceptor *a)
-{
-    return a->ops == &ops ? of(a)->a : NULL;
-}
-
-state_id automaton_acceptor_state(const struct acceptor *a, pos_id p)
-{
-    return state_of(of_const(a), p);
 }

@@ -15,7 +15,3 @@ enum { AUTOMATON_POSITIONS_MAX = 8192 };
  * or a bound. */
 int automaton_acceptor_new(struct acceptor **out, const struct exprs *x, expr_id root,
     struct automaton_limits limits, struct err *e) MUST_CHECK;
-
-/* For masks, which step the automaton without positions. NULL: another implementation. */
-struct automaton *acceptor_automaton(struct acceptor *a);
-state_id automaton_acceptor_state(const struct acceptor *a, pos_id p);

@@ -1,7 +1,6 @@
 #include "constrain/mask.h"
 
 #include "base/mem.h"
-#include "constrain/automaton_acceptor.h"
 #include "constrain/mask_cache.h"
 
 enum {
@@ -17,7 +16,8 @@ enum part { PART_CLASSES, PART_WALK, PART_DONE };
 /* A position on the path of the walk: after `depth` bytes. */
 struct step {
     pos_id p;
-    uint32_t mark; /* newer positions are those of the bytes after it */
+    uint32_t mark;       /* newer positions are those of the bytes after it */
+    struct byte_set may; /* bytes that may follow */
 };
 
 struct mask {
@@ -31,18 +31,20 @@ struct mask {
     int n_ids;        /* above the size of the list: too many; -1: not listed yet */
 
     pos_id start;
-    /* One of them: states of an automaton after the bytes of the path, kept as its roots; [0]: the
-     * start. */
-    struct automaton *automaton;
+    struct step *path; /* [depth_max + 1] after the bytes of the path; [0]: the start */
+    /* The same inside of a text: states of an automaton, kept as its roots. */
+    struct automaton *automaton; /* NULL: there are no texts */
     struct automaton_roots roots;
     state_id *states;  /* [depth_max + 1] */
-    struct step *path; /* [depth_max + 1] */
+    bool is_text;      /* the start is inside of a text */
+    struct step after; /* after its end */
 
     enum part part;
     enum token_class class; /* the next one to be examined */
     const struct token_trie *trie;
     uint32_t skipped; /* marks of subtrees that were added by class */
     uint32_t at;      /* node */
+    uint32_t sub_end; /* nodes at..sub_end are walked from positions */
     uint64_t steps;
     state_id not_all; /* a state that is known not to permit all texts */
 };
@@ -57,13 +59,12 @@ static int allocate(struct mask *m, size_t cache_bytes)
     m->cache = mask_cache_new(m->n_words, cache_bytes);
     m->tokens = try_calloc(m->n_words, sizeof(*m->tokens));
     m->ids = try_malloc((n_tokens / IDS_SHARE + 1) * sizeof(*m->ids));
+    m->path = try_calloc(n_path, sizeof(*m->path));
     if (m->automaton)
         m->states = try_calloc(n_path, sizeof(*m->states));
-    else
-        m->path = try_calloc(n_path, sizeof(*m->path));
     if (m->a->ops->tokens)
         m->control = try_malloc(n_tokens * sizeof(*m->control));
-    return m->cache && m->tokens && m->ids && (m->states || m->path) &&
+    return m->cache && m->tokens && m->ids && m->path && (m->states || !m->automaton) &&
                    (m->control || !m->a->ops->tokens)
                ? 0
                : -1;
@@ -78,7 +79,7 @@ int mask_new(struct mask **out, const struct vocab_tables *t, struct acceptor *a
         return err_set(e, ERR_MEMORY, "no memory for the masks of a constraint");
     m->tables = t;
     m->a = a;
-    m->automaton = acceptor_automaton(a);
+    m->automaton = a->ops->texts ? a->ops->texts(a) : NULL;
     m->n_words = token_set_words(t->n_tokens);
     m->part = PART_DONE;
     int rc = allocate(m, cache_bytes);
@@ -117,7 +118,7 @@ size_t mask_bytes(const struct mask *m)
            (n_tokens / IDS_SHARE + 1) * sizeof(*m->ids) +
            (m->control ? n_tokens * sizeof(*m->control) : 0) +
            ((size_t)m->tables->trie.depth_max + 1) *
-               (m->states ? sizeof(*m->states) : sizeof(*m->path));
+               (sizeof(*m->path) + (m->states ? sizeof(*m->states) : 0));
 }
 
 /* ---- parts */
@@ -162,24 +163,89 @@ static bool state_permits_all(struct mask *m, state_id s)
     return false;
 }
 
-/* Steps the automaton along the trie until `limit` steps are done. */
-static void walk_automaton(struct mask *m, uint64_t limit)
+static void set_step(struct mask *m, struct step *k, pos_id p)
+{
+    const struct acceptor_ops *ops = m->a->ops;
+
+    k->p = p;
+    k->mark = ops->mark(m->a);
+    if (!p.i)
+        k->may = (struct byte_set){ 0 };
+    else if (ops->may_follow)
+        k->may = ops->may_follow(m->a, p);
+    else
+        memset(&k->may, 0xff, sizeof(k->may));
+}
+
+/* Steps the acceptor along the nodes up to sub_end, until `limit` steps are done. */
+static void walk_positions(struct mask *m, uint64_t limit)
+{
+    const struct acceptor_ops *ops = m->a->ops;
+    const struct trie_node *nodes = m->trie->nodes;
+    uint32_t at = m->at, top = UINT32_MAX;
+
+    while (at < m->sub_end && m->steps < limit) {
+        const struct trie_node *k = &nodes[at];
+        uint32_t depth = trie_depth(k), skip_to = at + trie_size(k);
+        const struct step *before = &m->path[depth - 1];
+        if (!byte_set_has(&before->may, trie_byte(k)) || trie_marks(k) & m->skipped) {
+            at = skip_to;
+            continue;
+        }
+        m->steps++;
+        if (top >= depth) /* positions of bytes that are not on the path */
+            ops->release(m->a, before->mark);
+        pos_id p = ops->step(m->a, before->p, trie_byte(k));
+        top = depth;
+        if (!p.i) {
+            at = skip_to;
+        } else if (ops->permits_all(m->a, p)) {
+            add_range(m, trie_first(k), trie_first(&nodes[skip_to]));
+            at = skip_to;
+        } else {
+            add_range(m, trie_first(k), trie_first(k + 1));
+            at++;
+            if (at < skip_to)
+                set_step(m, &m->path[depth], p);
+        }
+    }
+    m->at = at;
+}
+
+/* The text ends before or at this node: the rest of its subtree is walked from the position after
+ * the text. */
+static void leave_text(struct mask *m, uint32_t depth, uint32_t skip_to)
+{
+    m->path[depth] = m->after;
+    m->sub_end = skip_to;
+}
+
+/* Steps the automaton of the text along the trie until `limit` steps are done or the text ends. */
+static void walk_text(struct mask *m, uint64_t limit)
 {
     const struct trie_node *nodes = m->trie->nodes;
     uint32_t at = m->at, n_nodes = m->trie->n_nodes;
 
-    for (; at < n_nodes && m->steps < limit; m->steps++) {
+    while (at < n_nodes && m->steps < limit && at >= m->sub_end) {
         const struct trie_node *k = &nodes[at];
         uint32_t depth = trie_depth(k), skip_to = at + trie_size(k);
         if (trie_marks(k) & m->skipped) {
             at = skip_to;
             continue;
         }
+        m->steps++;
         m->roots.n = depth; /* the states before this byte */
         state_id before = m->states[depth - 1];
         state_id s = automaton_step(m->automaton, before, trie_byte(k));
-        if (!s.i) {
+        if (!s.i && byte_set_has(&m->after.may, trie_byte(k)) &&
+            automaton_accepts(m->automaton, before)) {
+            leave_text(m, depth - 1, skip_to);
+        } else if (!s.i) {
             at = skip_to;
+        } else if (automaton_is_final(m->automaton, s)) {
+            add_range(m, trie_first(k), trie_first(k + 1));
+            leave_text(m, depth, skip_to);
+            at = m->after.p.i ? at + 1 : skip_to;
         } else if (s.i == before.i && state_permits_all(m, s)) {
             add_range(m, trie_first(k), trie_first(&nodes[skip_to]));
             at = skip_to;
@@ -191,41 +257,8 @@ static void walk_automaton(struct mask *m, uint64_t limit)
     }
     m->at = at;
     m->roots.n = 1;
-    if (at < n_nodes)
+    if (at < n_nodes && at >= m->sub_end)
         m->roots.n = trie_depth(&nodes[at]);
-}
-
-/* The same with the steps of the acceptor. */
-static void walk_acceptor(struct mask *m, uint64_t limit)
-{
-    const struct acceptor_ops *ops = m->a->ops;
-    const struct trie_node *nodes = m->trie->nodes;
-    uint32_t at = m->at, n_nodes = m->trie->n_nodes, top = UINT32_MAX;
-
-    for (; at < n_nodes && m->steps < limit; m->steps++) {
-        const struct trie_node *k = &nodes[at];
-        uint32_t depth = trie_depth(k), skip_to = at + trie_size(k);
-        const struct step *before = &m->path[depth - 1];
-        if (trie_marks(k) & m->skipped) {
-            at = skip_to;
-            continue;
-        }
-        if (top >= depth) /* positions of bytes that are not on the path */
-            ops->release(m->a, before->mark);
-        pos_id p = ops->step(m->a, before->p, trie_byte(k));
-        top = depth;
-        if (!p.i) {
-            at = skip_to;
-        } else if (ops->permits_all(m->a, p)) {
-            add_range(m, trie_first(k), trie_first(&nodes[skip_to]));
-            at = skip_to;
-        } else {
-            m->path[depth] = (struct step){ p, ops->mark(m->a) };
-            add_range(m, trie_first(k), trie_first(k + 1));
-            at++;
-        }
-    }
-    m->at = at;
 }
 
 static bool has_failed(const struct mask *m)
@@ -275,7 +308,7 @@ static bool has_all_tokens(const struct mask *m)
 
 void mask_drop(struct mask *m)
 {
-    if (m->part != PART_DONE && m->path)
+    if (m->part != PART_DONE)
         m->a->ops->release(m->a, m->path[0].mark);
     m->roots.n = 0;
     m->part = PART_DONE;
@@ -295,17 +328,19 @@ void mask_begin(struct mask *m, pos_id p)
     m->class = 0;
     m->trie = &m->tables->trie;
     m->skipped = 0;
-    m->at = 0;
+    m->at = m->sub_end = 0;
     m->not_all = STATE_DEAD;
     if (found)
         memcpy(m->tokens, found, m->n_words * sizeof(*found));
     else
         memset(m->tokens, 0, m->n_words * sizeof(*m->tokens));
-    if (m->part != PART_DONE && m->automaton) {
-        m->states[0] = automaton_acceptor_state(m->a, p);
+    if (m->part == PART_DONE)
+        return;
+    set_step(m, &m->path[0], p);
+    m->is_text = m->automaton && m->a->ops->text(m->a, p, &m->states[0]);
+    if (m->is_text) {
         m->roots.n = 1;
-    } else if (m->part != PART_DONE) {
-        m->path[0] = (struct step){ p, m->a->ops->mark(m->a) };
+        set_step(m, &m->after, m->a->ops->text_end(m->a, p));
     }
 }
 
@@ -322,6 +357,7 @@ static void run_classes(struct mask *m)
         add_class(m, m->class ++);
     } else {
         m->part = PART_WALK;
+        m->sub_end = m->is_text ? 0 : m->trie->n_nodes;
     }
 }
 
@@ -332,10 +368,10 @@ enum mask_progress mask_run(struct mask *m, uint64_t steps, struct err *e)
     while (m->part != PART_DONE && m->steps < limit) {
         if (m->part == PART_CLASSES)
             run_classes(m);
-        else if (m->automaton)
-            walk_automaton(m, limit);
+        else if (m->is_text && m->at >= m->sub_end)
+            walk_text(m, limit);
         else
-            walk_acceptor(m, limit);
+            walk_positions(m, limit);
         if (m->part == PART_WALK && m->at == m->trie->n_nodes)
             finish(m);
     }

@@ -245,6 +245,7 @@ static bool step_token(struct json_acceptor *a, struct pos *q, uint8_t byte)
     case LEX_END:
     case LEX_SCALAR:
     case LEX_KEY:
+    case N_LEX:
         break;
     }
     return false;
@@ -342,6 +343,35 @@ static struct byte_set next_bytes(struct acceptor *base, pos_id p)
     return all;
 }
 
+/* The next bytes of the keys lo..hi. */
+static void add_key_bytes(const struct json_acceptor *a, const struct pos *q, struct byte_set *all)
+{
+    const struct keys *keys = json_at(&a->s, q->aux);
+
+    for (uint32_t k = q->lo; k < q->hi; k++) {
+        struct str s = a->p->keys[keys->all[k]].spelled;
+        if (q->at < s.n)
+            byte_set_add(all, (uint8_t)s.p[q->at]);
+    }
+}
+
+static struct byte_set may_follow(struct acceptor *base, pos_id p)
+{
+    enum { KEYS_MAX = 64 };
+    struct json_acceptor *a = self(base);
+    const struct pos *q = pos_of(a, p);
+    struct byte_set all = { 0 };
+
+    if (q->lex == LEX_SCALAR || (q->lex == LEX_KEY && (q->n_states || q->hi - q->lo > KEYS_MAX))) {
+        memset(&all, 0xff, sizeof(all));
+        return all;
+    }
+    if (q->lex != LEX_KEY)
+        return a->token_bytes[q->lex];
+    add_key_bytes(a, q, &all);
+    return all;
+}
+
 static bool permits_all(struct acceptor *base, pos_id p)
 {
     (void)base;
@@ -435,6 +465,39 @@ static uint64_t generation(struct acceptor *base)
     return automaton_generation(self(base)->a);
 }
 
+/* ---- texts */
+
+static struct automaton *texts(struct acceptor *base)
+{
+    return self(base)->a;
+}
+
+/* A scalar with one state whose text need not be compared with others. */
+static bool text(struct acceptor *base, pos_id p, state_id *s)
+{
+    struct json_acceptor *a = self(base);
+    const struct pos *q = pos_of(a, p);
+
+    if (a->error || q->lex != LEX_SCALAR || q->n_states != 1 || q->text)
+        return false;
+    *s = a->s.states[q->states];
+    return true;
+}
+
+static pos_id text_end(struct acceptor *base, pos_id p)
+{
+    struct json_acceptor *a = self(base);
+    struct pos q = *pos_of(a, p);
+    uint32_t blobs = a->s.blobs_end;
+    pos_id end = POS_DEAD;
+
+    if (end_value(a, &q, ((struct lanes *)json_at(&a->s, q.aux))->branches[0], 0))
+        end = json_push_pos(&a->s, &q);
+    if (!end.i)
+        a->s.blobs_end = blobs;
+    return end;
+}
+
 /* ---- memory */
 
 static uint32_t mark(struct acceptor *base)
@@ -503,10 +566,14 @@ static const struct acceptor_ops ops = { .free = free_acceptor,
     .step = step,
     .accepts = accepts,
     .next_bytes = next_bytes,
+    .may_follow = may_follow,
     .reach = reach,
     .permits_all = permits_all,
     .key = key,
     .generation = generation,
+    .texts = texts,
+    .text = text,
+    .text_end = text_end,
     .mark = mark,
     .release = release,
     .keep = keep,
@@ -514,6 +581,27 @@ static const struct acceptor_ops ops = { .free = free_acceptor,
     .bytes = bytes };
 
 /* ---- construction */
+
+/* Whitespace and the bytes that a JSON token begins with. */
+static void set_token_bytes(struct json_acceptor *a)
+{
+    static const char *const first[N_LEX] = {
+        [LEX_START] = "[{\"-0123456789tfn",
+        [LEX_VALUE] = "[{\"-0123456789tfn",
+        [LEX_ARRAY_OPEN] = "][{\"-0123456789tfn",
+        [LEX_OBJECT_OPEN] = "}\"",
+        [LEX_NEXT_KEY] = "\"",
+        [LEX_COLON] = ":",
+        [LEX_AFTER] = ",]}",
+    };
+
+    for (int lex = 0; lex < N_LEX; lex++) {
+        for (const char *c = " \t\r\n"; *c; c++)
+            byte_set_add(&a->token_bytes[lex], (uint8_t)*c);
+        for (const char *c = first[lex]; c && *c; c++)
+            byte_set_add(&a->token_bytes[lex], (uint8_t)*c);
+    }
+}
 
 static bool push_start(struct json_acceptor *a)
 {
@@ -539,6 +627,7 @@ int json_acceptor_new(struct acceptor **out, const struct json_program *p, struc
     if (!a)
         return err_set(e, ERR_MEMORY, "no memory for the state of a constraint");
     a->base.ops = &ops;
+    set_token_bytes(a);
     a->p = (struct json_program *)(uintptr_t)p;
     a->seed = hash_mix((uintptr_t)a);
     a->next = try_calloc(1, branch_bytes_max(p));

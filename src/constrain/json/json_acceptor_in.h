@@ -20,7 +20,8 @@ enum lex {
     LEX_KEY,
     LEX_COLON,
     LEX_AFTER, /* after a value in an array or object */
-    LEX_END
+    LEX_END,
+    N_LEX
 };
 
 enum { VALUES_MAX = 512, OTHERS_MAX = 256, JSON_TEXT_MAX = 1 << 16, LANES_MAX = 64 * 64 };
@@ -45,6 +46,7 @@ struct json_acceptor {
     struct value_entry values[VALUES_MAX];
     uint32_t n_values;
     struct json_others others;
+    struct byte_set token_bytes[N_LEX];
     bool alive[LANES_MAX];
     char text[JSON_TEXT_MAX];
     struct member_options options;
