@@ -20,6 +20,7 @@ static const struct constraint_kind_ops *const kinds[] = {
     [CONSTRAINT_REGEX] = &constraint_kind_regex,
     [CONSTRAINT_CHOICE] = &constraint_kind_choice,
     [CONSTRAINT_STRUCTURAL_TAG] = &constraint_kind_structural_tag,
+    [CONSTRAINT_TOOLS] = &constraint_kind_tools,
 };
 
 static int check_source(const struct constraint_source *src, struct err *e)

@@ -20,9 +20,10 @@ enum constraint_kind {
     CONSTRAINT_JSON_SCHEMA, /* `text`: the schema */
     CONSTRAINT_GBNF,        /* `text`: the grammar */
     CONSTRAINT_LARK,
-    CONSTRAINT_REGEX,         /* `text`: ECMA-262, matches the whole output */
-    CONSTRAINT_CHOICE,        /* `text`: JSON array of strings */
-    CONSTRAINT_STRUCTURAL_TAG /* `text`: JSON object */
+    CONSTRAINT_REGEX,          /* `text`: ECMA-262, matches the whole output */
+    CONSTRAINT_CHOICE,         /* `text`: JSON array of strings */
+    CONSTRAINT_STRUCTURAL_TAG, /* `text`: JSON object */
+    CONSTRAINT_TOOLS           /* `text`: JSON object (tools/tool_grammar.h) */
 };
 
 enum json_whitespace { JSON_WS_DEFAULT, JSON_WS_COMPACT, JSON_WS_ANY };

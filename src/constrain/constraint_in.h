@@ -42,6 +42,9 @@ extern const struct constraint_kind_ops constraint_kind_json;
 extern const struct constraint_kind_ops constraint_kind_gbnf, constraint_kind_lark,
     constraint_kind_structural_tag;
 
+/* tools/tool_program.c */
+extern const struct constraint_kind_ops constraint_kind_tools;
+
 /* For constraint_state.c. */
 const struct vocab_tables *constraint_tables(const struct constraint *c);
 int constraint_acceptor(

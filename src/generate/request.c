@@ -38,6 +38,8 @@ const char *constraint_kind_name(enum constraint_kind kind)
         return "choice";
     case CONSTRAINT_STRUCTURAL_TAG:
         return "structural_tag";
+    case CONSTRAINT_TOOLS:
+        return "tools";
     }
     return "";
 }

@@ -100,6 +100,10 @@ struct tool_format {
     /* Beginning of a call up to its name, and from there to its arguments; used to force a call.
      * NULL: a call cannot be forced. */
     const char *before_name, *after_name;
+    /* Grammar of the calls (constrain/tools): before_name CALL (next_call CALL)* after_calls, where
+     * CALL is a name, after_name, the arguments, after_args. NULL: no grammar; one call at most;
+     * nothing. */
+    const char *after_args, *next_call, *after_calls;
     enum call_id_form ids;
     char open, close, assign; /* Python: ( ) = if 0 */
     struct str quote;         /* Python: string quotes of the dialect */

@@ -272,6 +272,7 @@ static enum verdict follow_edge(struct parser *p, int edge)
         close_value(p);
     t->state = to;
     t->at = AHO_CORASICK_ROOT;
+    t->has_blank = false;
     buf_reset(&t->text);
     if (is_value(to))
         open_value(p);

@@ -17,7 +17,7 @@ enum constraint_cause {
 };
 
 struct constraint_ends { /* zeroed = ready */
-    _Atomic uint64_t n[CONSTRAINT_STRUCTURAL_TAG + 1][N_CONSTRAINT_CAUSES];
+    _Atomic uint64_t n[CONSTRAINT_TOOLS + 1][N_CONSTRAINT_CAUSES];
 };
 
 void constraint_ends_add(

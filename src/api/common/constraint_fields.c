@@ -89,6 +89,8 @@ int constraint_set_value(
         return set_choice(f, at, v);
     case CONSTRAINT_STRUCTURAL_TAG:
         return set_structural_tag(f, at, v);
+    case CONSTRAINT_TOOLS: /* no field; made of `tools` */
+        break;
     }
     return 0;
 }

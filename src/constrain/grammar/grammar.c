@@ -316,6 +316,16 @@ int32_t grammar_find_token(const struct grammar *g, struct str text)
     return g->has_vocab ? g->vocab.find(g->vocab.tokens.ctx, text) : -1;
 }
 
+bool grammar_token_has_bytes(const struct grammar *g, int32_t id)
+{
+    return g->vocab.tokens.bytes(g->vocab.tokens.ctx, id).n > 0;
+}
+
+bool grammar_token_is_end(const struct grammar *g, int32_t id)
+{
+    return g->vocab.tokens.is_end(g->vocab.tokens.ctx, id);
+}
+
 /* ---- rules */
 
 rule_id grammar_rule(struct grammar *g, struct str name)

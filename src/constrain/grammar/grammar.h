@@ -76,6 +76,9 @@ part_id grammar_text_until(struct grammar *g, const struct str *markers, size_t 
 
 /* The token with this text; -1 if there is none. */
 int32_t grammar_find_token(const struct grammar *g, struct str text);
+/* Whether a token of the vocabulary is read as bytes; whether it ends the text. */
+bool grammar_token_has_bytes(const struct grammar *g, int32_t id);
+bool grammar_token_is_end(const struct grammar *g, int32_t id);
 
 /* True after an error, with the error. */
 bool grammar_failed(const struct grammar *g, struct err *e);

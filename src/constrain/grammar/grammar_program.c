@@ -3,6 +3,7 @@
 #include "constrain/constraint_in.h"
 #include "constrain/grammar/gbnf.h"
 #include "constrain/grammar/grammar_acceptor.h"
+#include "constrain/grammar/grammar_program.h"
 #include "constrain/grammar/lark.h"
 #include "constrain/grammar/structural_tag.h"
 
@@ -13,9 +14,7 @@ struct constraint_program {
     uint32_t n_values;
 };
 
-typedef int read_fn(struct grammar *g, struct str text, rule_id *root, struct err *e);
-
-static void free_program(struct constraint_program *p)
+void grammar_program_free(struct constraint_program *p)
 {
     if (!p)
         return;
@@ -26,7 +25,7 @@ static void free_program(struct constraint_program *p)
     mem_free(p);
 }
 
-static size_t program_bytes(const struct constraint_program *p)
+size_t grammar_program_bytes(const struct constraint_program *p)
 {
     size_t bytes = sizeof(*p) + grammar_bytes(p->g);
 
@@ -47,7 +46,7 @@ static int no_memory(struct err *e)
 
 /* Compiles the schemas of the JSON values, with the options of the grammar. */
 static int compile_values(struct constraint_program *p, const struct constraint_source *src,
-    const struct vocab_tables *t, uint64_t *work, struct err *e)
+    const struct grammar_language *l, uint64_t *work, struct err *e)
 {
     struct constraint_source value = *src;
     uint32_t n = grammar_json_count(p->g);
@@ -59,16 +58,17 @@ static int compile_values(struct constraint_program *p, const struct constraint_
     for (; p->n_values < n; p->n_values++) {
         uint64_t more = 0;
         value.text = grammar_json_text(p->g, p->n_values);
-        if (constraint_kind_json.compile(&p->values[p->n_values], &value, t, &more, e))
-            return -1;
+        if (constraint_kind_json.compile(&p->values[p->n_values], &value, l->tables, &more, e))
+            return l->name_schema ? l->name_schema(src->text, value.text, e) : -1;
         *work += more;
     }
     return 0;
 }
 
-static int compile(struct constraint_program **out, const struct constraint_source *src,
-    const struct vocab_tables *t, uint64_t *work, read_fn *read, struct err *e)
+int grammar_program_compile(struct constraint_program **out, const struct constraint_source *src,
+    const struct grammar_language *l, uint64_t *work, struct err *e)
 {
+    const struct vocab_tables *t = l->tables;
     struct grammar_vocab vocab = { t->source, t->source.find ? t->source.find : find_no_token,
         &t->producible };
     struct constraint_program *p = try_calloc(1, sizeof(*p));
@@ -77,12 +77,12 @@ static int compile(struct constraint_program **out, const struct constraint_sour
     if (p)
         p->g = grammar_new(&grammar_limits_default, &vocab);
     if (!p || !p->g) {
-        free_program(p);
+        grammar_program_free(p);
         return no_memory(e);
     }
-    if (read(p->g, src->text, &root, e) || grammar_finish(p->g, root, e) ||
-        compile_values(p, src, t, work, e)) {
-        free_program(p);
+    if (l->read(p->g, src->text, &root, e) || grammar_finish(p->g, root, e) ||
+        compile_values(p, src, l, work, e)) {
+        grammar_program_free(p);
         return -1;
     }
     *work += grammar_work(p->g);
@@ -90,7 +90,8 @@ static int compile(struct constraint_program **out, const struct constraint_sour
     return 0;
 }
 
-static int make_acceptor(struct acceptor **out, const struct constraint_program *p, struct err *e)
+int grammar_program_acceptor(
+    struct acceptor **out, const struct constraint_program *p, struct err *e)
 {
     struct automaton_limits limits = { ACCEPTOR_BYTES_CAP, STEP_WORK_MAX };
     expr_id root;
@@ -121,10 +122,11 @@ static int make_acceptor(struct acceptor **out, const struct constraint_program 
         const struct constraint_source *src, const struct vocab_tables *t, uint64_t *work,         \
         struct err *e)                                                                             \
     {                                                                                              \
-        return compile(out, src, t, work, read, e);                                                \
+        struct grammar_language l = { t, read, NULL };                                             \
+        return grammar_program_compile(out, src, &l, work, e);                                     \
     }                                                                                              \
     const struct constraint_kind_ops constraint_kind_##kind = { text, compile_##kind,              \
-        make_acceptor, program_bytes, free_program }
+        grammar_program_acceptor, grammar_program_bytes, grammar_program_free }
 
 GRAMMAR_KIND(gbnf, "grammar", gbnf_read);
 GRAMMAR_KIND(lark, "grammar", lark_read);
