@@ -181,6 +181,7 @@ int keys_count(const struct keys *k)
 
 static void describe(const struct key *key, struct caller *out)
 {
+    *out->tenant = '\0';
     out->scopes = key->scopes;
     out->weight = key->weight;
     out->max_priority = key->max_priority;
@@ -189,30 +190,17 @@ static void describe(const struct key *key, struct caller *out)
         snprintf(out->id + 2 * i, 3, "%02x", key->hash[i]);
 }
 
-bool keys_find(const struct keys *k, struct str key, struct caller *out)
-{
-    unsigned char hash[SHA256_DIGEST_LENGTH];
-    const struct key *found = NULL;
-
-    if (!key.n)
-        return false;
-    SHA256((const unsigned char *)key.p, key.n, hash);
-    /* All hashes are compared, so that the time does not reveal the position of the match. */
-    for (int i = 0; i < k->n; i++)
-        if (!CRYPTO_memcmp(k->keys[i].hash, hash, sizeof(hash)))
-            found = &k->keys[i];
-    if (!found)
-        return false;
-    describe(found, out);
-    out->number = (int)(found - k->keys) + 1;
-    return true;
-}
-
 void keys_at(const struct keys *k, int i, struct caller *out)
 {
     CHECK(i >= 0 && i < k->n);
     describe(&k->keys[i], out);
     out->number = i + 1;
+}
+
+const uint8_t *keys_hash(const struct keys *k, int i)
+{
+    CHECK(i >= 0 && i < k->n);
+    return k->keys[i].hash;
 }
 
 int keys_index(const struct keys *k, struct str id)
@@ -244,20 +232,25 @@ static uint64_t hash_to_number(const char *text)
     return n ? n : 1;
 }
 
+/* Names contain '=', so they cannot equal the id of a key, which is hex. */
+static uint64_t name_to_number(const char *kind, const char *name)
+{
+    char text[KEY_GROUP_MAX + 16];
+
+    snprintf(text, sizeof(text), "%s=%s", kind, name);
+    return hash_to_number(text);
+}
+
 uint64_t caller_tenant(const struct caller *c)
 {
+    if (*c->tenant)
+        return name_to_number("tenant", c->tenant);
     return *c->id ? hash_to_number(c->id) : 0;
 }
 
 uint64_t caller_cache_group(const struct caller *c)
 {
-    char name[KEY_GROUP_MAX + 8];
-
-    if (!*c->group)
-        return caller_tenant(c);
-    /* contains '=', so it cannot equal the id of a key, which is hex */
-    snprintf(name, sizeof(name), "group=%s", c->group);
-    return hash_to_number(name);
+    return *c->group ? name_to_number("group", c->group) : caller_tenant(c);
 }
 
 struct str keys_from_fields(struct str authorization, struct str x_api_key)

@@ -1,6 +1,6 @@
-/* keys.h: API keys of the callers, stored as SHA-256 hashes and compared in constant time. A key
- * yields the scopes, the tenant, the cache group, the fairness weight and the maximum priority of a
- * request.
+/* keys.h: API keys of the configuration, stored as SHA-256 hashes. policy/snapshot.h finds a key
+ * by its hash. A key yields the scopes, the cache group, the fairness weight and the maximum
+ * priority of a request.
  *
  * The list is created once at start from the configuration and is read-only afterwards, except the
  * weights, which any thread may change. Any thread. The keys themselves are not stored. */
@@ -34,22 +34,22 @@ struct caller { /* identity of the caller of a request */
     unsigned scopes;
     /* first bytes of the key's hash in hex, for logs; "" = anonymous */
     char id[2 * KEY_ID_BYTES + 1];
-    char group[KEY_GROUP_MAX + 1]; /* cache group; "" = none */
-    float weight;                  /* 0 = anonymous, which counts as 1 */
-    int number;                    /* 1 .. keys_count(): position in the list; 0 = anonymous */
+    char tenant[KEY_GROUP_MAX + 1]; /* "" = the key is its own tenant */
+    char group[KEY_GROUP_MAX + 1];  /* cache group; "" = none */
+    float weight;                   /* 0 = anonymous, which counts as 1 */
+    /* number for budgets; of a key of the list its position, from 1; 0 = anonymous */
+    int number;
     /* A request with a higher priority has this one compared with other tenants. */
     int max_priority;
 };
 
-/* Tenant number for quota and fairness, derived from the key. 0 = anonymous. */
+/* Tenant number for quota and fairness, derived from the name of the tenant, else from the key.
+ * 0 = anonymous. */
 uint64_t caller_tenant(const struct caller *c);
 
 /* Cache group number for sharing the prefix cache: derived from the group, else the tenant
  * number. */
 uint64_t caller_cache_group(const struct caller *c);
-
-/* Returns the caller with this key; false if the key is unknown. */
-bool keys_find(const struct keys *k, struct str key, struct caller *out);
 
 #define KEY_WEIGHT_MIN 0.001f
 #define KEY_WEIGHT_MAX 1000.0f
@@ -57,6 +57,8 @@ enum { KEY_PRIORITY_MAX = 1000000 };
 
 /* Properties of key i < keys_count(), with its current weight. */
 void keys_at(const struct keys *k, int i, struct caller *out);
+/* SHA-256 of key i < keys_count(). */
+const uint8_t *keys_hash(const struct keys *k, int i);
 /* Index of the key with this id; -1: none. */
 int keys_index(const struct keys *k, struct str id);
 void keys_set_weight(struct keys *k, int i, float weight);

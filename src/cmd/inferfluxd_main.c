@@ -17,10 +17,14 @@
 #include "serve/slots.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
+#include <openssl/crypto.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 extern char **environ;
@@ -132,9 +136,14 @@ static int decide_auth(const struct options *o, struct serve_options *so, struct
 {
     bool is_local = host_is_loopback(o->host);
 
-    so->needs_key = !strcmp(o->auth, "always") ||
-                    (!strcmp(o->auth, "auto") && (keys_count(so->keys) > 0 || !is_local));
-    if (so->needs_key && !keys_count(so->keys))
+    struct policy_snapshot *first = policy_first(so->policy);
+    int n_keys = policy_snapshot_count(first);
+
+    policy_snapshot_unref(first);
+    so->needs_key_once_set = !strcmp(o->auth, "auto");
+    so->needs_key =
+        !strcmp(o->auth, "always") || (so->needs_key_once_set && (n_keys > 0 || !is_local));
+    if (so->needs_key && !n_keys)
         return err_set(e, ERR_INVALID,
             "listening on %s needs an API key: set INFERFLUX_API_KEYS or --api-key-file (or use "
             "--auth never)",
@@ -161,11 +170,12 @@ static void http_settings(const struct options *o, struct http_options *h)
 static struct budget *new_budget(
     const struct options *o, const struct serve_options *so, struct budget_options limits)
 {
-    bool has_shares = so->needs_key && keys_count(so->keys) > 1;
+    bool is_dynamic = policy_has_backend(so->policy);
+    bool has_shares = is_dynamic || (so->needs_key && keys_count(so->keys) > 1);
 
     limits.small = MIN(limits.small, limits.max / 512);
     limits.share_percent = has_shares ? (int)o->request_share : 100;
-    limits.n_owners = keys_count(so->keys) + 1;
+    limits.n_owners = (is_dynamic ? POLICY_KEYS_MAX : keys_count(so->keys)) + 1;
     return budget_new(&limits);
 }
 
@@ -258,6 +268,62 @@ static int open_audit(struct audit **out, const struct options *o, struct err *e
     struct audit_options ao = { .path = o->audit_log, .keys_path = o->audit_keys };
 
     return audit_open(out, &ao, e);
+}
+
+enum { PASSPHRASE_MAX = 4096 };
+
+/* Reads INFERFLUX_POLICY_PASSPHRASE, or the first line of the file that
+ * INFERFLUX_POLICY_PASSPHRASE_FILE names. The variable is overwritten. */
+static int read_passphrase(char out[PASSPHRASE_MAX], struct err *e)
+{
+    char *text = getenv("INFERFLUX_POLICY_PASSPHRASE");
+    const char *path = getenv("INFERFLUX_POLICY_PASSPHRASE_FILE");
+    struct stat st;
+    int fd;
+
+    *out = '\0';
+    if (text && *text && path && *path)
+        return err_set(e, ERR_INVALID,
+            "INFERFLUX_POLICY_PASSPHRASE and INFERFLUX_POLICY_PASSPHRASE_FILE are both set");
+    if (text && snprintf(out, PASSPHRASE_MAX, "%s", text) >= PASSPHRASE_MAX)
+        return err_set(e, ERR_INVALID, "INFERFLUX_POLICY_PASSPHRASE is longer than %d bytes",
+            PASSPHRASE_MAX - 1);
+    if (text)
+        OPENSSL_cleanse(text, strlen(text));
+    if (!path || !*path)
+        return 0;
+    if (file_open_regular(path, O_RDONLY, &fd, e))
+        return err_wrap(e, "INFERFLUX_POLICY_PASSPHRASE_FILE");
+    int failed =
+        fstat(fd, &st) || st.st_size >= PASSPHRASE_MAX || file_read(fd, out, (size_t)st.st_size, 0);
+    close(fd);
+    if (failed)
+        return err_set(e, ERR_IO,
+            "INFERFLUX_POLICY_PASSPHRASE_FILE: %s: not readable, or longer than %d bytes", path,
+            PASSPHRASE_MAX - 1);
+    out[MIN((size_t)st.st_size, strcspn(out, "\r\n"))] = '\0';
+    return 0;
+}
+
+static int open_policy(
+    struct policy **out, const struct options *o, const struct keys *keys, struct err *e)
+{
+    char passphrase[PASSPHRASE_MAX] = "";
+    bool has_backend = strcmp(o->policy_backend, "none") != 0;
+
+    if (*o->policy_url && strcmp(o->policy_backend, "postgres"))
+        return err_set(e, ERR_INVALID, "policy.url is set, and policy.backend is not postgres");
+    if (*o->policy_path && !has_backend)
+        return err_set(e, ERR_INVALID, "policy.path is set, and policy.backend is none");
+    int failed = read_passphrase(passphrase, e);
+    if (!failed) {
+        struct policy_options po = { .keys = keys,
+            .backend = has_backend ? o->policy_backend : "",
+            .storage = { o->policy_path, str_of(passphrase) } };
+        failed = policy_open(out, &po, e);
+    }
+    OPENSSL_cleanse(passphrase, sizeof(passphrase));
+    return failed;
 }
 
 static int open_compile_cache(struct compile_cache **out, const struct options *o, struct err *e)
@@ -395,6 +461,8 @@ static int run_server(const struct options *o, struct err *e)
         (*o->api_keys_file && keys_add_file(keys, o->api_keys_file, e)))
         goto out;
     so.keys = keys;
+    if (open_policy(&so.policy, o, keys, e))
+        goto out;
     http_settings(o, &so.http);
     if (decide_auth(o, &so, e) || check_directories(o, e) ||
         (*o->audit_log && open_audit(&so.audit, o, e)) || registry_open(&registry, &po, e))
@@ -420,7 +488,9 @@ out:
     compile_cache_free(so.compile_cache); /* before the vocabularies of the models */
     if (registry)
         registry_close(registry);
+    policy_stop(so.policy);
     service_close(service);
+    policy_close(so.policy);
     slots_free(so.slots);
     response_store_close(so.response_store);
     response_cache_close(so.response_cache);

@@ -200,7 +200,7 @@ static void set_defaults(struct options *o)
 
 /* Variables that are no settings of inferfluxd; inferctl reads the last two. */
 static const char *const other_variables[] = { "INFERFLUX_CONFIG", "INFERFLUX_URL",
-    "INFERFLUX_API_KEY" };
+    "INFERFLUX_API_KEY", "INFERFLUX_POLICY_PASSPHRASE", "INFERFLUX_POLICY_PASSPHRASE_FILE" };
 
 /* Kubernetes sets variables like INFERFLUX_SERVICE_HOST, INFERFLUX_PORT_80_TCP_ADDR and
  * INFERFLUX_PORT=tcp://10.0.0.1:80 in each container, if a service is named inferflux or inferflux-

@@ -28,6 +28,7 @@ void async_unref(struct async *a)
     if (a->ops->free)
         a->ops->free(a);
     http_body_free(&a->kept_body);
+    policy_key_unref(a->key);
     a->job.run = free_memory;
     if (a->was_at_worker)
         worker_post_free(a->io->worker, &a->job);
@@ -247,6 +248,7 @@ void async_init(struct async *a, const struct async_ops *ops, struct io *io,
     a->call = c;
     a->body = x->req->body;
     a->job.tenant = caller_tenant(&c->caller);
+    a->key = policy_key_ref(c->key);
     a->tenant_weight = c->caller.weight > 0 ? c->caller.weight : 1;
     a->deadline_ns = UINT64_MAX;
     a->n_refs = 1;
@@ -273,6 +275,7 @@ void *async_new(size_t size, const struct async_ops *ops, struct io *io, struct 
     if (a->scratch && arena_charge(arena, &a->charge) && arena_charge(a->scratch, &a->charge))
         return a;
     async_explain_refusal(a, &e);
+    policy_key_unref(a->key);
     arena_free(a->scratch);
     x->user = NULL;
 

@@ -62,7 +62,8 @@ struct async { /* x->user points to it */
     struct loop_timer deadline;
     uint64_t deadline_ns; /* UINT64_MAX: none */
     struct worker_job job;
-    float tenant_weight; /* of the caller's key */
+    const struct policy_key *key; /* of the caller, a reference; NULL = anonymous */
+    float tenant_weight;          /* of the caller's key */
     int n_refs;
     bool is_open, is_at_worker, was_at_worker;
     struct err err; /* result of run; code ERR_NONE: success */

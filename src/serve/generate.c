@@ -155,7 +155,7 @@ static int prepare(struct inflight *r, struct err *e)
     if (r->io->o->strip_billing)
         convo_drop_billing(&request->convo);
     r->model = registry_find(r->io->o->registry, request->model, e);
-    if (!r->model)
+    if (!r->model || model_check_allowed(r->model, r->async.key, e))
         return -1;
     if (model_state(r->model) == MODEL_LOADING && r->io->o->load_wait_ms) {
         r->awaited_model = r->model;

@@ -177,6 +177,34 @@ void inflight_cancel_all(struct io *io, enum errcode why)
         inflight_fail(inflight_of(a), &e);
 }
 
+/* now: the key as the policy has it now; NULL: revoked. */
+static int check_key(const struct inflight *r, const struct policy_key *now, struct err *e)
+{
+    if (!now)
+        return err_set(e, ERR_AUTH, "The API key of this request was revoked.");
+    if (now == r->async.key)
+        return 0;
+    if (policy_key_is_expired(now, clock_wall_s()))
+        return err_set(e, ERR_AUTH, "The API key of this request has expired.");
+    if ((now->scopes & r->route->scope) != r->route->scope)
+        return err_set(e, ERR_FORBIDDEN, "This key may not use %s any more.", r->route->path);
+    /* While a worker thread prepares the request, it sets `model`. */
+    return !r->async.is_at_worker && r->model ? model_check_allowed(r->model, now, e) : 0;
+}
+
+void inflight_revoke(struct io *io, const struct policy_snapshot *s)
+{
+    struct err e;
+
+    LIST_EACH (struct async, a, &io->requests, in_open) {
+        struct inflight *r = inflight_of(a);
+        if (a->key && check_key(r, policy_snapshot_find(s, a->key->digest), &e)) {
+            log_info("serve", "key_revoked", "req=%s key=%s", r->request_id, r->caller.id);
+            inflight_fail(r, &e);
+        }
+    }
+}
+
 struct inflight *inflight_find(struct io *io, struct str id, const struct caller *whose)
 {
     LIST_EACH (struct async, a, &io->requests, in_open) {

@@ -108,6 +108,8 @@ static inline bool inflight_is_open(const struct inflight *r)
 /* Ends the response with an error at once; sessions end asynchronously. No effect after the end. */
 void inflight_fail(struct inflight *r, const struct err *e);
 void inflight_cancel_all(struct io *io, enum errcode why);
+/* Ends the requests whose keys `s` does not contain any more, or does not allow to continue. */
+void inflight_revoke(struct io *io, const struct policy_snapshot *s);
 /* Finds an open request by its id. `whose`: only requests of this caller, NULL: of all callers.
  * NULL: not found. */
 struct inflight *inflight_find(struct io *io, struct str id, const struct caller *whose);

@@ -23,7 +23,8 @@ struct wakeup { /* coalesced wake-up message to an io thread; any thread may pos
 struct io {
     struct service *service;
     const struct serve_options *o;
-    const struct origin_policy *origins;
+    struct origin_policy origins;   /* its needs_key: whether this thread requires an API key */
+    struct policy_snapshot *policy; /* the newest that this thread received; a reference */
     struct loop *loop;
     struct http_server *http;
     struct metrics metrics;
@@ -52,7 +53,9 @@ enum {
     MSG_INVARIANTS,
     MSG_LOADED,
     MSG_RESPONSE_APPENDED,
-    MSG_RESPONSE_CANCELLED
+    MSG_RESPONSE_CANCELLED,
+    MSG_POLICY, /* struct policy_message */
+    MSG_POLICY_CHANGED
 };
 
 enum { ROUTE_CALL_FIELDS_MAX = 8, REQUEST_ID_MAX = 64 };
@@ -63,6 +66,8 @@ struct route_call { /* one HTTP request on a known route; allocated in the excha
     /* if route is NULL: a route with the same path and another method */
     const struct route *route_near;
     struct caller caller;
+    /* key of the caller, a reference until the exchange ends; NULL = anonymous */
+    const struct policy_key *key;
     /* deadline of the response as far as the header fields set it; UINT64_MAX = none */
     uint64_t deadline_ns;
     struct http_field fields[ROUTE_CALL_FIELDS_MAX]; /* added to every response */
@@ -160,8 +165,9 @@ void health_invariants_message(struct msg *m);
 /* file name without the directory, which is not disclosed to clients */
 const char *model_file_name(const char *path);
 struct model_info model_info_of(struct model *m);
-/* returns the number of models */
-size_t models_info(struct io *io, struct model_info out[REGISTRY_MODELS_MAX]);
+/* The models that the key allows (NULL: all); returns their number. */
+size_t models_info(
+    struct io *io, const struct policy_key *key, struct model_info out[REGISTRY_MODELS_MAX]);
 
 /* reply.c */
 /* Reads the value of `name` in the query, percent-decoded; *out is unchanged if there is none.
@@ -175,8 +181,12 @@ void reply_error(struct http_exchange *x, const struct route_call *c, const stru
 /* Writes the refusal of a request to the audit log. No effect for routes that need no key. */
 void audit_refused_call(
     const struct http_exchange *x, const struct route_call *c, const struct err *e);
-/* The model that a request names, if it is ready; else NULL. Any thread. */
-struct model *ready_model(const struct io *io, struct str name, struct err *e);
+/* The model that a request names, if it is ready and the key (NULL: any) allows it; else NULL. Any
+ * thread. */
+struct model *ready_model(
+    const struct io *io, const struct policy_key *key, struct str name, struct err *e);
+int model_check_allowed(
+    const struct model *m, const struct policy_key *key, struct err *e); /* ERR_FORBIDDEN */
 int model_check_ready(const struct model *m, struct err *e); /* ERR_NOT_READY; any thread */
 
 /* service.c */

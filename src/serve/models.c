@@ -62,13 +62,17 @@ struct model_info model_info_of(struct model *m)
     return i;
 }
 
-size_t models_info(struct io *io, struct model_info out[REGISTRY_MODELS_MAX])
+size_t models_info(
+    struct io *io, const struct policy_key *key, struct model_info out[REGISTRY_MODELS_MAX])
 {
-    int n = registry_n_models(io->o->registry);
+    size_t n = 0;
 
-    for (int i = 0; i < n; i++)
-        out[i] = model_info_of(registry_model(io->o->registry, i));
-    return (size_t)n;
+    for (int i = 0; i < registry_n_models(io->o->registry); i++) {
+        struct model *m = registry_model(io->o->registry, i);
+        if (!key || policy_key_allows_model(key, m->spec->id))
+            out[n++] = model_info_of(m);
+    }
+    return n;
 }
 
 /* Anthropic's clients always send this field, other clients never do. */
@@ -104,7 +108,7 @@ static int list(
 {
     struct model_info infos[REGISTRY_MODELS_MAX];
     struct anthropic_page page;
-    size_t n = models_info(io, infos);
+    size_t n = models_info(io, c->key, infos);
 
     if (!is_anthropic(x, c)) {
         models_list(out, infos, n);
@@ -139,7 +143,7 @@ void models_single(struct io *io, struct http_exchange *x, struct route_call *c)
     struct err e;
     struct buf b;
 
-    if (!m) {
+    if (!m || (c->key && !policy_key_allows_model(c->key, m->spec->id))) {
         err_param(&e, ERR_NOT_FOUND, "model", "The model '%.*s' does not exist.",
             (int)MIN(id.n, (size_t)80), id.p);
         status_reply(&x->sink, as_anthropic ? ERROR_ANTHROPIC : c->route->errors, &e, NULL,

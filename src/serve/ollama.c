@@ -10,7 +10,7 @@ static void list(struct io *io, struct http_exchange *x, struct route_call *c,
     struct model_info infos[REGISTRY_MODELS_MAX];
     struct buf b;
 
-    size_t n = models_info(io, infos);
+    size_t n = models_info(io, c->key, infos);
     buf_init(&b, MB);
     write(&b, infos, n);
     reply_json(x, c, 200, &b);
@@ -33,7 +33,8 @@ void ollama_get_version(struct io *io, struct http_exchange *x, struct route_cal
         c->fields, c->n_fields);
 }
 
-static int show(struct io *io, struct str body, struct buf *out, struct err *e)
+static int show(
+    struct io *io, const struct policy_key *key, struct str body, struct buf *out, struct err *e)
 {
     struct arena *a = arena_new(MB);
     struct str name;
@@ -41,7 +42,7 @@ static int show(struct io *io, struct str body, struct buf *out, struct err *e)
     if (!a)
         return err_set(e, ERR_MEMORY, "no memory for the request");
     int rc = ollama_parse_name(&name, body, a, e);
-    struct model *m = rc ? NULL : ready_model(io, name, e);
+    struct model *m = rc ? NULL : ready_model(io, key, name, e);
     if (m) {
         struct model_info info = model_info_of(m);
         ollama_show(out, &info, chat_template_source(m->template));
@@ -56,7 +57,7 @@ void ollama_post_show(struct io *io, struct http_exchange *x, struct route_call 
     struct err e;
 
     buf_init(&b, 2 * MB);
-    if (show(io, x->req->body, &b, &e))
+    if (show(io, c->key, x->req->body, &b, &e))
         reply_error(x, c, &e, NULL);
     else
         reply_json(x, c, 200, &b);
@@ -138,7 +139,7 @@ void ollama_head_blob(struct io *io, struct http_exchange *x, struct route_call 
     struct model_info infos[REGISTRY_MODELS_MAX];
     struct err e;
 
-    size_t n = models_info(io, infos);
+    size_t n = models_info(io, c->key, infos);
     for (size_t i = 0; i < n; i++) {
         struct digest_text d = ollama_digest(&infos[i]);
         if (d.z[0] && str_starts(digest, STR("sha256:")) && str_is(str_skip(digest, 7), d.z)) {

@@ -165,7 +165,7 @@ void props_show(struct io *io, struct http_exchange *x, struct route_call *c)
     struct err e;
     struct jw w;
 
-    struct model *m = query_get(x, "model", &name, &e) ? NULL : ready_model(io, name, &e);
+    struct model *m = query_get(x, "model", &name, &e) ? NULL : ready_model(io, c->key, name, &e);
     if (!m) {
         reply_error(x, c, &e, NULL);
         return;

@@ -87,9 +87,18 @@ int model_check_ready(const struct model *m, struct err *e)
     return -1;
 }
 
-struct model *ready_model(const struct io *io, struct str name, struct err *e)
+int model_check_allowed(const struct model *m, const struct policy_key *key, struct err *e)
+{
+    if (!key || policy_key_allows_model(key, m->spec->id))
+        return 0;
+    return err_param(
+        e, ERR_FORBIDDEN, "model", "This key may not use the model '%s'.", m->spec->id);
+}
+
+struct model *ready_model(
+    const struct io *io, const struct policy_key *key, struct str name, struct err *e)
 {
     struct model *m = registry_find(io->o->registry, name, e);
 
-    return m && !model_check_ready(m, e) ? m : NULL;
+    return m && !model_check_allowed(m, key, e) && !model_check_ready(m, e) ? m : NULL;
 }

@@ -1,6 +1,6 @@
 /* routes.c: table of all routes: method, path, required scope, error format, time limit, dialect.
  * Constant; any thread. */
-#include "serve/io.h"
+#include "serve/api_keys.h"
 
 #include <stdio.h>
 
@@ -12,6 +12,11 @@ static const struct route routes[] = {
     { "GET", "/metrics", SCOPE_READ, false, ERROR_PROBLEM, health_metrics },
     { "GET", "/v1/admin/fairness", SCOPE_ADMIN, false, ERROR_PROBLEM, fairness_show },
     { "PUT", "/v1/admin/fairness", SCOPE_ADMIN, true, ERROR_PROBLEM, fairness_change },
+    { "GET", "/v1/admin/api_keys", SCOPE_ADMIN, false, ERROR_PROBLEM, api_keys_list },
+    { "POST", "/v1/admin/api_keys", SCOPE_ADMIN, true, ERROR_PROBLEM, api_keys_create },
+    { "GET", "/v1/admin/api_keys/*", SCOPE_ADMIN, false, ERROR_PROBLEM, api_keys_show },
+    { "PUT", "/v1/admin/api_keys/*", SCOPE_ADMIN, true, ERROR_PROBLEM, api_keys_replace },
+    { "DELETE", "/v1/admin/api_keys/*", SCOPE_ADMIN, false, ERROR_PROBLEM, api_keys_delete },
     { "GET", "/v1/admin/cache", SCOPE_ADMIN, false, ERROR_PROBLEM, admin_cache_show },
     { "DELETE", "/v1/admin/cache", SCOPE_ADMIN, false, ERROR_PROBLEM, admin_cache_flush },
     { "GET", "/debug/invariants", SCOPE_ADMIN, false, ERROR_PROBLEM, health_invariants },

@@ -7,7 +7,7 @@
  * Owner: the main thread opens, drains and closes the service. */
 #pragma once
 
-#include "auth/keys.h"
+#include "policy/policy.h"
 #include "constrain/compile_cache.h"
 #include "http/server.h"
 #include "generate/response_cache.h"
@@ -50,7 +50,9 @@ struct serve_options { /* borrowed for the life of the service */
     struct response_cache *response_cache; /* NULL = none */
     struct response_store *response_store; /* NULL = none */
     struct keys *keys;                     /* an administrator may change their weights */
+    struct policy *policy;                 /* NULL = the keys of `keys` alone */
     bool needs_key;
+    bool needs_key_once_set;        /* a key is required as soon as the policy has one */
     struct audit *audit;            /* NULL = none */
     struct live_fairness *fairness; /* shared by all engines; NULL = cannot be changed */
 };
@@ -63,6 +65,7 @@ static inline uint64_t scope_tenant(const struct serve_options *o, const struct 
 
 struct service;
 
+/* Starts the thread of o->policy, which must be stopped before service_close. */
 int service_open(struct service **out, const struct serve_options *o, struct err *e);
 uint16_t service_port(const struct service *s);
 

@@ -1,6 +1,8 @@
 /* service.c: io threads, and the checks before every handler: Host and Origin, route, API key,
  * deadline. Owner of struct service: the main thread. */
+#include "serve/inflight.h"
 #include "serve/responses/background.h"
+#include "serve/api_keys.h"
 #include "serve/model_wait.h"
 #include "serve/responses/subscriber.h"
 
@@ -25,6 +27,7 @@ enum {
 struct service {
     struct serve_options o;
     struct origin_policy origins;
+    struct policy_snapshot *policy; /* the first; a reference while the service is opened */
     struct io *ios[THREADS_MAX];
     int n;
     struct msg drain[THREADS_MAX];
@@ -92,22 +95,54 @@ static void reply_preflight(struct http_exchange *x, struct route_call *c)
     sink_respond(&x->sink, 204, "text/plain", STR(""), c->fields, c->n_fields);
 }
 
+static void release_key(void *arg)
+{
+    policy_key_unref(arg);
+}
+
+/* Sets the caller, and a reference to its key until the exchange ends. */
+static int find_key(struct io *io, struct http_exchange *x, struct route_call *c, struct err *e)
+{
+    struct str secret = keys_from_fields(
+        http_field_get(x->req, "authorization"), http_field_get(x->req, "x-api-key"));
+    uint8_t digest[POLICY_DIGEST_BYTES];
+    const struct policy_key *key = NULL;
+
+    if (secret.n) {
+        policy_digest(digest, secret);
+        key = policy_snapshot_find(io->policy, digest);
+    }
+    if (!key)
+        return err_set(e, ERR_AUTH,
+            secret.n ? "Incorrect API key provided."
+                     : "You did not provide an API key. Send it as "
+                       "`Authorization: Bearer KEY`.");
+    if (arena_cleanup(x->arena, release_key, (void *)(uintptr_t)policy_key_ref(key))) {
+        policy_key_unref(key);
+        return err_set(e, ERR_MEMORY, "no memory for the request");
+    }
+    c->key = key;
+    policy_key_caller(key, &c->caller);
+    if (key->is_static) /* its weight may have been changed */
+        keys_at(io->o->keys, key->owner - 1, &c->caller);
+    return 0;
+}
+
 /* is_local: administration is allowed without a key. */
 static int check_caller(
     struct io *io, struct http_exchange *x, struct route_call *c, bool is_local, struct err *e)
 {
-    struct str key = keys_from_fields(
-        http_field_get(x->req, "authorization"), http_field_get(x->req, "x-api-key"));
-
     c->caller.scopes = SCOPE_READ | SCOPE_GENERATE | (is_local ? SCOPE_ADMIN : 0);
     c->caller.max_priority = INT32_MAX; /* without keys there is one tenant */
-    if (!io->o->needs_key || c->route->scope == SCOPE_NONE)
+    if (!io->origins.needs_key || c->route->scope == SCOPE_NONE)
         return 0;
-    if (!keys_find(io->o->keys, key, &c->caller))
-        return err_set(e, ERR_AUTH,
-            key.n ? "Incorrect API key provided."
-                  : "You did not provide an API key. Send it as "
-                    "`Authorization: Bearer KEY`.");
+    if (find_key(io, x, c, e))
+        return -1;
+    if (policy_key_is_expired(c->key, clock_wall_s()))
+        return err_set(e, ERR_AUTH, "This API key has expired.");
+    if (!policy_key_allows_address(c->key, x->req->peer))
+        return err_set(e, ERR_FORBIDDEN, "This key may not be used from the address " STR_FMT ".",
+            STR_ARG(x->req->peer));
     if ((c->caller.scopes & c->route->scope) != c->route->scope)
         return err_set(e, ERR_FORBIDDEN, "This key may not use %s.", c->route->path);
     return 0;
@@ -171,7 +206,7 @@ static int check_origin(struct io *io, struct http_exchange *x, struct route_cal
 {
     const struct route *nearest = c->route ? c->route : c->route_near;
 
-    if (origin_check(io->origins, x->req, nearest && nearest->scope == SCOPE_ADMIN, out, e))
+    if (origin_check(&io->origins, x->req, nearest && nearest->scope == SCOPE_ADMIN, out, e))
         return -1;
     if (out->allow_origin.p)
         add_cors_fields(c, out->allow_origin);
@@ -300,6 +335,35 @@ static void begin_drain(struct io *io)
     http_server_drain(io->http, io->o->drain_ms + FINAL_ERRORS_MS, on_http_drained, io);
 }
 
+/* A new version of the policy, from the policy thread. */
+struct policy_message {
+    struct msg msg;
+    struct policy_snapshot *snapshot; /* a reference */
+};
+
+/* Once a key is required, it remains so until the server is restarted: the deletion of the last key
+ * does not open the server. */
+static void apply_policy(struct io *io, struct policy_snapshot *take)
+{
+    policy_snapshot_unref(io->policy);
+    io->policy = take;
+    if (io->o->needs_key_once_set && policy_snapshot_count(take))
+        io->origins.needs_key = true;
+}
+
+static void on_policy_message(struct io *io, struct msg *m)
+{
+    struct policy_message *p = container_of(m, struct policy_message, msg);
+
+    apply_policy(io, p->snapshot);
+    mem_free(p);
+    if (io->is_closing)
+        return;
+    inflight_revoke(io, io->policy);
+    subscriber_revoke(io, io->policy);
+    stop_if_idle(io);
+}
+
 static void on_message(void *ctx, struct msg *m)
 {
     struct io *io = ctx;
@@ -323,6 +387,12 @@ static void on_message(void *ctx, struct msg *m)
     case MSG_RESPONSE_CANCELLED:
         background_message(io);
         return;
+    case MSG_POLICY:
+        on_policy_message(io, m);
+        return;
+    case MSG_POLICY_CHANGED:
+        api_keys_message(io, m);
+        break;
     case WORKER_DONE:
         worker_done(io->worker, m);
         break;
@@ -354,6 +424,7 @@ static void io_close(struct io *io)
     worker_close(io->worker);
     if (io->loop)
         loop_close(io->loop); /* handles or frees the last messages */
+    policy_snapshot_unref(io->policy);
     mem_free(io);
 }
 
@@ -366,8 +437,9 @@ static int io_open(struct io **out, struct service *s, int port, struct err *e)
     io->service = s;
     io->index = s->n - 1;
     io->o = &s->o;
-    io->origins = &s->origins;
+    io->origins = s->origins;
     *out = io;
+    apply_policy(io, policy_snapshot_ref(s->policy));
     if (port >= 0)
         http.port = (uint16_t)port;
     http.port_use = s->o.n_threads < 2 ? PORT_OWN : port < 0 ? PORT_SHARE : PORT_JOIN;
@@ -387,13 +459,34 @@ static void on_model_change(void *arg)
         model_wait_notify(s->ios[i]);
 }
 
+/* Policy thread. */
+static void on_policy_change(void *arg, struct policy_snapshot *snapshot)
+{
+    struct service *s = arg;
+
+    for (int i = 0; i < s->n; i++) {
+        struct policy_message *m = xmalloc(sizeof(*m));
+        m->msg.kind = MSG_POLICY;
+        m->snapshot = policy_snapshot_ref(snapshot);
+        mailbox_post(loop_mailbox(s->ios[i]->loop), &m->msg);
+    }
+}
+
+static int first_policy(struct service *s, struct err *e)
+{
+    if (!s->o.policy)
+        return policy_snapshot_of_keys(&s->policy, s->o.keys, e);
+    s->policy = policy_first(s->o.policy);
+    return 0;
+}
+
 int service_open(struct service **out, const struct serve_options *o, struct err *e)
 {
     struct service *s = xcalloc(1, sizeof(*s));
 
     s->o = *o;
     struct origin_settings settings = { o->http.host, o->hosts, o->cors_origin, o->needs_key };
-    if (origin_policy_init(&s->origins, &settings, e))
+    if (origin_policy_init(&s->origins, &settings, e) || first_policy(s, e))
         goto fail;
     for (int i = 0; i < MIN(o->n_threads, THREADS_MAX); i++) {
         /* The first thread may listen on a port that the system chose; the others use the same
@@ -410,6 +503,12 @@ int service_open(struct service **out, const struct serve_options *o, struct err
         }
         s->ios[i]->has_thread = true;
     }
+    if (o->policy && policy_start(o->policy, on_policy_change, s, e)) {
+        service_drain(s);
+        goto fail;
+    }
+    policy_snapshot_unref(s->policy);
+    s->policy = NULL;
     registry_watch(o->registry, on_model_change, s);
     on_model_change(s); /* model changes since the io threads were started */
     *out = s;
@@ -450,6 +549,7 @@ void service_close(struct service *s)
         return;
     for (int i = 0; i < s->n; i++)
         io_close(s->ios[i]);
+    policy_snapshot_unref(s->policy);
     mem_free(s);
 }
 

@@ -64,11 +64,12 @@ static void put_slot(
     jw_end_object(w);
 }
 
-static struct model *model_of(struct io *io, struct http_exchange *x, struct err *e)
+static struct model *model_of(
+    struct io *io, struct http_exchange *x, const struct route_call *c, struct err *e)
 {
     struct str name = STR("");
 
-    return query_get(x, "model", &name, e) ? NULL : ready_model(io, name, e);
+    return query_get(x, "model", &name, e) ? NULL : ready_model(io, c->key, name, e);
 }
 
 void slots_show(struct io *io, struct http_exchange *x, struct route_call *c)
@@ -79,7 +80,7 @@ void slots_show(struct io *io, struct http_exchange *x, struct route_call *c)
     struct err e;
     struct jw w;
     int n_idle = 0;
-    struct model *m = model_of(io, x, &e);
+    struct model *m = model_of(io, x, c, &e);
 
     if (m && !io->o->slots)
         m = (err_set(&e, ERR_DISABLED, "This server does not support slots endpoint."), NULL);
@@ -406,7 +407,7 @@ static int read_request(struct slot_job *j, struct err *e)
     if (!o->slots || !*o->slot_dir)
         return err_set(e, ERR_DISABLED,
             "This server does not support slots action. Start it with `--slot-save-path`");
-    j->model = model_of(j->async.io, j->async.x, e);
+    j->model = model_of(j->async.io, j->async.x, j->async.call, e);
     if (!j->model || read_id(j, e) || read_action(j, e))
         return -1;
     return j->slot_action == ERASE ? 0 : read_name(j, e);

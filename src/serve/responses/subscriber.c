@@ -102,6 +102,23 @@ void subscriber_message(struct io *io)
     }
 }
 
+void subscriber_revoke(struct io *io, const struct policy_snapshot *s)
+{
+    LIST_EACH (struct async, a, &io->subscribers, in_open) {
+        struct subscriber *w = container_of(a, struct subscriber, async);
+        if (!a->key || policy_snapshot_find(s, a->key->digest))
+            continue;
+        if (w->is_stream) {
+            sink_abort(&a->x->sink);
+            async_close(a);
+        } else {
+            struct err e;
+            err_set(&e, ERR_AUTH, "The API key of this request was revoked.");
+            async_reply_error(a, &e, NULL);
+        }
+    }
+}
+
 /* ---- start */
 
 static void begin_stream(struct subscriber *w)

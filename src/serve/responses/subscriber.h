@@ -22,5 +22,9 @@ void subscriber_stream(struct io *io, const struct subscriber_params *a);
 /* Sends the final object when the response has ended. */
 void subscriber_wait_end(struct io *io, const struct subscriber_params *a);
 
+/* Ends the subscriptions of callers whose keys the policy does not contain any more: 401, or an
+ * abort if the stream has begun. */
+void subscriber_revoke(struct io *io, const struct policy_snapshot *s);
+
 /* handles MSG_RESPONSE_APPENDED */
 void subscriber_message(struct io *io);

@@ -1,0 +1,45 @@
+#include "policy/backend.h"
+
+#include "base/mem.h"
+
+int policy_list_add(struct policy_list *l, struct policy_key *take, struct err *e)
+{
+    if (l->n == POLICY_KEYS_MAX) {
+        policy_key_unref(take);
+        return err_set(e, ERR_RANGE, "more than %d API keys", POLICY_KEYS_MAX);
+    }
+    if (l->n == l->n_max) {
+        int n_max = MAX(64, 2 * l->n_max);
+        struct policy_key **keys = try_realloc(l->keys, (size_t)n_max * sizeof(*keys));
+        if (!keys) {
+            policy_key_unref(take);
+            return err_set(e, ERR_MEMORY, "no memory for the API keys");
+        }
+        l->keys = keys;
+        l->n_max = n_max;
+    }
+    l->keys[l->n++] = take;
+    return 0;
+}
+
+void policy_list_clear(struct policy_list *l)
+{
+    for (int i = 0; i < l->n; i++)
+        policy_key_unref(l->keys[i]);
+    mem_free(l->keys);
+    *l = (struct policy_list){ 0 };
+}
+
+int policy_backend_open(struct policy_backend **out, const char *name,
+    const struct policy_backend_options *o, struct err *e)
+{
+    static const struct policy_backend_ops *const backends[] = { &policy_backend_ini,
+        &policy_backend_sqlite };
+
+    for (size_t i = 0; i < ARRAY_LEN(backends); i++)
+        if (!strcmp(name, backends[i]->name))
+            return *o->path ? backends[i]->open(out, o, e)
+                            : err_set(e, ERR_INVALID, "the policy backend %s needs a path", name);
+    return err_set(
+        e, ERR_UNSUPPORTED, "the policy backend '%s' is not supported; ini and sqlite are", name);
+}

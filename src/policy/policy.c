@@ -1,0 +1,326 @@
+#include "policy/policy.h"
+
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "os/clock.h"
+#include "os/thread.h"
+
+enum { MSG_STOP = -1, WATCH_MS = 1000 };
+
+struct policy {
+    const struct keys *keys;
+    struct policy_backend *backend; /* NULL: none */
+    struct policy_snapshot *current;
+    struct mailbox *mailbox; /* NULL: no backend */
+    void (*publish)(void *ctx, struct policy_snapshot *s);
+    void *ctx;
+    pthread_t thread;
+    bool has_thread, is_stopping, has_failed;
+    struct msg stop;
+};
+
+/* ---- snapshot of all keys */
+
+static struct policy_key *static_key(const struct keys *keys, int i)
+{
+    struct policy_key *k = policy_key_new(keys_hash(keys, i));
+    struct caller c;
+
+    if (!k)
+        return NULL;
+    keys_at(keys, i, &c);
+    k->scopes = c.scopes;
+    k->weight = c.weight;
+    k->max_priority = c.max_priority;
+    k->created_at = 0;
+    memcpy(k->cache_group, c.group, sizeof(k->cache_group));
+    k->owner = c.number;
+    k->is_static = true;
+    return k;
+}
+
+static int add_static_keys(struct policy_list *l, const struct keys *keys, struct err *e)
+{
+    for (int i = 0; keys && i < keys_count(keys); i++) {
+        struct policy_key *k = static_key(keys, i);
+        if (!k)
+            return err_set(e, ERR_MEMORY, "no memory for the API keys");
+        if (policy_list_add(l, k, e))
+            return -1;
+    }
+    return 0;
+}
+
+/* The keys of a tenant have one number. A key keeps its number as long as it has its tenant. */
+static int assign_owners(struct policy_list *l, const struct policy_snapshot *old, struct err *e)
+{
+    uint8_t *is_used = xcalloc(1, POLICY_KEYS_MAX + 2);
+    struct str_map *tenants = str_map_new(64);
+    int failed = tenants ? 0 : -1, next = 1;
+
+    for (int pass = 0; pass < 2 && !failed; pass++)
+        for (int i = 0; i < l->n && !failed; i++) {
+            struct policy_key *k = l->keys[i];
+            const struct policy_key *before = old ? policy_snapshot_find(old, k->digest) : NULL;
+            struct str tenant = str_of(k->tenant);
+            uint32_t owner;
+            if (pass == 0 && !k->owner && before && !strcmp(before->tenant, k->tenant))
+                k->owner = before->owner;
+            if (pass == 1 && !k->owner && tenant.n && str_map_get(tenants, tenant, &owner))
+                k->owner = (int)owner;
+            for (; pass == 1 && !k->owner; next++)
+                k->owner = is_used[next] ? 0 : next;
+            if (!k->owner)
+                continue;
+            is_used[k->owner] = 1;
+            failed = tenant.n && str_map_put(tenants, tenant, (uint32_t)k->owner) < 0 ? -1 : 0;
+        }
+    str_map_free(tenants);
+    mem_free(is_used);
+    return failed ? err_set(e, ERR_MEMORY, "no memory for the API keys") : 0;
+}
+
+/* Takes the stored keys. */
+static int make_snapshot(struct policy_snapshot **out, struct policy_list *take,
+    const struct keys *keys, const struct policy_snapshot *old, struct err *e)
+{
+    int failed = add_static_keys(take, keys, e) || assign_owners(take, old, e);
+
+    if (!failed) {
+        failed = policy_snapshot_new(
+            out, (const struct policy_key *const *)take->keys, take->n, take->version, e);
+        take->n = 0;
+    }
+    policy_list_clear(take);
+    return failed ? -1 : 0;
+}
+
+int policy_snapshot_of_keys(struct policy_snapshot **out, const struct keys *keys, struct err *e)
+{
+    struct policy_list none = { 0 };
+
+    return make_snapshot(out, &none, keys, NULL, e);
+}
+
+static int load(struct policy *p, struct policy_snapshot **out, struct err *e)
+{
+    struct policy_list stored = { 0 };
+
+    if (p->backend && p->backend->ops->load(p->backend, &stored, e))
+        return -1;
+    return make_snapshot(out, &stored, p->keys, p->current, e);
+}
+
+/* ---- changes; policy thread */
+
+static void publish(struct policy *p, struct policy_snapshot *take)
+{
+    policy_snapshot_unref(p->current);
+    p->current = take;
+    p->publish(p->ctx, take);
+}
+
+/* Loads the policy again if another process has changed it. */
+static void reload(struct policy *p)
+{
+    struct policy_snapshot *s = NULL;
+    uint64_t version = policy_snapshot_version(p->current);
+    struct err e;
+
+    int failed = p->backend->ops->version(p->backend, &version, &e);
+    if (!failed && version != policy_snapshot_version(p->current))
+        failed = load(p, &s, &e);
+    if (failed && !p->has_failed)
+        log_error("policy", "load_failed", "error=\"%s\"", e.msg);
+    p->has_failed = failed;
+    if (s) {
+        log_info("policy", "reloaded", "version=%llu keys=%d", (unsigned long long)version,
+            policy_snapshot_count(s));
+        publish(p, s);
+    }
+}
+
+/* The key that PUT or DELETE names. */
+static int find_present(
+    struct policy *p, const struct policy_change *c, const struct policy_key **out, struct err *e)
+{
+    *out = policy_snapshot_find_id(p->current, str_of(c->id));
+    if (!*out)
+        return err_set(e, ERR_NOT_FOUND, "There is no API key with the id '%s'.", c->id);
+    if ((*out)->is_static)
+        return err_set(e, ERR_UNSUPPORTED,
+            "The API key '%s' is set by the configuration of the server and cannot be changed.",
+            c->id);
+    if (c->has_version && c->version != (*out)->version)
+        return err_param(e, ERR_PRECONDITION, "If-Match",
+            "The API key has version %llu, not %llu: it was changed.",
+            (unsigned long long)(*out)->version, (unsigned long long)c->version);
+    return 0;
+}
+
+/* What identifies a key remains; its attributes are replaced. */
+static void keep_identity(struct policy_key *k, const struct policy_key *present)
+{
+    memcpy(k->digest, present->digest, sizeof(k->digest));
+    memcpy(k->id, present->id, sizeof(k->id));
+    k->created_at = present->created_at;
+    k->owner = strcmp(k->tenant, present->tenant) ? 0 : present->owner;
+}
+
+static int store_key(struct policy *p, struct policy_change *c, struct err *e)
+{
+    uint64_t version = policy_snapshot_version(p->current) + 1;
+    const struct policy_key *present;
+    struct policy_snapshot *next;
+
+    if (c->action == POLICY_PUT) {
+        if (find_present(p, c, &present, e))
+            return -1;
+        keep_identity(c->key, present);
+    }
+    c->key->version = version;
+    if (!c->key->owner)
+        c->key->owner = policy_snapshot_owner(p->current, c->key->tenant);
+    if (policy_snapshot_put(&next, p->current, c->key, version, e))
+        return -1;
+    if (p->backend->ops->put(p->backend, c->key, next, e)) {
+        policy_snapshot_unref(next);
+        return -1;
+    }
+    c->result = policy_key_ref(c->key);
+    publish(p, next);
+    return 0;
+}
+
+static int delete_key(struct policy *p, struct policy_change *c, struct err *e)
+{
+    uint64_t version = policy_snapshot_version(p->current) + 1;
+    const struct policy_key *present;
+    struct policy_snapshot *next;
+
+    if (find_present(p, c, &present, e) ||
+        policy_snapshot_delete(&next, p->current, present, version, e))
+        return -1;
+    if (p->backend->ops->delete (p->backend, present, next, e)) {
+        policy_snapshot_unref(next);
+        return -1;
+    }
+    c->result = policy_key_ref(present);
+    publish(p, next);
+    return 0;
+}
+
+/* A change of another process in between is loaded, and the change is tried again. */
+static void execute(struct policy *p, struct policy_change *c)
+{
+    enum { TRIES = 3 };
+    int failed = -1;
+
+    for (int i = 0; failed && i < TRIES; i++) {
+        failed = c->action == POLICY_DELETE ? delete_key(p, c, &c->err) : store_key(p, c, &c->err);
+        if (failed && (c->err.code != ERR_PRECONDITION || *c->err.param))
+            break;
+        if (failed)
+            reload(p);
+    }
+    if (failed && c->err.code == ERR_PRECONDITION && !*c->err.param)
+        err_set(&c->err, ERR_OVERLOADED, "Other processes are changing the policy.");
+    policy_key_unref(c->key);
+    c->key = NULL;
+    mailbox_post(c->reply_to, &c->msg);
+}
+
+static void *run(void *arg)
+{
+    struct policy *p = arg;
+    uint64_t look_ns = clock_ns() + WATCH_MS * NS_PER_MS;
+
+    while (!p->is_stopping) {
+        struct msg *next;
+        mailbox_wait(p->mailbox, look_ns);
+        for (struct msg *m = mailbox_drain(p->mailbox); m; m = next) {
+            next = m->next;
+            if (m == &p->stop)
+                p->is_stopping = true;
+            else
+                execute(p, container_of(m, struct policy_change, msg));
+        }
+        if (clock_ns() >= look_ns) {
+            reload(p);
+            look_ns = clock_ns() + WATCH_MS * NS_PER_MS;
+        }
+    }
+    return NULL;
+}
+
+void policy_post(struct policy *p, struct policy_change *take)
+{
+    take->result = NULL;
+    take->err.code = ERR_NONE;
+    mailbox_post(p->mailbox, &take->msg);
+}
+
+/* ---- life */
+
+int policy_open(struct policy **out, const struct policy_options *o, struct err *e)
+{
+    struct policy *p = xcalloc(1, sizeof(*p));
+
+    p->keys = o->keys;
+    if ((*o->backend && (policy_backend_open(&p->backend, o->backend, &o->storage, e) ||
+                            mailbox_open(&p->mailbox, e))) ||
+        load(p, &p->current, e)) {
+        policy_close(p);
+        return -1;
+    }
+    *out = p;
+    return 0;
+}
+
+struct policy_snapshot *policy_first(struct policy *p)
+{
+    CHECK(!p->has_thread);
+    return policy_snapshot_ref(p->current);
+}
+
+bool policy_has_backend(const struct policy *p)
+{
+    return p->backend != NULL;
+}
+
+int policy_start(struct policy *p, void (*publish_fn)(void *ctx, struct policy_snapshot *s),
+    void *ctx, struct err *e)
+{
+    if (!p->backend)
+        return 0;
+    p->publish = publish_fn;
+    p->ctx = ctx;
+    if (thread_start(&p->thread, "policy", run, p, e))
+        return -1;
+    p->has_thread = true;
+    return 0;
+}
+
+void policy_stop(struct policy *p)
+{
+    if (!p || !p->has_thread)
+        return;
+    p->stop.kind = MSG_STOP;
+    mailbox_post(p->mailbox, &p->stop);
+    pthread_join(p->thread, NULL);
+    p->has_thread = false;
+}
+
+void policy_close(struct policy *p)
+{
+    if (!p)
+        return;
+    policy_stop(p);
+    if (p->backend)
+        p->backend->ops->close(p->backend);
+    if (p->mailbox)
+        mailbox_close(p->mailbox);
+    policy_snapshot_unref(p->current);
+    mem_free(p);
+}

@@ -1,0 +1,119 @@
+#include "policy/policy_text.h"
+
+/* ---- writing */
+
+static void write_key(const struct policy_key *k, struct buf *out)
+{
+    buf_putz(out, "\n[api_key ");
+    for (int i = 0; i < POLICY_DIGEST_BYTES; i++)
+        buf_printf(out, "%02x", k->digest[i]);
+    buf_putz(out, "]\n");
+    for (size_t i = 0; i < ARRAY_LEN(policy_attributes); i++) {
+        size_t start = out->n;
+        buf_printf(out, "%s = ", policy_attributes[i].name);
+        size_t n = out->n;
+        policy_attributes[i].write(k, out);
+        if (out->n == n)
+            out->n = MIN(start, out->n); /* the default */
+        else
+            buf_putc(out, '\n');
+    }
+}
+
+void policy_text_write(const struct policy_snapshot *s, struct buf *out)
+{
+    buf_printf(out, "[policy]\nversion = %llu\n", (unsigned long long)policy_snapshot_version(s));
+    for (int i = 0; i < policy_snapshot_count(s); i++)
+        if (!policy_snapshot_at(s, i)->is_static)
+            write_key(policy_snapshot_at(s, i), out);
+}
+
+/* ---- reading */
+
+struct reader {
+    struct policy_list *out;
+    struct policy_key *key; /* of the current section; also in the list. NULL: [policy] */
+    bool has_section;
+};
+
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool read_digest(uint8_t out[POLICY_DIGEST_BYTES], struct str text)
+{
+    if (text.n != 2 * POLICY_DIGEST_BYTES)
+        return false;
+    for (int i = 0; i < POLICY_DIGEST_BYTES; i++) {
+        int high = hex_digit(text.p[2 * i]), low = hex_digit(text.p[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        out[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
+/* name: between the brackets. */
+static int read_section(struct reader *r, struct str name, struct err *e)
+{
+    const struct str prefix = STR("api_key ");
+    uint8_t digest[POLICY_DIGEST_BYTES];
+
+    r->has_section = true;
+    r->key = NULL;
+    if (str_is(name, "policy"))
+        return 0;
+    if (!str_starts(name, prefix) || !read_digest(digest, str_skip(name, prefix.n)))
+        return err_set(
+            e, ERR_SYNTAX, "unknown section '%.*s'", (int)MIN(name.n, (size_t)80), name.p);
+    r->key = policy_key_new(digest);
+    if (!r->key)
+        return err_set(e, ERR_MEMORY, "no memory for an API key");
+    return policy_list_add(r->out, r->key, e);
+}
+
+static int read_member(struct reader *r, struct str name, struct str value, struct err *e)
+{
+    const struct policy_attribute *a = policy_attribute_find(name);
+
+    if (!r->has_section)
+        return err_set(e, ERR_SYNTAX, "an entry before the first section");
+    if (!r->key && str_is(name, "version"))
+        return str_to_u64(value, &r->out->version)
+                   ? 0
+                   : err_set(e, ERR_INVALID, "the version is not a number");
+    if (!r->key || !a)
+        return err_set(e, ERR_SYNTAX, "unknown entry '%.*s'", (int)MIN(name.n, (size_t)80), name.p);
+    return policy_key_set(r->key, a, value, e);
+}
+
+static int read_line(struct reader *r, struct str line, struct err *e)
+{
+    ptrdiff_t is = str_find(line, STR("="));
+
+    if (!line.n || *line.p == ';' || *line.p == '#')
+        return 0;
+    if (*line.p == '[' && str_ends(line, STR("]")))
+        return read_section(r, (struct str){ line.p + 1, line.n - 2 }, e);
+    if (is < 0)
+        return err_set(e, ERR_SYNTAX, "neither a section nor an entry");
+    return read_member(r, str_trim((struct str){ line.p, (size_t)is }),
+        str_trim(str_skip(line, (size_t)is + 1)), e);
+}
+
+int policy_text_read(struct str text, struct policy_list *out, struct err *e)
+{
+    struct reader r = { .out = out };
+
+    for (int number = 1; text.n; number++) {
+        ptrdiff_t newline = str_find(text, STR("\n"));
+        size_t n = newline < 0 ? text.n : (size_t)newline;
+        if (read_line(&r, str_trim((struct str){ text.p, n }), e)) {
+            policy_list_clear(out);
+            return err_wrap(e, "line %d", number);
+        }
+        text = str_skip(text, n + 1);
+    }
+    return 0;
+}

@@ -1,0 +1,226 @@
+#include "policy/snapshot.h"
+
+#include "base/mem.h"
+
+#include <openssl/crypto.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct policy_snapshot {
+    _Atomic int n_refs;
+    uint64_t version;
+    int n;
+    const struct policy_key **keys; /* references, in the order of the digests */
+    uint32_t *slots;                /* open addressing: index + 1 into keys; 0 = empty */
+    uint32_t mask;                  /* number of slots - 1; at most half of them are used */
+};
+
+/* Digests are uniformly distributed, and only keys of the policy are in the table, so a client
+ * cannot make a chain longer. */
+static uint32_t hash_of(const uint8_t digest[POLICY_DIGEST_BYTES])
+{
+    uint32_t h;
+
+    memcpy(&h, digest + POLICY_DIGEST_BYTES - sizeof(h), sizeof(h));
+    return h;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct policy_key *const *x = a, *const *y = b;
+
+    return memcmp((*x)->digest, (*y)->digest, POLICY_DIGEST_BYTES);
+}
+
+/* ---- life */
+
+static struct policy_snapshot *new_empty(int n, uint64_t version)
+{
+    struct policy_snapshot *s = try_calloc(1, sizeof(*s));
+    uint32_t n_slots = 16;
+
+    if (!s)
+        return NULL;
+    while (n_slots < 2 * (uint32_t)n)
+        n_slots *= 2;
+    s->n_refs = 1;
+    s->version = version;
+    s->mask = n_slots - 1;
+    s->keys = try_calloc((size_t)MAX(n, 1), sizeof(struct policy_key *));
+    s->slots = try_calloc(n_slots, sizeof(*s->slots));
+    if (s->keys && s->slots)
+        return s;
+    policy_snapshot_unref(s);
+    return NULL;
+}
+
+/* The keys are complete and sorted. */
+static int fill_slots(struct policy_snapshot *s, struct err *e)
+{
+    for (int i = 0; i < s->n; i++) {
+        if (i && !strcmp(s->keys[i - 1]->id, s->keys[i]->id))
+            return err_set(e, ERR_INVALID, "two API keys have the id %s", s->keys[i]->id);
+        uint32_t slot = hash_of(s->keys[i]->digest) & s->mask;
+        while (s->slots[slot])
+            slot = (slot + 1) & s->mask;
+        s->slots[slot] = (uint32_t)i + 1;
+    }
+    return 0;
+}
+
+static int finish(struct policy_snapshot **out, struct policy_snapshot *take, struct err *e)
+{
+    if (fill_slots(take, e)) {
+        policy_snapshot_unref(take);
+        return -1;
+    }
+    *out = take;
+    return 0;
+}
+
+int policy_snapshot_new(struct policy_snapshot **out, const struct policy_key *const *take, int n,
+    uint64_t version, struct err *e)
+{
+    struct policy_snapshot *s = n <= POLICY_KEYS_MAX ? new_empty(n, version) : NULL;
+
+    if (!s) {
+        for (int i = 0; i < n; i++)
+            policy_key_unref(take[i]);
+        if (n > POLICY_KEYS_MAX)
+            return err_set(e, ERR_RANGE, "more than %d API keys", POLICY_KEYS_MAX);
+        return err_set(e, ERR_MEMORY, "no memory for the API keys");
+    }
+    for (int i = 0; i < n; i++)
+        s->keys[s->n++] = take[i];
+    qsort(s->keys, (size_t)n, sizeof(s->keys[0]), compare);
+    return finish(out, s, e);
+}
+
+/* Copies all keys except `gone`, and adds `key`; either may be NULL. */
+static int derive(struct policy_snapshot **out, const struct policy_snapshot *old,
+    const struct policy_key *gone, const struct policy_key *key, struct policy_snapshot *s,
+    struct err *e)
+{
+    for (int i = 0; i < old->n; i++) {
+        if (old->keys[i] == gone)
+            continue;
+        if (key && compare(&key, &old->keys[i]) < 0) {
+            s->keys[s->n++] = policy_key_ref(key);
+            key = NULL;
+        }
+        s->keys[s->n++] = policy_key_ref(old->keys[i]);
+    }
+    if (key)
+        s->keys[s->n++] = policy_key_ref(key);
+    return finish(out, s, e);
+}
+
+int policy_snapshot_put(struct policy_snapshot **out, const struct policy_snapshot *old,
+    const struct policy_key *key, uint64_t version, struct err *e)
+{
+    const struct policy_key *present = policy_snapshot_find(old, key->digest);
+    int n = old->n + !present;
+
+    if (n > POLICY_KEYS_MAX)
+        return err_set(e, ERR_RANGE, "more than %d API keys", POLICY_KEYS_MAX);
+    struct policy_snapshot *s = new_empty(n, version);
+    if (!s)
+        return err_set(e, ERR_MEMORY, "no memory for the API keys");
+    return derive(out, old, present, key, s, e);
+}
+
+int policy_snapshot_delete(struct policy_snapshot **out, const struct policy_snapshot *old,
+    const struct policy_key *key, uint64_t version, struct err *e)
+{
+    struct policy_snapshot *s = new_empty(old->n - 1, version);
+
+    if (!s)
+        return err_set(e, ERR_MEMORY, "no memory for the API keys");
+    return derive(out, old, key, NULL, s, e);
+}
+
+struct policy_snapshot *policy_snapshot_ref(struct policy_snapshot *s)
+{
+    atomic_fetch_add_explicit(&s->n_refs, 1, memory_order_relaxed);
+    return s;
+}
+
+void policy_snapshot_unref(struct policy_snapshot *s)
+{
+    if (!s || atomic_fetch_sub_explicit(&s->n_refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (int i = 0; i < s->n; i++)
+        policy_key_unref(s->keys[i]);
+    mem_free((void *)s->keys);
+    mem_free(s->slots);
+    mem_free(s);
+}
+
+/* ---- lookup */
+
+uint64_t policy_snapshot_version(const struct policy_snapshot *s)
+{
+    return s->version;
+}
+
+int policy_snapshot_count(const struct policy_snapshot *s)
+{
+    return s->n;
+}
+
+const struct policy_key *policy_snapshot_at(const struct policy_snapshot *s, int i)
+{
+    CHECK(i >= 0 && i < s->n);
+    return s->keys[i];
+}
+
+const struct policy_key *policy_snapshot_find(
+    const struct policy_snapshot *s, const uint8_t digest[POLICY_DIGEST_BYTES])
+{
+    for (uint32_t slot = hash_of(digest) & s->mask; s->slots[slot]; slot = (slot + 1) & s->mask) {
+        const struct policy_key *k = s->keys[s->slots[slot] - 1];
+        if (!CRYPTO_memcmp(k->digest, digest, POLICY_DIGEST_BYTES))
+            return k;
+    }
+    return NULL;
+}
+
+int policy_snapshot_after(const struct policy_snapshot *s, struct str id)
+{
+    int low = 0, high = s->n;
+
+    while (low < high) {
+        int mid = low + (high - low) / 2;
+        struct str here = str_of(s->keys[mid]->id);
+        int order = memcmp(here.p, id.p, MIN(here.n, id.n));
+        if (order < 0 || (!order && here.n <= id.n))
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+const struct policy_key *policy_snapshot_find_id(const struct policy_snapshot *s, struct str id)
+{
+    int i = id.n ? policy_snapshot_after(s, id) : 0;
+
+    return i > 0 && str_is(id, s->keys[i - 1]->id) ? s->keys[i - 1] : NULL;
+}
+
+int policy_snapshot_owner(const struct policy_snapshot *s, const char *tenant)
+{
+    uint8_t *is_used = xcalloc(1, POLICY_KEYS_MAX + 2);
+    int owner = 0;
+
+    for (int i = 0; i < s->n && !owner; i++) {
+        if (*tenant && !strcmp(s->keys[i]->tenant, tenant))
+            owner = s->keys[i]->owner;
+        is_used[s->keys[i]->owner] = 1;
+    }
+    for (int i = 1; !owner; i++)
+        if (!is_used[i])
+            owner = i;
+    mem_free(is_used);
+    return owner;
+}
