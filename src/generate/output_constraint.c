@@ -7,7 +7,8 @@
 
 /* ---- compilation */
 
-/* Puts the field in front of the place. A text that exceeds a bound of the compiler is the client's
+/* Puts the field in front of the place; errors of tool schemas (tool_grammar.h) belong to `tools`.
+ * A text that exceeds a bound of the compiler is the client's
  * error, which a retry repeats. */
 static int name_field(const char *field, struct err *e)
 {
@@ -17,6 +18,8 @@ static int name_field(const char *field, struct err *e)
         return -1;
     memcpy(reason, e->msg, sizeof(reason));
     bool is_pointer = reason[0] == '#';
+    if (!strncmp(reason, "tool '", 6))
+        field = "tools";
     return err_param(e, e->code == ERR_UNSUPPORTED ? ERR_UNSUPPORTED : ERR_INVALID, field, "%s%s%s",
         field, is_pointer ? "" : ": ", reason);
 }

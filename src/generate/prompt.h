@@ -11,6 +11,7 @@ struct prompt_ctx {
     struct arena *arena;
     /* true: ends with ERR_CANCELLED, because the result is not needed any more. Or NULL */
     const _Atomic bool *stop;
+    bool has_constraints; /* the caller compiles the constraint of tool calls (tool_choice.h) */
 };
 
 struct prompt {

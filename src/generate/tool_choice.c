@@ -1,11 +1,25 @@
 #include "generate/tool_choice.h"
 
+#include "base/buf.h"
+#include "constrain/tools/tool_grammar.h"
 #include "output/forced_call.h"
+
+enum { SOURCE_BYTES_MAX = 1 << 20, SOURCE_TEXT_MAX = 4 << 20 };
 
 static bool is_forced(const struct request *request)
 {
     return request->tools && (request->tool_choice == TOOL_CHOICE_REQUIRED ||
                                  request->tool_choice == TOOL_CHOICE_NAMED);
+}
+
+static bool may_call(const struct request *request)
+{
+    return request->tools && request->tool_choice != TOOL_CHOICE_NONE;
+}
+
+static bool is_one_call(const struct request *request)
+{
+    return !request->parallel_tool_calls || request->tool_choice == TOOL_CHOICE_NAMED;
 }
 
 int tool_choice_n_earlier_calls(const struct request *request)
@@ -79,7 +93,7 @@ int tool_choice_output(struct output_params *out, struct rendered *prompt,
     const struct request *request, const struct prompt_ctx *ctx, struct err *e)
 {
     const struct model *m = ctx->model;
-    bool calls = request->tools && request->tool_choice != TOOL_CHOICE_NONE;
+    bool calls = may_call(request);
     unsigned kind =
         (calls ? OUTPUT_CALLS : 0u) | (request->is_reasoning_unparsed ? 0u : OUTPUT_REASONING);
 
@@ -88,11 +102,14 @@ int tool_choice_output(struct output_params *out, struct rendered *prompt,
             .start = adapter_start(m->adapter, &request->convo, prompt) } };
     if (!calls)
         return 0;
-    if (!request->parallel_tool_calls || request->tool_choice == TOOL_CHOICE_NAMED)
-        out->parse.max_calls = 1;
     if (list_allowed_names(&out->parse, request, ctx->arena, e))
         return -1;
-    return is_forced(request) ? force_call(out, prompt, request, ctx, e) : 0;
+    if (tool_choice_has_grammar(request, ctx))
+        return 0; /* it ends the output after the calls that the request permits */
+    out->parse.max_calls = is_one_call(request);
+    if (!is_forced(request))
+        return 0;
+    return force_call(out, prompt, request, ctx, e);
 }
 
 int tool_choice_check(const struct request *request, const struct choice_end *c, struct err *e)
@@ -103,11 +120,101 @@ int tool_choice_check(const struct request *request, const struct choice_end *c,
         "'tool_choice' requires a tool call, and the model generated none.");
 }
 
-int tool_choice_check_constraint(const struct request *request, struct err *e)
+int tool_choice_check_constraint(
+    const struct request *request, const struct prompt_ctx *ctx, struct err *e)
 {
-    if (!request->constraint.is_set || !request->tools || request->tool_choice == TOOL_CHOICE_NONE)
+    if (!request->constraint.is_set || !may_call(request) || tool_choice_has_grammar(request, ctx))
         return 0;
     return err_param(e, ERR_UNSUPPORTED, request->constraint.field,
-        "'%s' is not supported together with 'tools', unless 'tool_choice' is 'none'.",
+        "'%s' is not supported together with 'tools' by this model, unless 'tool_choice' is "
+        "'none'.",
         request->constraint.field);
+}
+
+/* ---- the grammar of the calls */
+
+bool tool_choice_may_have_grammar(const struct request *request)
+{
+    return may_call(request) && (is_forced(request) || request->constraint.is_set);
+}
+
+static const char *tool_format_of(const struct prompt_ctx *ctx)
+{
+    return parser_format_tool(adapter_format(ctx->model->adapter));
+}
+
+bool tool_choice_has_grammar(const struct request *request, const struct prompt_ctx *ctx)
+{
+    const struct model *m = ctx->model;
+
+    return ctx->has_constraints && tool_choice_may_have_grammar(request) && m->vocab_tables &&
+           m->spec->backend != BACKEND_SCRIPT &&
+           tool_grammar_exists(tool_format_find(str_of(tool_format_of(ctx))));
+}
+
+static void put_text(struct buf *b, struct str text)
+{
+    buf_putc(b, '"');
+    json_escape(b, text);
+    buf_putc(b, '"');
+}
+
+static void put_tool(struct buf *b, const struct json *tool)
+{
+    const struct json *function = json_get(tool, "function"),
+                      *strict = json_get(function, "strict"),
+                      *parameters = json_get(function, "parameters");
+    bool is_strict = strict && strict->kind == JSON_BOOL && strict->b;
+
+    buf_putz(b, "{\"name\": ");
+    put_text(b, function_name(tool));
+    if (is_strict && parameters && parameters->raw.n)
+        buf_printf(b, ", \"parameters\": " STR_FMT, STR_ARG(parameters->raw));
+    else if (is_strict)
+        buf_putz(b, ", \"parameters\": {\"type\": \"object\", \"properties\": {}}");
+    buf_putz(b, "}");
+}
+
+static bool may_call_tool(const struct request *request, const struct json *tool)
+{
+    return request->tool_choice != TOOL_CHOICE_NAMED ||
+           str_eq(function_name(tool), request->tool_name);
+}
+
+static void put_source(struct buf *b, const struct request *request, const struct prompt_ctx *ctx)
+{
+    const char *separator = "";
+
+    buf_printf(b, "{\"format\": \"%s\", \"max_calls\": %d, \"tools\": [", tool_format_of(ctx),
+        is_one_call(request));
+    for (const struct json *t = request->convo.tools->child; t; t = t->next) {
+        if (!may_call_tool(request, t))
+            continue;
+        buf_putz(b, separator);
+        put_tool(b, t);
+        separator = ", ";
+    }
+    buf_putz(b, "]");
+    if (!is_forced(request)) {
+        buf_printf(
+            b, ", \"value\": {\"kind\": %d, \"text\": ", (int)request->constraint.source.kind);
+        put_text(b, request->constraint.source.text);
+        buf_putz(b, "}");
+    }
+    buf_putz(b, "}");
+}
+
+int tool_choice_source(struct constraint_source *out, const struct request *request,
+    const struct prompt_ctx *ctx, struct err *e)
+{
+    struct buf b;
+
+    buf_init(&b, SOURCE_TEXT_MAX);
+    put_source(&b, request, ctx);
+    *out = request->constraint.source;
+    out->kind = CONSTRAINT_TOOLS;
+    out->bytes_max = SOURCE_BYTES_MAX;
+    out->text = buf_ok(&b) ? arena_str(ctx->arena, buf_str(&b)) : STR_NONE;
+    buf_clear(&b);
+    return out->text.p ? 0 : err_set(e, ERR_MEMORY, "no memory for the tools");
 }

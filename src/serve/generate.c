@@ -37,18 +37,38 @@ static int prepare_inflight_prompts(struct inflight *r, const struct prompt_ctx 
     return 0;
 }
 
+/* Replaces the constraint of the request by one of calls. */
+static int add_tools(struct constraint_source *source, struct request *request,
+    const struct prompt_ctx *ctx, struct err *e)
+{
+    size_t bytes_max = source->bytes_max;
+    struct request_constraint *own = &request->constraint;
+
+    if (own->is_set && bytes_max && source->text.n > bytes_max)
+        return err_param(e, ERR_INVALID, own->field,
+            "%s: the constraint has %zu bytes; at most %zu are permitted", own->field,
+            source->text.n, bytes_max);
+    if (tool_choice_source(source, request, ctx, e))
+        return -1;
+    own->field = own->is_set ? own->field : "tools";
+    own->is_set = true;
+    own->source.kind = CONSTRAINT_TOOLS;
+    return 0;
+}
+
 /* The states are made here, since a prefix that the constraint does not permit is an error of the
  * request, and since the worker thread has the time. */
-static int build_constraints(struct inflight *r, struct err *e)
+static int build_constraints(struct inflight *r, const struct prompt_ctx *prompt, struct err *e)
 {
-    const struct request *request = &r->request;
+    struct request *request = &r->request;
     struct constraint_source source = request->constraint.source;
     struct constraint_compiler compiler = { r->model, r->io->o->compile_cache,
         caller_tenant(&r->caller) };
     struct constraint *c;
     int rc = 0;
 
-    if (!request->constraint.is_set)
+    bool is_tools = tool_choice_has_grammar(request, prompt);
+    if (!request->constraint.is_set && !is_tools)
         return 0;
     if (r->model->spec->backend == BACKEND_SCRIPT)
         return err_param(e, ERR_UNSUPPORTED, request->constraint.field,
@@ -56,6 +76,8 @@ static int build_constraints(struct inflight *r, struct err *e)
             request->constraint.field);
     uint64_t began = clock_ns();
     source.bytes_max = r->io->o->constraint_bytes_max;
+    if (is_tools && add_tools(&source, request, prompt, e))
+        return -1;
     if (output_constraint_compile(&c, &source, request->constraint.field, &compiler, e))
         return -1;
     for (int i = 0; i < request->n_prompts && !rc; i++) {
@@ -90,13 +112,13 @@ static int build_prompts(struct inflight *r, struct err *e)
 {
     struct request *request = &r->request;
     struct model *m = r->model;
-    struct prompt_ctx ctx = { m, r->async.scratch, &r->async.job.is_stopped };
+    struct prompt_ctx ctx = { m, r->async.scratch, &r->async.job.is_stopped, true };
 
-    if (tool_choice_check_constraint(request, e) ||
+    if (tool_choice_check_constraint(request, &ctx, e) ||
         request_check_vocab(request, vocab_n_tokens(m->vocab), e) || bias_build(request, &ctx, e) ||
         prompts_build_truncated(&r->prompts, request, &ctx, e) ||
         prediction_build(&r->predicted, &r->n_predicted, request, &ctx, e) ||
-        prepare_inflight_prompts(r, &ctx, e) || build_constraints(r, e))
+        prepare_inflight_prompts(r, &ctx, e) || build_constraints(r, &ctx, e))
         return -1;
     for (int i = 0; i < request->n_prompts; i++)
         r->n_prompt += r->prompts[i].n;
@@ -394,5 +416,6 @@ void generate_response(struct io *io, struct http_exchange *x, struct route_call
     }
     r->prepare_step = is_large ? prepare_body : prepare;
     /* The chain of previous responses may be long, and a constraint is compiled. */
-    async_start(a, r->request.needs_response_store || r->request.constraint.is_set);
+    async_start(a, r->request.needs_response_store || r->request.constraint.is_set ||
+                       tool_choice_may_have_grammar(&r->request));
 }

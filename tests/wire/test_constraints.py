@@ -332,6 +332,90 @@ def test_compiled_constraints_are_cached():
 
 # ---- errors
 
+# ---- tool calls
+
+
+def function(name, schema=None, **more):
+    return {"type": "function", "function": {"name": name, "parameters": schema, **more}}
+
+
+PLACE = {"type": "object", "properties": {"city": {"type": "string", "pattern": "^[a-z]{2,5}$"},
+    "days": {"enum": [1, 2]}}, "required": ["city", "days"], "additionalProperties": False}
+TOOLS = [function("place", PLACE, strict=True), function("free")]
+
+
+def check_call(name, arguments):
+    if isinstance(arguments, str):
+        arguments = json.loads(arguments)
+    assert name in ("place", "free"), name
+    if name == "place":
+        equal(sorted(arguments), ["city", "days"])
+        assert re.fullmatch("[a-z]{2,5}", arguments["city"]) and arguments["days"] in (1, 2), arguments
+
+
+def calls_of(server, **body):
+    choice, = chat(server, **{"max_tokens": 400, "tools": TOOLS, **QUIET, **body})
+    if choice["finish_reason"] == "length":
+        return []
+    equal(choice["constraint"], {"kind": "tools", "complete": True})
+    found = [c["function"] for c in choice["message"].get("tool_calls") or []]
+    for call in found:
+        check_call(call["name"], call["arguments"])
+    return [c["name"] for c in found]
+
+
+def test_required_calls_satisfy_strict_schemas():
+    named = {"type": "function", "function": {"name": "place"}}
+    only_place = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named]}}
+    with Server() as s:
+        for seed in range(6):
+            equal(calls_of(s, tool_choice=named, seed=seed), ["place"])
+            assert set(calls_of(s, tool_choice=only_place, seed=seed)) <= {"place"}
+            assert len(calls_of(s, tool_choice="required", parallel_tool_calls=False, seed=seed)) <= 1
+        thinking = calls_of(s, tool_choice=named, seed=3, enable_thinking=True, max_tokens=2000)
+        assert thinking in ([], ["place"])
+        text = send(s, CHAT, messages=HI, tools=TOOLS, tool_choice=named, stream=True, seed=1,
+            max_tokens=400, **QUIET)
+        deltas = [f["choices"][0]["delta"] for f in frames(text) if f["choices"]]
+        parts = [c["function"] for d in deltas for c in d.get("tool_calls") or []]
+        check_call(parts[0]["name"], "".join(p.get("arguments") or "" for p in parts))
+
+
+def test_calls_are_required_in_every_dialect():
+    tool = {"type": "function", "name": "place", "parameters": PLACE, "strict": True}
+    with Server() as s:
+        got = post(s, "/v1/responses", input="Hi", tools=[tool], tool_choice="required",
+            parallel_tool_calls=False, max_output_tokens=400, **QUIET)
+        call, = [i for i in got["output"] if i["type"] == "function_call"]
+        check_call(call["name"], call["arguments"])
+        got = post(s, "/v1/messages", messages=HI, max_tokens=400, thinking={"type": "disabled"},
+            tools=[{"name": "place", "input_schema": PLACE, "strict": True}],
+            tool_choice={"type": "any", "disable_parallel_tool_use": True})
+        call, = [b for b in got["content"] if b["type"] == "tool_use"]
+        check_call(call["name"], call["input"])
+
+
+def test_the_output_is_a_call_or_a_value_of_the_format():
+    with Server() as s:
+        for seed in range(12):
+            choice, = chat(s, tools=TOOLS, regex="(ab|cd){1,3}", seed=seed, max_tokens=400, **QUIET)
+            for c in choice["message"].get("tool_calls") or []:
+                check_call(c["function"]["name"], c["function"]["arguments"])
+            text = choice["message"]["content"]
+            assert not text or re.fullmatch("(ab|cd){1,3}", text), choice
+        equal(only(s, tools=TOOLS, tool_choice="none", regex="ab", **QUIET)[0], "ab")
+
+
+def test_only_schemas_of_strict_tools_are_compiled():
+    bad = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a(?<=b)"}}}
+    with Server() as s:
+        message, field = refusal(s, tools=[function("bad", bad, strict=True)], tool_choice="required")
+        equal(field, "tools")
+        assert message.startswith("tools: tool 'bad': #/properties/a/pattern: lookbehind"), message
+        for more in ({"strict": False}, {}):
+            chat(s, tools=[function("bad", bad, **more)], tool_choice="required", max_tokens=9)
+
+
 def test_errors_name_field_and_place():
     with Server() as s:
         equal(refusal(s, guided_regex="a(?<=b)"), ("guided_regex: pattern: lookbehinds are not "
@@ -343,9 +427,6 @@ def test_errors_name_field_and_place():
         assert field == "regex" and "16384" in message, message
         equal(refusal(s, regex="a", guided_regex="b"), ("'regex' and 'guided_regex' exclude each "
             "other: a request has at most one constraint.", "regex"))
-        equal(refusal(s, regex="a", tools=[{"type": "function", "function": {"name": "f"}}]),
-            ("'regex' is not supported together with 'tools', unless 'tool_choice' is 'none'.",
-            "regex"))
         equal(refusal(s, regex="a", x_constraint={"close_at_limit": True})[1],
             "x_constraint.close_at_limit")
         error = post(s, "/v1/messages", 400, messages=HI, max_tokens=5,
