@@ -91,6 +91,8 @@ static void finish_response(struct inflight *r)
         return;
     close_response(r);
     fill_error_extra(r, &extra);
+    if (response && r->request.constraint.is_set)
+        extra.constraint = constraint_kind_name(r->request.constraint.source.kind);
     if (!response || (r->background && x)) { /* rejected before the response started */
         CHECK(r->err.code);
         c->has_audit_line = r->is_accepted; /* on_free writes it */

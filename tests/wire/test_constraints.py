@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Constrained output over HTTP: every field of every dialect gives output that satisfies the
 constraint; errors have the field and the place; /v1/grammar/check."""
+import http.client
 import json
 import os
 import re
@@ -286,6 +287,57 @@ def test_request_fails_if_no_choice_is_met():
             assert "Earley items" in error["message"], error
             *_, last = frames(send(s, CHAT, stream=True, n=n, **fields))
             equal(last["error"]["code"], "constraint_not_met")
+
+
+ENDLESS = "(ab|c[de])*x"
+LONG = {"messages": HI, "max_tokens": 900, "chat_template_kwargs": QUIET}
+CANCELLED = [
+    (CHAT, {**LONG, "regex": ENDLESS, "stream": True}, "regex"),
+    (CHAT, {**LONG, "regex": ENDLESS}, "regex"),
+    ("/v1/completions", {"prompt": "A", "max_tokens": 900, "regex": ENDLESS, "stream": True}, "regex"),
+    ("/v1/responses", {"input": "A", "text": {"format": {"type": "json_object"}}, "stream": True},
+        "json_object"),
+    ("/v1/messages", {**LONG, "output_config": {"format": {"type": "json_schema",
+        "schema": {"type": "array"}}}, "stream": True}, "json_schema"),
+    ("/api/chat", {"messages": HI, "format": "json"}, "json_object"),
+    ("/completion", {"prompt": "A", "grammar": 'root ::= "a"* "b"', "stream": True}, "gbnf")]
+
+
+def begin(server, path, body, name):
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    c.request("POST", path, json.dumps(body), {"X-Request-Id": name,
+        "Content-Type": "application/json", "anthropic-version": "2023-06-01"})
+    return c
+
+
+def until_queued(server, n):
+    while f"\ninferflux_scheduler_queue_depth {n}".encode() not in server.get("/metrics")[2]:
+        pass
+
+
+def cancel(server, name):
+    equal(server.request("DELETE", f"/v1/requests/{name}", None)[0], 200)
+
+
+def test_cancelled_output_is_not_complete():
+    with Server("--parallel", "1") as s:
+        first = begin(s, CHAT, {**LONG, "n": 16, "regex": ENDLESS, "stream": True}, "first")
+        stream = first.getresponse()
+        assert stream.read(6) == b"data: "
+        for path, body, kind in CANCELLED:  # they wait for the first request
+            c = begin(s, path, body, "mine")
+            until_queued(s, 1)
+            cancel(s, "mine")
+            until_queued(s, 0)
+            text = c.getresponse().read()
+            want = json.dumps({"kind": kind, "complete": False}, separators=(",", ":")).encode()
+            assert b'"constraint":' + want in text, (path, text)
+            c.close()
+        cancel(s, "first")
+        *_, last = frames(b"data: " + stream.read())
+        equal((last["error"]["code"], last["constraint"]),
+            ("cancelled", {"kind": "regex", "complete": False}))
+        first.close()
 
 
 def test_reasoning_precedes_the_constrained_output():

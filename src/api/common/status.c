@@ -75,6 +75,19 @@ static void put_context_sizes(struct jw *w, const struct err *e, const struct er
     jw_i64(w, x->n_ctx);
 }
 
+static void put_constraint(struct jw *w, const struct error_extra *x)
+{
+    if (!x || !x->constraint)
+        return;
+    jw_key(w, "constraint");
+    jw_object(w);
+    jw_key(w, "kind");
+    jw_z(w, x->constraint);
+    jw_key(w, "complete");
+    jw_bool(w, false);
+    jw_end_object(w);
+}
+
 void openai_error(struct buf *out, const struct err *e, const struct error_extra *x)
 {
     struct jw w;
@@ -93,6 +106,7 @@ void openai_error(struct buf *out, const struct err *e, const struct error_extra
     jw_z(&w, code_of(e, x));
     put_context_sizes(&w, e, x);
     jw_end_object(&w);
+    put_constraint(&w, x);
     jw_end_object(&w);
 }
 
@@ -133,6 +147,7 @@ void anthropic_error(struct buf *out, const struct err *e, const struct error_ex
         jw_str(&w, x->request_id);
     else
         jw_null(&w);
+    put_constraint(&w, x);
     jw_end_object(&w);
 }
 
@@ -144,6 +159,7 @@ void ollama_error(struct buf *out, const struct err *e, const struct error_extra
     jw_object(&w);
     jw_key(&w, "error");
     jw_z(&w, message_of(e));
+    put_constraint(&w, x);
     jw_end_object(&w);
 }
 
@@ -163,6 +179,7 @@ void llama_error(struct buf *out, const struct err *e, const struct error_extra 
     jw_z(&w, entry_of(e->code)->type_llama);
     put_context_sizes(&w, e, x);
     jw_end_object(&w);
+    put_constraint(&w, x);
     jw_end_object(&w);
 }
 

@@ -26,12 +26,16 @@ struct error_extra {            /* zero = none */
     int n_prompt_tokens, n_ctx; /* for ERR_CONTEXT */
     bool is_lower_bound;        /* n_prompt_tokens is a lower bound: the prompt was not built */
     uint32_t retry_after_s;     /* 0 = 1 */
+    const char *constraint;     /* kind, if the request was accepted with one; NULL = none */
     const char *instance;       /* problem documents: the path; NULL */
     /* In Anthropic's body; empty = the field `request-id` of the response. */
     struct str request_id;
 };
 
-/* {"error":{"message","type","param","code"}}: all paths below /v1 except Anthropic's and admin. */
+/* With a constraint, the bodies of the dialects also have "constraint":{"kind","complete":false}:
+ * the text that the client received is not complete.
+ *
+ * {"error":{"message","type","param","code"}}: all paths below /v1 except Anthropic's and admin. */
 void openai_error(struct buf *out, const struct err *e, const struct error_extra *x);
 /* {"type","title","status","detail"}, RFC 7807: admin routes and paths of no dialect. */
 void problem_error(struct buf *out, const struct err *e, const struct error_extra *x);

@@ -141,6 +141,7 @@ void responses_put_object(struct jw *w, const struct response *a, const struct r
 {
     const struct request *request = a->setup.request;
     bool is_done = !strcmp(t->status, "completed"), is_cut = !strcmp(t->status, "incomplete");
+    bool has_ended = strcmp(t->status, "queued") && strcmp(t->status, "in_progress");
 
     jw_object(w);
     jw_key(w, "id");
@@ -168,7 +169,7 @@ void responses_put_object(struct jw *w, const struct response *a, const struct r
     buf_putc(w->b, ']');
     put_parameters(w, request);
     put_usage(w, a, is_done || is_cut);
-    if (is_done || is_cut)
+    if (has_ended)
         response_put_constraint(w->b, a, &a->choices[0]);
     jw_end_object(w);
 }
