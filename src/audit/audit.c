@@ -6,6 +6,8 @@
 #include "os/clock.h"
 #include "os/thread.h"
 #include "audit/audit_file.h"
+#include "audit/retention.h"
+#include "audit/syslog_anchor.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,6 +15,7 @@
 enum {
     RETRY_MS = 1000,
     SYNC_MS = 1000,
+    MAINTAIN_MS = 60000, /* longest time between two checks of ages, and between two anchors */
     TEXT_MAX = 256,
     TORN_TEXT_MAX = 1024,
     GROUP_MAX = 256 /* lines of one write */
@@ -35,10 +38,14 @@ struct audit {
     struct audit_stats stats;
     /* members of the writer thread */
     struct audit_file file;
-    bool is_failing;  /* the last write failed */
-    uint64_t sync_ns; /* time of the next fdatasync; UINT64_MAX: all lines are on the disk */
+    bool is_failing;      /* the last write failed */
+    uint64_t sync_ns;     /* time of the next fdatasync; UINT64_MAX: all lines are on the disk */
+    uint64_t maintain_ns; /* time of the next check of ages */
+    uint64_t n_anchored;  /* position of the last checkpoint that was sent to syslog */
     pthread_t thread;
     struct audit_keys *keys;
+    struct audit_options o; /* constant; without its strings */
+    char *syslog_path;      /* NULL: none */
 };
 
 /* ---- lines */
@@ -304,6 +311,97 @@ static void reopen_file(struct audit *a)
             was_moved ? "new" : "same");
 }
 
+/* ---- rotation and ages */
+
+static void add_event(struct audit *a, const char *event, const char *name, struct str value)
+{
+    struct buf b;
+    struct jw w;
+
+    begin_line(&w, &b);
+    jw_key(&w, "event"), jw_z(&w, event);
+    jw_member_str(&w, name, value);
+    add_first(a, make_line(&w));
+}
+
+static void on_removed(void *ctx, struct str name)
+{
+    struct audit *a = ctx;
+
+    log_info("audit", "audit_file_removed", "name=\"" STR_FMT "\"", STR_ARG(name));
+    add_event(a, "removed", "file", name);
+}
+
+static void remove_old_files(struct audit *a)
+{
+    struct err e;
+
+    if (a->o.retain_s && audit_remove_old(a->file.path, a->o.retain_s, on_removed, a, &e))
+        count_failure(a, "audit_remove_failed", &e);
+}
+
+static void rotate_key_if_due(struct audit *a)
+{
+    struct err e;
+
+    if (!a->o.key_s || clock_wall_s() - audit_keys_current(a->keys)->created_s < a->o.key_s)
+        return;
+    if (audit_keys_rotate(a->keys, &e)) {
+        count_failure(a, "audit_key_failed", &e);
+        return;
+    }
+    const struct audit_key *key = audit_keys_current(a->keys);
+    pthread_mutex_lock(&a->mu);
+    a->text_key = key;
+    pthread_mutex_unlock(&a->mu);
+    add_event(a, "key", "id", str_of(key->id));
+}
+
+static void send_anchor(struct audit *a)
+{
+    struct err e;
+
+    if (!a->syslog_path || !a->file.is_synced || a->n_anchored == a->file.chain.n_lines)
+        return;
+    if (audit_send_anchor(a->syslog_path, &a->file.chain, a->file.path, &e))
+        count_failure(a, "audit_syslog_failed", &e);
+    else
+        a->n_anchored = a->file.chain.n_lines;
+}
+
+static bool is_rotation_due(const struct audit *a, bool is_age_checked)
+{
+    const struct audit_file *f = &a->file;
+
+    if (f->chain.n_lines - f->first < 2) /* only the event `begin` */
+        return false;
+    return (a->o.rotate_bytes && f->size >= a->o.rotate_bytes) ||
+           (is_age_checked && a->o.rotate_s && clock_wall_s() - f->began_s >= a->o.rotate_s);
+}
+
+static void rotate_file(struct audit *a)
+{
+    struct err e;
+
+    if (audit_file_rotate(&a->file, &e))
+        count_failure(a, "audit_rotate_failed", &e);
+}
+
+/* Does what is due by size, and at most once in MAINTAIN_MS what is due by age. */
+static void maintain(struct audit *a)
+{
+    bool is_age_checked = clock_ns() >= a->maintain_ns;
+
+    if (is_age_checked) {
+        a->maintain_ns = clock_ns() + MAINTAIN_MS * NS_PER_MS;
+        rotate_key_if_due(a);
+        remove_old_files(a);
+        send_anchor(a);
+    }
+    if (!a->is_failing && is_rotation_due(a, is_age_checked))
+        rotate_file(a);
+}
+
 /* Waits until `changed` or until the time. The caller holds the mutex. */
 static void wait_changed(struct audit *a, uint64_t until_ns)
 {
@@ -336,9 +434,10 @@ static void next_group(struct audit *a, uint64_t retry_ns, struct group *g, bool
     for (;;) {
         may_write = clock_ns() >= retry_ns || a->is_closing;
         if ((may_write && a->queue.first) || a->want_reopen || a->is_closing ||
-            clock_ns() >= a->sync_ns)
+            clock_ns() >= MIN(a->sync_ns, a->maintain_ns))
             break;
-        wait_changed(a, MIN(a->sync_ns, a->queue.first ? retry_ns : UINT64_MAX));
+        wait_changed(
+            a, MIN(MIN(a->sync_ns, a->maintain_ns), a->queue.first ? retry_ns : UINT64_MAX));
     }
     *want_reopen = a->want_reopen;
     a->want_reopen = false;
@@ -366,12 +465,16 @@ static void *write_lines(void *arg)
                 log_warn("audit", "audit_write_recovered", "path=\"%s\"", a->file.path);
         }
         sync_if_due(a);
+        maintain(a);
         pthread_mutex_lock(&a->mu);
         bool is_over = a->is_closing && (a->is_failing || !a->queue.first) && !a->want_reopen;
         pthread_mutex_unlock(&a->mu);
         if (is_over)
             break;
     }
+    a->sync_ns = 0;
+    sync_if_due(a);
+    send_anchor(a);
     audit_file_close(&a->file);
     return NULL;
 }
@@ -385,6 +488,7 @@ static void audit_free(struct audit *a)
     pthread_cond_destroy(&a->changed);
     pthread_mutex_destroy(&a->mu);
     audit_keys_close(a->keys);
+    mem_free(a->syslog_path);
     mem_free(a);
 }
 
@@ -423,6 +527,10 @@ int audit_open(struct audit **out, const struct audit_options *o, struct err *e)
     struct buf torn;
     uint64_t n_torn;
 
+    a->o = *o;
+    a->o.path = a->o.keys_path = a->o.syslog_path = NULL;
+    if (o->syslog_path && *o->syslog_path)
+        a->syslog_path = xstrdup(o->syslog_path);
     buf_init(&torn, TORN_TEXT_MAX);
     if (open_keys(a, o, e) || audit_file_open(&a->file, o->path, a->keys, &torn, &n_torn, e))
         goto fail;

@@ -7,7 +7,8 @@
  * (audit_line.h), so a removed or changed line is detected (verify.h).
  *
  * Lines are queued; one thread owns the file, writes them in groups, and calls fdatasync and writes
- * a checkpoint at most a second after a write. No other thread waits for the disk:
+ * a checkpoint at most a second after a write. It also rotates the file and the key, removes old
+ * files, and sends checkpoints to syslog. No other thread waits for the disk:
  *
  *     failed write     undone, logged, counted; repeated every second, so that a full disk or a
  *                      failing one loses no line as long as the queue has room
@@ -51,12 +52,18 @@ struct audit_refusal { /* a request that was answered with an error status */
 struct audit_stats {
     uint64_t n_lines;    /* lines written to the file */
     uint64_t n_lost;     /* lines lost because the queue was full */
-    uint64_t n_failures; /* failed writes, synchronisations and reopenings */
+    uint64_t n_failures; /* failed writes, synchronisations, rotations and others */
 };
 
 struct audit_options {
     const char *path;
     const char *keys_path; /* key file; NULL or "": PATH.keys */
+    /* socket that receives checkpoints, at most one a minute (syslog_anchor.h); NULL or "": none */
+    const char *syslog_path;
+    uint64_t rotate_bytes; /* the file is rotated when it has this size; 0 = never */
+    int64_t rotate_s;      /* the file is rotated after this time; 0 = never */
+    int64_t retain_s;      /* rotated files are removed after this time; 0 = never */
+    int64_t key_s;         /* a new key is made after this time; 0 = never */
 };
 
 /* Continues the chain of an existing file. A torn end of it is recorded in a new line. Main thread.

@@ -265,7 +265,14 @@ static void wait_for_signal(struct audit *audit)
 
 static int open_audit(struct audit **out, const struct options *o, struct err *e)
 {
-    struct audit_options ao = { .path = o->audit_log, .keys_path = o->audit_keys };
+    enum { HOUR_S = 3600, DAY_S = 24 * HOUR_S };
+    struct audit_options ao = { .path = o->audit_log,
+        .keys_path = o->audit_keys,
+        .syslog_path = o->audit_syslog,
+        .rotate_bytes = (uint64_t)o->audit_rotate_bytes,
+        .rotate_s = o->audit_rotate_hours * HOUR_S,
+        .retain_s = o->audit_retain_days * DAY_S,
+        .key_s = o->audit_key_days * DAY_S };
 
     return audit_open(out, &ao, e);
 }

@@ -8,6 +8,7 @@
 #include "audit/verify.h"
 #include "support/tmpdir.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,8 +16,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
+#include <utime.h>
 
 enum { TEXT = 8 * 1024 * 1024, PATH = TMPDIR_NAME + 16, PATIENCE_MS = 20000 };
 
@@ -593,7 +598,157 @@ static void failed_reopening_keeps_the_old_file(void)
     end();
 }
 
-TESTS(TEST(chain_continues_and_detects_changes), TEST(prompts_have_the_same_hmac_after_a_restart),
+/* ---- rotation */
+
+static struct audit *open_with(struct audit_options o)
+{
+    struct audit *a;
+    struct err e;
+
+    o.path = t.path;
+    EXPECT_EQ(audit_open(&a, &o, &e), 0);
+    return a;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Paths of the rotated files and of the current one. Returns their number. */
+static int list_files(char *paths[], int max)
+{
+    DIR *d = opendir(t.dir);
+    int n = 0;
+
+    for (struct dirent *f; (f = readdir(d));) {
+        if (strncmp(f->d_name, "a.log.0", 7))
+            continue;
+        EXPECT(n < max - 1);
+        EXPECT(asprintf(&paths[n++], "%s/%s", t.dir, f->d_name) > 0);
+    }
+    closedir(d);
+    qsort(paths, (size_t)n, sizeof(*paths), compare_names);
+    paths[n++] = strdup(t.path);
+    return n;
+}
+
+static void file_is_rotated_by_size_and_the_chain_continues(void)
+{
+    enum { MAX = 100, N = 200 };
+    char *paths[MAX];
+
+    begin();
+    struct audit *a = open_with((struct audit_options){ .rotate_bytes = 10000 });
+    for (int i = 0; i < N; i++)
+        write_and_wait(a);
+    audit_close(a, 1000);
+    int n = list_files(paths, MAX);
+    EXPECT(n > 5);
+    EXPECT_EQ(verify_files((const char *const *)paths, n), N + n + (n - 1));
+    for (int i = 0; i < n; i++)
+        EXPECT(verify(paths[i]) > 0);
+    /* A removed file in the middle is detected. */
+    char *kept = paths[2];
+    paths[2] = paths[1];
+    EXPECT_EQ(verify_files((const char *const *)paths + 2, n - 2), -1);
+    paths[2] = kept;
+    for (int i = 0; i < n; i++)
+        free(paths[i]);
+    end();
+}
+
+static void old_files_are_removed_and_the_removal_is_recorded(void)
+{
+    enum { MAX = 100 };
+    char *paths[MAX];
+
+    begin();
+    struct audit *a = open_with((struct audit_options){ .rotate_bytes = 1000 });
+    for (int i = 0; i < 10; i++)
+        write_and_wait(a);
+    audit_close(a, 1000);
+    int n = list_files(paths, MAX);
+    struct utimbuf old = { time(NULL) - 100, time(NULL) - 100 };
+    EXPECT(n > 3);
+    EXPECT_EQ(utime(paths[0], &old), 0);
+    EXPECT_EQ(utime(paths[1], &old), 0);
+    a = open_with((struct audit_options){ .retain_s = 50 });
+    write_and_wait(a);
+    audit_close(a, 1000);
+    EXPECT(access(paths[0], F_OK) && access(paths[1], F_OK) && !access(paths[2], F_OK));
+    read_file(t.path);
+    EXPECT_EQ(count("\"event\":\"removed\""), 2);
+    EXPECT(verify_files((const char *const *)paths + 2, n - 2) > 0);
+    for (int i = 0; i < n; i++)
+        free(paths[i]);
+    end();
+}
+
+static void key_is_rotated_by_age(void)
+{
+    char ids[2][AUDIT_KEY_ID + 1];
+
+    begin();
+    write_lines(1);
+    read_file(t.path);
+    memcpy(ids[0], strstr(t.text, "\"kid\":\"") + 7, AUDIT_KEY_ID);
+    ids[0][AUDIT_KEY_ID] = '\0';
+    poll(NULL, 0, 1100); /* the age of a key is counted in seconds */
+    struct audit *a = open_with((struct audit_options){ .key_s = 1 });
+    write_and_wait(a);
+    audit_close(a, 1000);
+    write_lines(1);
+    size_t n = read_file(t.path);
+    memcpy(ids[1], t.text + n - 3 - AUDIT_HEX - 9 - AUDIT_KEY_ID, AUDIT_KEY_ID);
+    ids[1][AUDIT_KEY_ID] = '\0';
+    EXPECT(strcmp(ids[0], ids[1]));
+    EXPECT_EQ(count("\"event\":\"key\""), 1);
+    EXPECT_EQ(verify(t.path), 1 + 3 + 1);
+    end();
+}
+
+static void checkpoint_is_sent_to_syslog(void)
+{
+    struct sockaddr_un at = { .sun_family = AF_UNIX };
+    struct audit_verifier v = { 0 };
+    struct audit_keys *keys;
+    char text[1024] = "", name[PATH + 16];
+    struct err e;
+
+    begin();
+    snprintf(at.sun_path, sizeof(at.sun_path), "%s/log", t.dir);
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    EXPECT_EQ(bind(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    struct audit *a = open_with((struct audit_options){ .syslog_path = at.sun_path });
+    write_and_wait(a);
+    audit_close(a, 1000);
+    while (recv(fd, text, sizeof(text) - 1, MSG_DONTWAIT) > 0) /* the last one counts */
+        EXPECT(!strncmp(text, "<85>inferfluxd: audit checkpoint ", 33));
+    EXPECT(!strncmp(text + 33, "2:", 2));
+    text[35 + AUDIT_HEX] = '\0';
+    snprintf(name, sizeof(name), "%s.keys", t.path);
+    EXPECT_EQ(audit_keys_open(&keys, name, false, &e), 0);
+    v.keys = keys;
+    v.anchor.n_lines = 2;
+    v.anchor.mac = text + 35;
+    EXPECT_EQ(audit_verify_file(&v, t.path, true, &e), 0);
+    EXPECT(v.anchor.is_found);
+    audit_keys_close(keys);
+    close(fd);
+    /* A socket that is gone is a failure and loses no line. */
+    a = open_with((struct audit_options){ .syslog_path = "/nonexistent/log" });
+    write_and_wait(a);
+    audit_close(a, 1000);
+    EXPECT(is_logged("audit_syslog_failed"));
+    EXPECT_EQ(verify(t.path), 3);
+    end();
+}
+
+TESTS(TEST(file_is_rotated_by_size_and_the_chain_continues),
+    TEST(old_files_are_removed_and_the_removal_is_recorded), TEST(key_is_rotated_by_age),
+    TEST(checkpoint_is_sent_to_syslog), TEST(chain_continues_and_detects_changes),
+    TEST(prompts_have_the_same_hmac_after_a_restart),
     TEST(damaged_middle_is_found_by_verification_and_not_at_start),
     TEST(torn_line_is_recorded_at_every_position), TEST(lines_after_a_torn_one_are_removed_with_it),
     TEST(first_line_may_be_torn_or_zeros), TEST(log_that_was_cut_removed_or_replaced_is_not_intact),

@@ -1,0 +1,53 @@
+#include "audit/retention.h"
+#include "base/mem.h"
+#include "os/clock.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NUMBER_DIGITS = 20 };
+
+static bool is_rotated_name(const char *name, const char *log_name)
+{
+    size_t n = strlen(log_name);
+
+    return !strncmp(name, log_name, n) && name[n] == '.' && strlen(name + n + 1) == NUMBER_DIGITS &&
+           strspn(name + n + 1, "0123456789") == NUMBER_DIGITS;
+}
+
+static bool is_old(int dir, const char *name, int64_t age_s)
+{
+    struct stat st;
+
+    return !fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode) &&
+           clock_wall_s() - st.st_mtime >= age_s;
+}
+
+int audit_remove_old(const char *path, int64_t age_s, void (*removed)(void *ctx, struct str name),
+    void *ctx, struct err *e)
+{
+    const char *slash = strrchr(path, '/'), *log_name = slash ? slash + 1 : path;
+    char *dir_path = xstrdup(slash ? path : ".");
+    int rc = 0;
+
+    if (slash)
+        dir_path[slash == path ? 1 : slash - path] = '\0';
+    DIR *d = opendir(dir_path);
+    if (!d)
+        rc = err_set(e, ERR_IO, "%s: %s", dir_path, strerror(errno));
+    for (struct dirent *f; d && (f = readdir(d));) {
+        if (!is_rotated_name(f->d_name, log_name) || !is_old(dirfd(d), f->d_name, age_s))
+            continue;
+        if (unlinkat(dirfd(d), f->d_name, 0))
+            rc = err_set(e, ERR_IO, "%s/%s: %s", dir_path, f->d_name, strerror(errno));
+        else
+            removed(ctx, str_of(f->d_name));
+    }
+    if (d)
+        closedir(d);
+    mem_free(dir_path);
+    return rc;
+}
