@@ -82,13 +82,26 @@ static int read_prefix(
     return 0;
 }
 
+/* The grammar of calls contains the messages with reasoning (BODY_CHANNELS). */
+static bool has_messages(const struct request *request, const struct model *m)
+{
+    const struct parser_format *format = adapter_format(m->adapter);
+
+    if (request->constraint.source.kind != CONSTRAINT_TOOLS || !format)
+        return false;
+    const struct tool_format *f = tool_format_find(str_of(parser_format_tool(format)));
+    return f && f->body == BODY_CHANNELS;
+}
+
 /* Tables of the gates; NULL: no reasoning precedes the output. */
 static const struct reasoning_gates *choose_gates(
     const struct request *request, const struct choice_constraints_ctx *ctx)
 {
     bool is_text = ctx->start == PARSER_START_CONTENT && !is_continued(request);
 
-    return request->kind == REQUEST_CHAT && !is_text ? ctx->model->reasoning_gates : NULL;
+    if (request->kind != REQUEST_CHAT || is_text || has_messages(request, ctx->model))
+        return NULL;
+    return ctx->model->reasoning_gates;
 }
 
 static int choice_init(struct choice_constraints *all, int i, const struct request *request,

@@ -140,7 +140,9 @@ bool tool_choice_may_have_grammar(const struct request *request)
 
 static const char *tool_format_of(const struct prompt_ctx *ctx)
 {
-    return parser_format_tool(adapter_format(ctx->model->adapter));
+    const struct parser_format *format = adapter_format(ctx->model->adapter);
+
+    return format ? parser_format_tool(format) : "";
 }
 
 bool tool_choice_has_grammar(const struct request *request, const struct prompt_ctx *ctx)

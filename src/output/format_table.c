@@ -746,6 +746,7 @@ static const struct tool_format tools[] = {
     { .id = "harmony",
         .before_name = "<|channel|>commentary to=functions.",
         .after_name = " <|constrain|>json<|message|>",
+        .after_args = "<|call|>",
         .body = BODY_CHANNELS,
         .start_bytes = "t",
         .prefix = "functions.",

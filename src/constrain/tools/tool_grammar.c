@@ -13,7 +13,12 @@
 
 #include <stdio.h>
 
-enum { TOOLS_ARENA_MAX = 64 << 20, NAME_TEXT_MAX = 8 * PARSER_NAME_MAX };
+enum {
+    TOOLS_ARENA_MAX = 64 << 20,
+    NAME_TEXT_MAX = 8 * PARSER_NAME_MAX,
+    PARSER_MARKS_MAX = 32,
+    MESSAGES_MAX = 16
+};
 
 struct reader {
     struct grammar *g;
@@ -286,8 +291,26 @@ static int add_value(const struct reader *r, part_id *out)
         part_id name = grammar_literal(r->g, str_of(r->f->text_name));
         part = grammar_cat(r->g, name, grammar_cat(r->g, grammar_literal(r->g, STR("\n")), part));
     }
+    if (r->f->body == BODY_CHANNELS)
+        part = grammar_cat(r->g, frame_of(r, "<|channel|>final<|message|>", 0), part);
     *out = grammar_alt(r->g, *out, part);
     return 0;
+}
+
+/* ---- messages */
+
+/* Messages with reasoning, which precede the call (BODY_CHANNELS). The text of a message contains
+ * no marker; control tokens are not text anyway. */
+static part_id reasoning_messages(const struct reader *r)
+{
+    struct str markers[PARSER_MARKS_MAX];
+    size_t n = 0;
+
+    for (int i = 0; i < r->f->n_marks && n < PARSER_MARKS_MAX; i++)
+        markers[n++] = r->f->marks[i].text;
+    part_id parts[] = { frame_of(r, "<|channel|>analysis<|message|>", 0),
+        grammar_text_until(r->g, markers, n), frame_of(r, "<|end|><|start|>assistant", 0) };
+    return grammar_repeat(r->g, grammar_cat_all(r->g, parts, ARRAY_LEN(parts)), 0, MESSAGES_MAX);
 }
 
 /* ---- the document */
@@ -302,6 +325,8 @@ static int read_document(struct reader *r, rule_id *root)
         return err_set(r->e, ERR_UNSUPPORTED, "#/format: there is no grammar for this format");
     if (all_calls(r, &out) || add_value(r, &out))
         return -1;
+    if (r->f->body == BODY_CHANNELS)
+        out = grammar_cat(r->g, reasoning_messages(r), out);
     *root = grammar_rule(r->g, STR("tool calls"));
     grammar_define(r->g, *root, out);
     return grammar_failed(r->g, r->e) ? -1 : 0;
