@@ -26,6 +26,13 @@ typedef struct pos_id {
 
 struct acceptor;
 
+struct acceptor_text {
+    state_id state;
+    /* Bytes after which the text has to be read by steps of the acceptor. All others lead to a live
+     * position exactly if the state has a transition, and so do all bytes after them. */
+    struct byte_set except;
+};
+
 struct acceptor_ops {
     void (*free)(struct acceptor *a);
     pos_id (*step)(struct acceptor *a, pos_id p, uint8_t byte);
@@ -48,16 +55,18 @@ struct acceptor_ops {
     uint64_t (*key)(struct acceptor *a, pos_id p);
     uint64_t (*generation)(struct acceptor *a);
 
-    /* The automaton that reads texts: values that are scalars, or the whole language. NULL: there
-     * is none. */
+    /* The automaton that reads texts: scalars and keys of JSON, or the whole language. NULL: there
+     * is none, and the next four are NULL, too. */
     struct automaton *(*texts)(struct acceptor *a);
-    /* True if the position is inside of a text that a state of this automaton describes: a byte
-     * leads to a live position if the state has a transition. NULL iff `texts` is. */
-    bool (*text)(struct acceptor *a, pos_id p, state_id *s);
+    /* True if the position is inside of a text that a state of this automaton describes. */
+    bool (*text)(struct acceptor *a, pos_id p, struct acceptor_text *out);
     /* The position after the end of the text, or POS_DEAD if nothing may follow. A text has ended
      * in a final state; in an accepting state it also ends before a byte without transition, which
      * is then read from this position. */
     pos_id (*text_end)(struct acceptor *a, pos_id p);
+    /* True if a position that follows text_end depends on the bytes of the text: they have to be
+     * read. It has no successors. NULL: never. */
+    bool (*is_unsure)(struct acceptor *a, pos_id p);
 
     uint32_t (*mark)(struct acceptor *a);
     void (*release)(struct acceptor *a, uint32_t mark);

@@ -94,9 +94,9 @@ static struct automaton *texts(struct acceptor *a)
     return of(a)->a;
 }
 
-static bool text(struct acceptor *a, pos_id p, state_id *s)
+static bool text(struct acceptor *a, pos_id p, struct acceptor_text *out)
 {
-    *s = state_of(of(a), p);
+    *out = (struct acceptor_text){ .state = state_of(of(a), p) };
     return true;
 }
 

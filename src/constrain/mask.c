@@ -18,6 +18,8 @@ struct step {
     pos_id p;
     uint32_t mark;       /* newer positions are those of the bytes after it */
     struct byte_set may; /* bytes that may follow */
+    struct acceptor_text text;
+    bool is_text; /* inside of the text that the start is inside of */
 };
 
 struct mask {
@@ -35,16 +37,17 @@ struct mask {
     /* The same inside of a text: states of an automaton, kept as its roots. */
     struct automaton *automaton; /* NULL: there are no texts */
     struct automaton_roots roots;
-    state_id *states;  /* [depth_max + 1] */
-    bool is_text;      /* the start is inside of a text */
-    struct step after; /* after its end */
+    state_id *states;    /* [depth_max + 1] */
+    uint32_t text_depth; /* states[text_depth..] are in use */
+    struct step after;   /* after the end of the text */
+    uint32_t first_mark; /* before all positions of the mask */
 
     enum part part;
     enum token_class class; /* the next one to be examined */
     const struct token_trie *trie;
-    uint32_t skipped; /* marks of subtrees that were added by class */
-    uint32_t at;      /* node */
-    uint32_t sub_end; /* nodes at..sub_end are walked from positions */
+    uint32_t skipped;             /* marks of subtrees that were added by class */
+    uint32_t at;                  /* node */
+    uint32_t text_end, after_end; /* nodes up to these are inside of the text, or after its end */
     uint64_t steps;
     state_id not_all; /* a state that is known not to permit all texts */
 };
@@ -163,7 +166,7 @@ static bool state_permits_all(struct mask *m, state_id s)
     return false;
 }
 
-static void set_step(struct mask *m, struct step *k, pos_id p)
+static void set_step(struct mask *m, struct step *k, pos_id p, bool is_text)
 {
     const struct acceptor_ops *ops = m->a->ops;
 
@@ -175,22 +178,58 @@ static void set_step(struct mask *m, struct step *k, pos_id p)
         k->may = ops->may_follow(m->a, p);
     else
         memset(&k->may, 0xff, sizeof(k->may));
+    k->is_text = is_text && ops->text(m->a, p, &k->text);
 }
 
-/* Steps the acceptor along the nodes up to sub_end, until `limit` steps are done. */
-static void walk_positions(struct mask *m, uint64_t limit)
+/* Reads the tokens from..to of the trie one by one. */
+static void read_tokens(struct mask *m, uint32_t from, uint32_t to)
+{
+    const struct acceptor_ops *ops = m->a->ops;
+    const struct token_source *src = &m->tables->source;
+    uint32_t mark = ops->mark(m->a);
+
+    for (; from < to; from++) {
+        int32_t id = m->trie->ids[from];
+        struct str bytes = src->bytes(src->ctx, id);
+        pos_id p = m->start;
+        for (size_t k = 0; k < bytes.n && p.i; k++)
+            p = ops->step(m->a, p, (uint8_t)bytes.p[k]);
+        if (p.i)
+            token_set_add(m->tokens, id);
+        ops->release(m->a, mark);
+        m->steps = MIN(m->steps + bytes.n, (uint64_t)MASK_STEPS_MAX);
+    }
+}
+
+/* The nodes of the subtree are inside of the text, from the position before them. */
+static void enter_text(struct mask *m, uint32_t depth, uint32_t skip_to)
+{
+    m->text_depth = depth;
+    m->states[depth] = m->path[depth].text.state;
+    m->roots.ids = m->states + depth;
+    m->roots.n = 1;
+    m->text_end = skip_to;
+}
+
+/* Steps the acceptor along the nodes up to `end`, until `limit` steps are done or a text begins. */
+static void walk_positions(struct mask *m, uint32_t end, uint64_t limit)
 {
     const struct acceptor_ops *ops = m->a->ops;
     const struct trie_node *nodes = m->trie->nodes;
     uint32_t at = m->at, top = UINT32_MAX;
+    bool is_after = at < m->after_end;
 
-    while (at < m->sub_end && m->steps < limit) {
+    while (at < end && m->steps < limit) {
         const struct trie_node *k = &nodes[at];
         uint32_t depth = trie_depth(k), skip_to = at + trie_size(k);
         const struct step *before = &m->path[depth - 1];
         if (!byte_set_has(&before->may, trie_byte(k)) || trie_marks(k) & m->skipped) {
             at = skip_to;
             continue;
+        }
+        if (before->is_text && !byte_set_has(&before->text.except, trie_byte(k))) {
+            enter_text(m, depth - 1, skip_to);
+            break;
         }
         m->steps++;
         if (top >= depth) /* positions of bytes that are not on the path */
@@ -199,6 +238,9 @@ static void walk_positions(struct mask *m, uint64_t limit)
         top = depth;
         if (!p.i) {
             at = skip_to;
+        } else if (is_after && ops->is_unsure && ops->is_unsure(m->a, p)) {
+            read_tokens(m, trie_first(k), trie_first(&nodes[skip_to]));
+            at = skip_to;
         } else if (ops->permits_all(m->a, p)) {
             add_range(m, trie_first(k), trie_first(&nodes[skip_to]));
             at = skip_to;
@@ -206,7 +248,7 @@ static void walk_positions(struct mask *m, uint64_t limit)
             add_range(m, trie_first(k), trie_first(k + 1));
             at++;
             if (at < skip_to)
-                set_step(m, &m->path[depth], p);
+                set_step(m, &m->path[depth], p, before->is_text);
         }
     }
     m->at = at;
@@ -217,16 +259,17 @@ static void walk_positions(struct mask *m, uint64_t limit)
 static void leave_text(struct mask *m, uint32_t depth, uint32_t skip_to)
 {
     m->path[depth] = m->after;
-    m->sub_end = skip_to;
+    m->path[depth].mark = m->a->ops->mark(m->a); /* positions before the text stay */
+    m->after_end = skip_to;
 }
 
 /* Steps the automaton of the text along the trie until `limit` steps are done or the text ends. */
 static void walk_text(struct mask *m, uint64_t limit)
 {
     const struct trie_node *nodes = m->trie->nodes;
-    uint32_t at = m->at, n_nodes = m->trie->n_nodes;
+    uint32_t at = m->at, first = m->text_depth;
 
-    while (at < n_nodes && m->steps < limit && at >= m->sub_end) {
+    while (at < m->text_end && m->steps < limit && at >= m->after_end) {
         const struct trie_node *k = &nodes[at];
         uint32_t depth = trie_depth(k), skip_to = at + trie_size(k);
         if (trie_marks(k) & m->skipped) {
@@ -234,7 +277,7 @@ static void walk_text(struct mask *m, uint64_t limit)
             continue;
         }
         m->steps++;
-        m->roots.n = depth; /* the states before this byte */
+        m->roots.n = depth - first; /* the states before this byte */
         state_id before = m->states[depth - 1];
         state_id s = automaton_step(m->automaton, before, trie_byte(k));
         if (!s.i && byte_set_has(&m->after.may, trie_byte(k)) &&
@@ -256,9 +299,10 @@ static void walk_text(struct mask *m, uint64_t limit)
         }
     }
     m->at = at;
-    m->roots.n = 1;
-    if (at < n_nodes && at >= m->sub_end)
-        m->roots.n = trie_depth(&nodes[at]);
+    if (at >= m->text_end)
+        m->roots.n = 0;
+    else if (at >= m->after_end)
+        m->roots.n = trie_depth(&nodes[at]) - first;
 }
 
 static bool has_failed(const struct mask *m)
@@ -309,7 +353,7 @@ static bool has_all_tokens(const struct mask *m)
 void mask_drop(struct mask *m)
 {
     if (m->part != PART_DONE)
-        m->a->ops->release(m->a, m->path[0].mark);
+        m->a->ops->release(m->a, m->first_mark);
     m->roots.n = 0;
     m->part = PART_DONE;
 }
@@ -328,7 +372,7 @@ void mask_begin(struct mask *m, pos_id p)
     m->class = 0;
     m->trie = &m->tables->trie;
     m->skipped = 0;
-    m->at = m->sub_end = 0;
+    m->at = m->text_end = m->after_end = 0;
     m->not_all = STATE_DEAD;
     if (found)
         memcpy(m->tokens, found, m->n_words * sizeof(*found));
@@ -336,11 +380,11 @@ void mask_begin(struct mask *m, pos_id p)
         memset(m->tokens, 0, m->n_words * sizeof(*m->tokens));
     if (m->part == PART_DONE)
         return;
-    set_step(m, &m->path[0], p);
-    m->is_text = m->automaton && m->a->ops->text(m->a, p, &m->states[0]);
-    if (m->is_text) {
-        m->roots.n = 1;
-        set_step(m, &m->after, m->a->ops->text_end(m->a, p));
+    m->first_mark = m->a->ops->mark(m->a);
+    set_step(m, &m->path[0], p, m->automaton != NULL);
+    if (m->path[0].is_text) {
+        set_step(m, &m->after, m->a->ops->text_end(m->a, p), false);
+        m->path[0].mark = m->after.mark; /* `after` is used to the end */
     }
 }
 
@@ -357,7 +401,8 @@ static void run_classes(struct mask *m)
         add_class(m, m->class ++);
     } else {
         m->part = PART_WALK;
-        m->sub_end = m->is_text ? 0 : m->trie->n_nodes;
+        if (m->path[0].is_text && byte_set_is_empty(&m->path[0].text.except))
+            enter_text(m, 0, m->trie->n_nodes);
     }
 }
 
@@ -368,10 +413,12 @@ enum mask_progress mask_run(struct mask *m, uint64_t steps, struct err *e)
     while (m->part != PART_DONE && m->steps < limit) {
         if (m->part == PART_CLASSES)
             run_classes(m);
-        else if (m->is_text && m->at >= m->sub_end)
+        else if (m->at < m->after_end)
+            walk_positions(m, m->after_end, limit);
+        else if (m->at < m->text_end)
             walk_text(m, limit);
         else
-            walk_positions(m, limit);
+            walk_positions(m, m->trie->n_nodes, limit);
         if (m->part == PART_WALK && m->at == m->trie->n_nodes)
             finish(m);
     }

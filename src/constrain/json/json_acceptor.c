@@ -9,7 +9,8 @@ enum {
     AUTOMATON_MIN = 2 * 1024 * 1024,
     AUTOMATON_MAX = 5 * 1024 * 1024,
     STACK_MIN = 1024 * 1024, /* positions and what they refer to */
-    STEP_WORK_MAX = 2 * 1000 * 1000
+    STEP_WORK_MAX = 2 * 1000 * 1000,
+    MAY_KEYS_MAX = 64 /* keys whose next bytes are listed */
 };
 
 static struct json_acceptor *self(struct acceptor *a)
@@ -213,6 +214,10 @@ static bool after_value(struct json_acceptor *a, struct pos *q, uint8_t byte)
         return close_value(a, q);
     if (byte != ',')
         return false;
+    if (frame_at(a, q->frame)->is_partial) {
+        q->lex = LEX_UNSURE;
+        return true;
+    }
     q->lex = is_object ? LEX_NEXT_KEY : LEX_VALUE;
     return is_object ? json_next_keys(a, q) : json_next_item(a, q);
 }
@@ -245,6 +250,7 @@ static bool step_token(struct json_acceptor *a, struct pos *q, uint8_t byte)
     case LEX_END:
     case LEX_SCALAR:
     case LEX_KEY:
+    case LEX_UNSURE:
     case N_LEX:
         break;
     }
@@ -264,8 +270,8 @@ static bool advance(struct json_acceptor *a, struct pos *q, uint8_t byte)
 {
     enum json_whitespace policy = a->p->options.whitespace;
 
-    if (q->lex == LEX_KEY)
-        return json_key_step(a, q, byte);
+    if (q->lex == LEX_KEY || q->lex == LEX_UNSURE)
+        return q->lex == LEX_KEY && json_key_step(a, q, byte);
     if (q->lex == LEX_SCALAR) {
         struct pos number = *q;
         uint32_t blobs = a->s.blobs_end;
@@ -357,15 +363,17 @@ static void add_key_bytes(const struct json_acceptor *a, const struct pos *q, st
 
 static struct byte_set may_follow(struct acceptor *base, pos_id p)
 {
-    enum { KEYS_MAX = 64 };
     struct json_acceptor *a = self(base);
     const struct pos *q = pos_of(a, p);
     struct byte_set all = { 0 };
 
-    if (q->lex == LEX_SCALAR || (q->lex == LEX_KEY && (q->n_states || q->hi - q->lo > KEYS_MAX))) {
+    if (q->lex == LEX_SCALAR ||
+        (q->lex == LEX_KEY && (q->n_states || q->hi - q->lo > MAY_KEYS_MAX))) {
         memset(&all, 0xff, sizeof(all));
         return all;
     }
+    if (q->lex == LEX_UNSURE)
+        return all;
     if (q->lex != LEX_KEY)
         return a->token_bytes[q->lex];
     add_key_bytes(a, q, &all);
@@ -472,16 +480,29 @@ static struct automaton *texts(struct acceptor *base)
     return self(base)->a;
 }
 
-/* A scalar with one state whose text need not be compared with others. */
-static bool text(struct acceptor *base, pos_id p, state_id *s)
+/* Keys with one state. */
+static bool key_text(struct json_acceptor *a, const struct pos *q, struct byte_set *except)
+{
+    const struct frame *f = frame_at(a, q->frame);
+
+    if (q->hi - q->lo > MAY_KEYS_MAX || f->is_canonical)
+        return false;
+    add_key_bytes(a, q, except);
+    return json_key_exceptions(a, q, except);
+}
+
+/* A scalar whose text need not be compared with others, or a key. */
+static bool text(struct acceptor *base, pos_id p, struct acceptor_text *out)
 {
     struct json_acceptor *a = self(base);
     const struct pos *q = pos_of(a, p);
 
-    if (a->error || q->lex != LEX_SCALAR || q->n_states != 1 || q->text)
+    if (a->error || q->n_states != 1)
         return false;
-    *s = a->s.states[q->states];
-    return true;
+    *out = (struct acceptor_text){ .state = a->s.states[q->states] };
+    if (q->lex == LEX_KEY)
+        return key_text(a, q, &out->except);
+    return q->lex == LEX_SCALAR && !q->text;
 }
 
 static pos_id text_end(struct acceptor *base, pos_id p)
@@ -491,11 +512,18 @@ static pos_id text_end(struct acceptor *base, pos_id p)
     uint32_t blobs = a->s.blobs_end;
     pos_id end = POS_DEAD;
 
-    if (end_value(a, &q, ((struct lanes *)json_at(&a->s, q.aux))->branches[0], 0))
+    if (q.lex == LEX_KEY
+            ? json_end_other_key(a, &q)
+            : end_value(a, &q, ((struct lanes *)json_at(&a->s, q.aux))->branches[0], 0))
         end = json_push_pos(&a->s, &q);
     if (!end.i)
         a->s.blobs_end = blobs;
     return end;
+}
+
+static bool is_unsure(struct acceptor *base, pos_id p)
+{
+    return pos_of(self(base), p)->lex == LEX_UNSURE;
 }
 
 /* ---- memory */
@@ -574,6 +602,7 @@ static const struct acceptor_ops ops = { .free = free_acceptor,
     .texts = texts,
     .text = text,
     .text_end = text_end,
+    .is_unsure = is_unsure,
     .mark = mark,
     .release = release,
     .keep = keep,

@@ -21,6 +21,7 @@ enum lex {
     LEX_COLON,
     LEX_AFTER, /* after a value in an array or object */
     LEX_END,
+    LEX_UNSURE, /* after a comma in an object whose last key was not read (text_end) */
     N_LEX
 };
 
@@ -88,6 +89,8 @@ bool json_next_item(struct json_acceptor *a, struct pos *q);
 bool json_next_keys(struct json_acceptor *a, struct pos *q);
 /* The key is complete; `rank`: its rank if a branch names it, or NO_ITEM. */
 bool json_end_key(struct json_acceptor *a, struct pos *q, uint32_t rank);
+/* The same for a key with one state, of which the text is not known. */
+bool json_end_other_key(struct json_acceptor *a, struct pos *q);
 /* The branches of the enclosing frame that continue after the end of q->frame. */
 uint64_t json_close(struct json_acceptor *a, const struct frame *f);
 
@@ -100,6 +103,9 @@ bool json_text_add(struct json_acceptor *a, struct pos *q, uint8_t byte);
  * entry of `shape` (NULL: none) nor in the list `seen`. *has_prefix: some of those begin so. */
 bool json_other_text(struct json_acceptor *a, const struct pos *q, state_id state,
     const struct shape *shape, uint32_t seen, bool *has_prefix);
+/* Adds the bytes after which the key, which has one state, begins like an excluded text. False:
+ * they are too many. */
+bool json_key_exceptions(struct json_acceptor *a, const struct pos *q, struct byte_set *all);
 /* Adds the text, or a digest without text, to the list. Returns its offset; 0: full. */
 uint32_t json_seen_add(struct json_acceptor *a, uint32_t seen, uint32_t text, uint64_t digest);
 bool json_seen_has(const struct json_acceptor *a, uint32_t seen, uint64_t hash);

@@ -136,24 +136,21 @@ static bool has_longer(
     return has;
 }
 
-bool json_other_text(struct json_acceptor *a, const struct pos *q, state_id state,
-    const struct shape *shape, uint32_t seen, bool *has_prefix)
+/* Lists the excluded texts that begin with q->text, which is copied to a->text. */
+static void list_others(
+    struct json_acceptor *a, const struct pos *q, const struct shape *shape, uint32_t seen)
 {
     struct json_others *o = &a->others;
-    char *text = a->text;
     uint32_t n = text_length(a, q->text);
-    struct str prefix = { text, n };
-    bool is_found = false;
-    uint32_t pushed = (uint32_t)a->s.held.n;
+    struct str prefix = { a->text, n };
 
-    *has_prefix = false;
-    if (!has_longer(a, shape, seen, n))
-        return true;
-    if (n >= JSON_TEXT_MAX) /* longer than all excluded texts of schemas of usual size */
-        return true;
     o->n = 0;
     o->is_full = false;
-    copy_text(a, q->text, n, text);
+    if (!has_longer(a, shape, seen, n))
+        return;
+    if (n >= JSON_TEXT_MAX) /* longer than all excluded texts of schemas of usual size */
+        return;
+    copy_text(a, q->text, n, a->text);
     if (shape)
         add_entries(a, o, shape, prefix);
     for (; seen && !o->is_full; seen = ((struct blob *)json_at(&a->s, seen))->link) {
@@ -161,6 +158,32 @@ bool json_other_text(struct json_acceptor *a, const struct pos *q, state_id stat
         if (s->n)
             add_other(o, (struct str){ s->text, s->n }, prefix);
     }
+}
+
+bool json_key_exceptions(struct json_acceptor *a, const struct pos *q, struct byte_set *all)
+{
+    const struct frame *f = frame_at(a, q->frame);
+    const struct branch *b = first_branch(f);
+    uint32_t n = text_length(a, q->text);
+
+    for (uint32_t k = ((struct key_lanes *)json_at(&a->s, q->lanes))->all->branch; k > 0; k--)
+        b = next_branch(b);
+    list_others(a, q, b->shape, f->seen);
+    for (uint32_t k = 0; k < a->others.n; k++)
+        if (a->others.all[k].n > n)
+            byte_set_add(all, (uint8_t)a->others.all[k].p[n]);
+    return !a->others.is_full;
+}
+
+bool json_other_text(struct json_acceptor *a, const struct pos *q, state_id state,
+    const struct shape *shape, uint32_t seen, bool *has_prefix)
+{
+    const struct json_others *o = &a->others;
+    uint32_t n = text_length(a, q->text);
+    bool is_found = false;
+    uint32_t pushed = (uint32_t)a->s.held.n;
+
+    list_others(a, q, shape, seen);
     *has_prefix = o->n;
     if (!o->n || o->is_full)
         return true;

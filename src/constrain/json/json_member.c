@@ -74,6 +74,7 @@ static struct frame *begin_like(struct json_acceptor *a, const struct frame *f, 
     g->key_digest = f->key_digest;
     g->is_unique = f->is_unique;
     g->is_canonical = f->is_canonical;
+    g->is_partial = f->is_partial;
     return g;
 }
 
@@ -418,6 +419,36 @@ static const struct shape_class *class_of_lane(
     return NULL;
 }
 
+/* The values after the key, as q->aux. */
+static bool end_key_frame(struct json_acceptor *a, struct pos *q, struct frame *g)
+{
+    json_frame_end(a, g);
+    q->frame = json_offset(&a->s, g);
+    q->aux = a->n_values ? values_end(a, q->frame) : 0;
+    q->lanes = q->text = q->states = q->n_states = q->lo = q->hi = q->at = 0;
+    return q->aux && !a->error;
+}
+
+bool json_end_other_key(struct json_acceptor *a, struct pos *q)
+{
+    const struct frame *f = frame_at(a, q->frame);
+    const struct branch *b = first_branch(f);
+    const struct key_lane *lane = ((struct key_lanes *)json_at(&a->s, q->lanes))->all;
+    struct frame *g = begin_like(a, f, f->seen);
+
+    if (!g)
+        return false;
+    for (uint32_t k = 0; k < lane->branch; k++)
+        b = next_branch(b);
+    values_begin(a);
+    member_follows(a, f, b, NO_ITEM, &b->shape->classes[lane->class], g);
+    g->n++;
+    g->is_partial = true;
+    q->lex = LEX_COLON;
+    q->space = 0;
+    return end_key_frame(a, q, g);
+}
+
 bool json_end_key(struct json_acceptor *a, struct pos *q, uint32_t rank)
 {
     const struct frame *f = frame_at(a, q->frame);
@@ -445,9 +476,5 @@ bool json_end_key(struct json_acceptor *a, struct pos *q, uint32_t rank)
         g->key_digest = rank == NO_ITEM ? json_text_hash(a, q->text)
                                         : hash_bytes(a->seed, a->p->keys[rank].spelled.p,
                                               a->p->keys[rank].spelled.n);
-    json_frame_end(a, g);
-    q->frame = json_offset(&a->s, g);
-    q->aux = a->n_values ? values_end(a, q->frame) : 0;
-    q->lanes = q->text = q->states = q->n_states = q->lo = q->hi = q->at = 0;
-    return q->aux && !a->error;
+    return end_key_frame(a, q, g);
 }

@@ -39,7 +39,8 @@ struct frame {
     uint64_t digest, key_digest; /* of the members so far, if is_canonical */
     uint32_t kind, n_branches;
     bool is_unique, is_canonical;
-    uint8_t pad[6];
+    bool is_partial; /* `seen` lacks the newest key */
+    uint8_t pad[5];
     /* struct branch ... */
 };
 
