@@ -285,7 +285,7 @@ static void walk_text(struct mask *m, uint64_t limit)
             leave_text(m, depth - 1, skip_to);
         } else if (!s.i) {
             at = skip_to;
-        } else if (automaton_is_final(m->automaton, s)) {
+        } else if (s.i != before.i && automaton_is_final(m->automaton, s)) {
             add_range(m, trie_first(k), trie_first(k + 1));
             leave_text(m, depth, skip_to);
             at = m->after.p.i ? at + 1 : skip_to;
