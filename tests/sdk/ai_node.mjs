@@ -3,7 +3,8 @@
 import assert from "node:assert/strict";
 import { base, load, run, untilIdle } from "./node_kit.mjs";
 
-const { generateText, streamText, stepCountIs, tool, jsonSchema } = load("ai");
+const { generateObject, generateText, streamObject, streamText, stepCountIs, tool, jsonSchema } = load("ai");
+const { z } = load("zod");
 const { createOpenAI } = load("@ai-sdk/openai");
 const { createAnthropic } = load("@ai-sdk/anthropic");
 
@@ -93,6 +94,18 @@ for (const [name, model] of Object.entries(ways)) {
       if (name === "anthropic") assert.equal(first.finishReason, "length");
       else assert.match(JSON.stringify(errors), /incomplete_tool_call/);
     }
+  };
+  // Without the constraint the model writes no JSON.
+  tests[`${name}: an object satisfies its schema`] = async () => {
+    scripts = [];
+    const schema = z.object({ sentiment: z.enum(["good", "bad"]), stars: z.union([z.literal(1), z.literal(2)]), isPublic: z.boolean() });
+    const wish = { model: model("demo"), schema, prompt: "How was it?", temperature: 0, maxOutputTokens: 200, maxRetries: 0, providerOptions: { anthropic: { structuredOutputMode: "outputFormat" } } };
+    const { object } = await generateObject(wish);
+    assert.ok(schema.safeParse(object).success, JSON.stringify(object));
+    const stream = streamObject(wish);
+    let last;
+    for await (const partial of stream.partialObjectStream) last = partial;
+    assert.deepEqual([last, await stream.object], [object, object]);
   };
   tests[`${name}: an error has its status`] = async () => {
     scripts = [];

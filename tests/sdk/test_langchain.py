@@ -7,7 +7,10 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../support"))
 from sdk import Served, equal
 
+import typing
+
 import openai
+import pydantic
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import tool
@@ -127,6 +130,20 @@ def test_tool_choice_is_enforced():
         bound = m.bind_tools([get_weather], tool_choice="get_weather")
         r = bound.invoke("x", **script_args('{"city": "Oslo"}}\n</tool_call>'))
         equal([c["args"] for c in r.tool_calls], [{"city": "Oslo"}], name)
+
+
+class Review(pydantic.BaseModel):
+    """An opinion about a product."""
+    sentiment: typing.Literal["good", "bad"]
+    stars: typing.Literal[1, 2, 3]
+    is_public: bool
+
+
+def test_structured_output_is_a_pydantic_object():
+    """Without the constraint the model writes no JSON."""
+    for name, m in models("demo"):
+        r = m.with_structured_output(Review, method="json_schema").invoke("How was it?")
+        assert isinstance(r, Review), (name, r)
 
 
 def test_nothing_leaks():
