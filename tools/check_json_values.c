@@ -3,13 +3,15 @@
  *
  * Each line of the input is a JSON object, each line of the output its result:
  *
- *     {"schema": S, "tests": [VALUE, ..], "documents": {URI: S, ..}, "any_order": BOOL, "walks": N}
+ *     {"schema": S, "tests": [VALUE, ..], "documents": {URI: S, ..}, "any_order": BOOL, "walks": N,
+ *      "texts": BOOL}
  *     ok 0110 COMPILE_NS STEP_NS N_STEPS BYTES N_WALKS N_INVALID N_DEAD N_ERRORS
  *     error MESSAGE
  *
  * One digit per value; `-` without values. A walk chooses random bytes that may follow until the
  * text is complete; N_INVALID texts do not satisfy the schema, N_DEAD walks ended in a position
- * without next byte. */
+ * without next byte. With "texts", the values of the finished walks follow as an array in a second
+ * line. */
 #include "base/mem.h"
 #include "base/rng.h"
 #include "constrain/json/json_instance.h"
@@ -21,12 +23,13 @@
 #include <stdlib.h>
 #include <time.h>
 
-enum { WALK_MAX = 600, FINISH_MAX = 20000 };
+enum { WALK_MAX = 600, FINISH_MAX = 20000, TEXTS_MAX = 256 * MB };
 
 struct counts {
     uint64_t compile_ns, step_ns, n_steps;
     size_t bytes;
     unsigned walks, invalid, dead, errors;
+    struct buf texts; /* of finished walks */
 };
 
 static uint64_t now_ns(void)
@@ -83,6 +86,14 @@ static void check_text(struct str text, struct schema_validator *v, struct count
     arena_free(a);
 }
 
+/* Newlines are whitespace between JSON tokens: a string contains none. */
+static void put_line(struct buf *b, struct str text)
+{
+    buf_putz(b, b->n ? "," : "");
+    for (size_t k = 0; k < text.n; k++)
+        buf_putc(b, text.p[k] == '\n' || text.p[k] == '\r' ? ' ' : text.p[k]);
+}
+
 static void walk(struct acceptor *a, struct schema_validator *v, struct rng *r, struct counts *c)
 {
     struct buf text;
@@ -97,6 +108,7 @@ static void walk(struct acceptor *a, struct schema_validator *v, struct rng *r, 
         bool accepts = a->ops->accepts(a, p);
         if (accepts && (byte_set_is_empty(&next) || k > WALK_MAX || !rng_below(r, 3))) {
             check_text(buf_str(&text), v, c);
+            put_line(&c->texts, buf_str(&text));
             break;
         }
         if (byte_set_is_empty(&next)) {
@@ -182,10 +194,12 @@ static void check_line(char *text, size_t n, void *ctx)
     struct err e = { 0 };
 
     buf_init(&digits, 1 * MB);
+    buf_init(&c.texts, TEXTS_MAX);
     CHECK(a && !json_parse(&request, line, a, &limits, &e));
     const struct json *schema = json_get(request, "schema");
     const struct json *known = json_get(request, "documents");
     const struct json *order = json_get(request, "any_order");
+    const struct json *want_texts = json_get(request, "texts");
     CHECK(schema);
     options.any_order = order && order->b;
     for (const struct json *m = known ? known->child : NULL; m; m = m->next) {
@@ -206,10 +220,13 @@ static void check_line(char *text, size_t n, void *ctx)
             STR_ARG(digits.n ? buf_str(&digits) : STR("-")), (unsigned long long)c.compile_ns,
             (unsigned long long)c.step_ns, (unsigned long long)c.n_steps, c.bytes, c.walks,
             c.invalid, c.dead, c.errors);
+    if (!rc && want_texts && want_texts->b)
+        printf("[" STR_FMT "]\n", STR_ARG(buf_str(&c.texts)));
     fflush(stdout);
     json_program_free(p);
     schema_free(s);
     buf_clear(&digits);
+    buf_clear(&c.texts);
     arena_free(a);
 }
 
