@@ -262,9 +262,14 @@ static part_id json_schema(struct tag_reader *r, const struct json *f, struct co
 {
     const struct json *schema = member(r, f, c, "json_schema"), *style = json_get(f, "style");
     struct place at = { c.at, "json_schema", 0 }, style_at = { c.at, "style", 0 };
+    struct str name = style ? text_of(r, style, &style_at) : STR("json");
+    char what[100];
 
-    if (style && !str_is(text_of(r, style, &style_at), "json"))
-        return refuse(r, ERR_UNSUPPORTED, &style_at, "only the style \"json\" is supported");
+    if (!str_is(name, "json")) {
+        snprintf(what, sizeof(what), "the style \"%.*s\" is not supported, only \"json\"",
+            (int)MIN(name.n, (size_t)40), name.p ? name.p : "");
+        return refuse(r, ERR_UNSUPPORTED, &style_at, what);
+    }
     if (schema && schema->kind != JSON_OBJECT && schema->kind != JSON_BOOL)
         return refuse(r, ERR_INVALID, &at, "must be an object, true or false");
     return schema ? grammar_json(r->g, schema->raw) : PART_NEVER;

@@ -104,7 +104,7 @@ static const struct grammar_error_case errors[] = {
     { FORMAT("{\"type\": \"grammar\", \"grammar\": \"root ::= x\"}"),
         "#/format/grammar: line 1, column 10: the rule \"x\" is not defined" },
     { FORMAT("{\"type\": \"json_schema\", \"json_schema\": {}, \"style\": \"xml\"}"),
-        "#/format/style: only the style \"json\" is supported" },
+        "#/format/style: the style \"xml\" is not supported, only \"json\"" },
     { FORMAT("{\"type\": \"json_schema\", \"json_schema\": 1}"),
         "#/format/json_schema: must be an object" },
     { FORMAT("{\"type\": \"repeat\", \"min\": 3, \"max\": 2, \"content\": " TEXT("a") "}"),
