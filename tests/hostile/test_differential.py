@@ -37,10 +37,16 @@ TOPICS = ("What is InferFlux?", "How do I build InferFlux?", "Which port does th
 TOOLS = bodies.TOOLS
 CALL = ("I look.\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}\n"
     "</tool_call>\nDone.")
+# Constraints that force long texts, and choices between them.
+CONSTRAINTS = ({"response_format": {"type": "json_schema", "json_schema": {"name": "s", "schema": {"type": "object",
+    "properties": {"kind": {"const": "answer of the server"}, "question_number": {"type": "integer"}},
+    "required": ["kind", "question_number"]}}}},
+    {"regex": "(The answer to this question is|Nobody knows) [a-z]{1,9}\\."},
+    {"guided_choice": ["left and then right", "right and then left"]})
 # Metrics that show that the busy server used what the bare server lacks.
 USED = ("prefix_matched_tokens_total", "response_cache_hits_total", "kv_disk_written_pages_total",
     "kv_disk_fetched_pages_total", "requests_cancelled_total", "fairness_yields_total", "fairness_preemptions_total",
-    *(f'spec_decode_accepted_tokens_total{{drafter="{d}"}}' for d in ("prediction", "ngram", "model")))
+    *(f'spec_decode_accepted_tokens_total{{drafter="{d}"}}' for d in ("prediction", "ngram", "model", "forced")))
 
 
 def turns(rng):
@@ -67,7 +73,7 @@ def make_chat(rng, stream):
     if kind == 0:
         body.update(logprobs=True, top_logprobs=3)
     elif kind == 1:
-        body.update(n=rng.choice((2, 3)))
+        body.update(n=rng.choice((2, 3)), **rng.choice((*CONSTRAINTS, {})))
     elif kind == 2:
         body.update(tools=TOOLS, model="echo", script=CALL[:rng.choice((len(CALL), 60))], max_tokens=400)
     elif kind == 3:
