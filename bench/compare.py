@@ -2,7 +2,7 @@
 """Prefill and decode speed compared with llama.cpp: same file, same threads, measured alternately.
 
     bench/compare.py [--rows decode-q4_0,...] [--rounds 5] [--files DIR] [--results FILE]
-                     [--seconds S] [--threads 2] [--kernels auto] [--kv-type f16]
+                     [--seconds S] [--threads 2] [--kernels auto] [--kv-type f16] [--peer DIR]
     bench/compare.py --show [--results FILE]        # prints tables of all recorded rounds
 
 Both engines load the model and fill the KV cache to the depth of the row. Then they alternate round by
@@ -13,7 +13,8 @@ InferFlux part of each round; the higher one is the reference of the percentages
 of JSON in the results file, so a table can be measured in several runs. Tables contain the medians of
 tokens/s, of the ratios InferFlux / llama.cpp, and of the percentages. --seconds limits the duration of
 a run. --show prints one table for each combination of commit, kernel set, KV type, number of threads
-and llama.cpp build, the newest first. Tests have the names of llama-bench: pp512 is prefill of 512
+and llama.cpp build, the newest first. --peer DIR measures a second build of llama.cpp, or a fork with
+the same C interface, in the same rounds; DIR contains its shared libraries. Tests have the names of llama-bench: pp512 is prefill of 512
 tokens, tg24 generation of 24 tokens, @d4096 starts at depth 4,096, c8 is a batch of 8 sequences.
 
 Models that are not in --files are generated with tools/mkmodel (random weights; several GB).
@@ -44,6 +45,7 @@ LLAMA_CPP_LIB_PATH:
 
 The InferFlux side is build/bench/decode (`make build/bench/decode build/tools/mkmodel`)."""
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -66,7 +68,17 @@ SHAPES = {
     "1b-F16": ["--preset", "llama-3.2-1b", "--type", "F16"],
     "moe-Q4_0": ["--preset", "qwen3-moe-1b", "--type", "Q4_0"],
     "mla-Q4_0": ["--preset", "deepseek-mla-2b", "--type", "Q4_0"],
+    "deltanet-Q4_0": ["--preset", "qwen3.5-35b-a3b-4l", "--type", "Q4_0"],
+    "mamba2-Q4_0": ["--preset", "granite-4-h-tiny-6l", "--type", "Q4_0"],
+    "nemotron-Q4_0": ["--preset", "nemotron-3-nano-6l", "--type", "Q4_0"],
+    "lfm2-Q4_0": ["--preset", "lfm2-1.2b", "--type", "Q4_0"],
+    "gemma3-Q4_0": ["--preset", "gemma-3-1b", "--type", "Q4_0"],
+    "gpt-oss-MXFP4": ["--preset", "gpt-oss-20b-4l", "--type", "MXFP4"],
 }
+# Types of 2 and 3 bits.
+SMALL_TYPES = ("Q2_K", "Q3_K", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S")
+SHAPES |= {f"1b-{kind}": ["--preset", "llama-3.2-1b", "--type", kind] for kind in SMALL_TYPES}
+RECURRENT = ("deltanet", "mamba2", "nemotron", "lfm2")  # llama.cpp cannot go back to a filled context
 
 
 def row(file, what, **work):
@@ -76,7 +88,7 @@ def row(file, what, **work):
 
 def table():
     t = {}
-    for kind in ("Q4_0", "Q8_0", "Q4_K_M", "Q4_K", "Q6_K", "BF16", "F16"):
+    for kind in ("Q4_0", "Q8_0", "Q4_K_M", "Q4_K", "Q6_K", "BF16", "F16", *SMALL_TYPES):
         t[f"prompt-{kind.lower()}"] = row(f"1b-{kind}", "pp512", rows=512, steps=1)
         t[f"decode-{kind.lower()}"] = row(f"1b-{kind}", "tg24", steps=24)
     t["prompt-0.5b"] = row("0.5b-Q4_0", "pp512", rows=512, steps=1)
@@ -91,6 +103,16 @@ def table():
     t["decode-moe"] = row("moe-Q4_0", "tg24", steps=24)
     t["prompt-mla"] = row("mla-Q4_0", "pp512", rows=512, steps=1)
     t["decode-mla"] = row("mla-Q4_0", "tg16 @d4096", ctx=4096)
+    for shape in RECURRENT:
+        t[f"prompt-{shape}"] = row(f"{shape}-Q4_0", "pp512", rows=512, steps=1)
+        t[f"decode-{shape}"] = row(f"{shape}-Q4_0", "tg24", steps=24)
+    for shape in ("deltanet", "mamba2"):
+        for n in (8, 32):
+            t[f"decode-{shape}-x{n}"] = row(f"{shape}-Q4_0", f"tg8 c{n}", batch=n, steps=8)
+    for shape, file in (("gemma3", "gemma3-Q4_0"), ("gpt-oss", "gpt-oss-MXFP4")):
+        t[f"prompt-{shape}"] = row(file, "pp512", rows=512, steps=1)
+        t[f"decode-{shape}"] = row(file, "tg24", steps=24)
+        t[f"decode-{shape}-8192"] = row(file, "tg16 @d8192", ctx=8192)
     t["decode-busy"] = row("1b-Q4_0", "tg24, busy loop on a CPU, % of idle", steps=24, busy=True)
     return t
 
@@ -107,6 +129,11 @@ GOALS = {
     "avx512": {"prompt-q4_0": 1.3, "decode-q4_0": 1.3},
     "avx2": {"prompt-q4_0": 1.0, "decode-q4_0": 1.1},
 }
+GOALS["auto"] |= {f"prompt-{kind.lower()}": 4.0 if kind.startswith("IQ") else 2.0 for kind in SMALL_TYPES}
+GOALS["auto"] |= {f"decode-{kind.lower()}": 1.2 for kind in SMALL_TYPES}
+GOALS["auto"] |= {"prompt-deltanet": 2.5, "prompt-mamba2": 2.5, "decode-deltanet": 1.5, "decode-mamba2": 1.5,
+                  "decode-deltanet-x8": 3.0, "decode-mamba2-x8": 3.0, "prompt-mla": 2.0, "decode-mla": 2.0,
+                  "decode-gemma3-8192": 1.5, "decode-gpt-oss-8192": 1.5}
 # Second goal of the decode rows with one sequence and no context: percent of the memory bandwidth.
 READ_ENOUGH = 85
 READ_ROWS = {f"decode-{kind}" for kind in ("q4_0", "q4_k_m", "q6_k", "q8_0", "bf16", "0.5b")}
@@ -125,11 +152,14 @@ def arguments():
     p.add_argument("--inferflux", default=os.path.join(ROOT, "build/bench/decode"))
     p.add_argument("--kernels", default="auto", help="kernel set of InferFlux")
     p.add_argument("--kv-type", default="f16", help="KV type of InferFlux")
+    p.add_argument("--peer", metavar="DIR", help="libraries of a second build of llama.cpp or a fork")
     p.add_argument("--show", action="store_true")
     a = p.parse_args()
     for name in a.rows.split(","):
         if name not in TABLE:
             p.error(f"no row {name}; there are {', '.join(TABLE)}")
+    if a.peer and not os.path.isdir(a.peer):
+        p.error(f"--peer {a.peer} is not a directory")
     return a
 
 
@@ -148,8 +178,9 @@ def load_average():
 class Engine:
     """Benchmark process: measures once for every line that it reads from stdin."""
 
-    def __init__(self, command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, command, env=None):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env=env)
 
     def __enter__(self):
         return self
@@ -190,8 +221,15 @@ class InferFluxEngine(Engine):
 
 
 class LlamaEngine(Engine):
-    def __init__(self, a, r, path):
-        super().__init__([sys.executable, LLAMA_SCRIPT, path, "--threads", str(a.threads), *step_flags(r)])
+    """llama.cpp, or with `libraries` the build in that directory. Each has its own KV cache files."""
+
+    def __init__(self, a, r, path, libraries=None):
+        command = [sys.executable, LLAMA_SCRIPT, path, "--threads", str(a.threads), *step_flags(r)]
+        env = None
+        if libraries:
+            command += ["--state-suffix", f"{os.path.basename(os.path.abspath(libraries))}.state"]
+            env = {**os.environ, "LLAMA_CPP_LIB_PATH": os.path.abspath(libraries)}
+        super().__init__(command, env)
         self.build = build_of(json.loads(self.line()))
 
     def measure(self, seed):
@@ -238,7 +276,10 @@ def measure(engine, r, seed):
 def run_row(a, name, deadline):
     r = TABLE[name]
     path = model(a, r["file"])
-    with LlamaEngine(a, r, path) as llama, InferFluxEngine(a, r, path) as inferflux:
+    with contextlib.ExitStack() as engines:
+        llama = engines.enter_context(LlamaEngine(a, r, path))
+        peer = engines.enter_context(LlamaEngine(a, r, path, a.peer)) if a.peer else None
+        inferflux = engines.enter_context(InferFluxEngine(a, r, path))
         for _ in range(a.rounds):
             if time.monotonic() > deadline:
                 return
@@ -253,13 +294,19 @@ def run_row(a, name, deadline):
                     "load": load_average(), "commit": commit(), "build": llama.build, "seed": seed,
                     "when": time.strftime("%F %T"), "kernels": a.kernels, "kv": a.kv_type,
                     "threads": a.threads}
+            if peer:
+                peer_speed, p = measure(peer, r, seed)
+                if p["cached"]:
+                    sys.exit(f"{name}: {p['cached']} tokens from a cache of {a.peer}")
+                line |= {"peer": f"{a.peer} ({peer.build})", "peer_speed": peer_speed}
             with open(a.results, "a", encoding="ascii") as f:
                 f.write(json.dumps(line) + "\n")
             ratio = inferflux_speed / llama_speed
             print(f"{name:14} {inferflux_speed:9.2f} {llama_speed:9.2f} {ratio:6.2f}  "
                   f"{m['read']:5.1f} % of {m['read_roof']:.1f} GB/s  "
                   f"{m['compute']:5.1f} % of {m['compute_roof']:.0f} GMAC/s  "
-                  f"cached {m['cached']:.0f} {t['cached']}  load {line['load']:.1f}", flush=True)
+                  f"cached {m['cached']:.0f} {t['cached']}  load {line['load']:.1f}"
+                  + (f"  peer {peer_speed:.2f} {inferflux_speed / peer_speed:.2f}" if peer else ""), flush=True)
 
 
 def commit():
@@ -299,6 +346,9 @@ def summary(name, rounds):
     cells = (r["file"], r["what"], len(rounds), format_number(mid["ours"]), format_number(mid["theirs"]),
              f"{ratio:.2f}", text, f"{mid['read']:.0f}", f"{mid['compute']:.0f}", ", ".join(cached),
              f"{loads[0]:.0f} to {loads[-1]:.0f}")
+    if "peer" in first:
+        cells += (format_number(statistics.median(x["peer_speed"] for x in rounds)),
+                  f"{statistics.median(x['ours'] / x['peer_speed'] for x in rounds):.2f}")
     return f"| {' | '.join(map(str, cells))} |"
 
 
@@ -306,7 +356,8 @@ def group_rounds(lines):
     """Groups of comparable rounds, the newest group first."""
     groups = {}
     for x in lines:
-        groups.setdefault((x["commit"], x["kernels"], x["kv"], x["threads"], x["build"]), []).append(x)
+        groups.setdefault((x["commit"], x["kernels"], x["kv"], x["threads"], x["build"],
+                           x.get("peer")), []).append(x)
     return sorted(groups.items(), key=lambda g: max(x["when"] for x in g[1]), reverse=True)
 
 
@@ -316,12 +367,12 @@ def show(a):
     old = [x for x in lines if "build" not in x]
     if old:
         print(f"{len(old)} rounds ignored: recorded by an older version of this script\n")
-    for (at, kernels, kv, threads, build), rounds in group_rounds(x for x in lines if "build" in x):
+    for (at, kernels, kv, threads, build, peer), rounds in group_rounds(x for x in lines if "build" in x):
         print(f"kernels {kernels}, KV type {kv}, {threads} threads, InferFlux commit {at}, "
-              f"llama.cpp build {build}:\n")
+              f"llama.cpp build {build}{f', peer {peer}' if peer else ''}:\n")
         print("| model | test | rounds | InferFlux t/s | llama.cpp t/s | ratio | goal | % mem | % compute "
-              "| cached (InferFlux, llama.cpp) | load |")
-        print("|---|---|---|---|---|---|---|---|---|---|---|")
+              "| cached (InferFlux, llama.cpp) | load |" + (" peer t/s | ratio to peer |" if peer else ""))
+        print("|---" * (13 if peer else 11) + "|")
         for name in TABLE:
             row_rounds = [x for x in rounds if x["row"] == name]
             if row_rounds:

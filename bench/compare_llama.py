@@ -32,6 +32,7 @@ def arguments():
     p.add_argument("--steps", type=int, default=16)
     p.add_argument("--shared", action="store_true")
     p.add_argument("--once", action="store_true")
+    p.add_argument("--state-suffix", default="state", help="of the files with the filled KV cache")
     return p.parse_args()
 
 
@@ -89,7 +90,7 @@ class Engine:
         a = self.a
         if not a.ctx:
             return
-        state_path = f"{a.model}.{a.ctx}.state"
+        state_path = f"{a.model}.{a.ctx}.{a.state_suffix}"
         count, token_buffer = ctypes.c_size_t(0), (lc.llama_token * 1)()
         if not os.path.exists(state_path):
             for at in range(0, a.ctx, CHUNK):

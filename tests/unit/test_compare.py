@@ -69,6 +69,21 @@ def test_goals_belong_to_a_row_and_a_kernel_set():
     assert compare.READ_ROWS <= set(compare.TABLE)
 
 
+def test_every_row_has_a_model():
+    for name, row in compare.TABLE.items():
+        assert row["file"] in compare.SHAPES, name
+        assert not (row["ctx"] and row["file"].split("-")[0] in compare.RECURRENT), name
+
+
+def test_a_peer_has_columns_and_tables_of_its_own():
+    peer = {"peer": "ik (AVX2)", "peer_speed": 10.0}
+    text = shown([a_round(), a_round(**peer), a_round(ours=20.0, **peer)])
+    assert text.count("kernels auto") == 2 and text.count(", peer ik (AVX2):") == 1, text
+    assert text.count("| peer t/s | ratio to peer |") == 1 and "| 10.0 | 2.50 |" in text, text
+    for table in text.split("\n\n")[1::2]:
+        assert len({line.count("|") for line in table.strip().split("\n")}) == 1, table
+
+
 def test_rounds_of_different_kinds_are_kept_apart_newest_first():
     lines = [a_round(commit="old", when="2026-01-01 00:00:00"), a_round(), a_round(threads=1),
              a_round(build="AVX2"), a_round(kernels="avx2", when="2026-01-03 00:00:00")]
