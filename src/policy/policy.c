@@ -33,7 +33,6 @@ static struct policy_key *static_key(const struct keys *keys, int i)
     k->scopes = c.scopes;
     k->weight = c.weight;
     k->max_priority = c.max_priority;
-    k->created_at = 0;
     memcpy(k->cache_group, c.group, sizeof(k->cache_group));
     k->owner = c.number;
     k->is_static = true;
@@ -179,6 +178,8 @@ static int store_key(struct policy *p, struct policy_change *c, struct err *e)
             return -1;
         keep_identity(c->key, present);
     }
+    if (c->action == POLICY_CREATE)
+        c->key->created_at = clock_wall_s();
     c->key->version = version;
     if (!c->key->owner)
         c->key->owner = policy_snapshot_owner(p->current, c->key->tenant);

@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/utf8.h"
-#include "os/clock.h"
 
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
@@ -35,7 +34,6 @@ struct policy_key *policy_key_new(const uint8_t digest[POLICY_DIGEST_BYTES])
         snprintf(k->id + 2 * i, 3, "%02x", digest[i]);
     k->scopes = SCOPE_READ | SCOPE_GENERATE;
     k->weight = 1;
-    k->created_at = clock_wall_s();
     return k;
 }
 
@@ -124,12 +122,13 @@ static bool next_item(struct str *rest, struct str *item)
     return true;
 }
 
-static bool is_printable(struct str s)
+/* UTF-8 without control characters, which the text form can contain at any place. */
+static bool is_plain_text(struct str s)
 {
     for (size_t i = 0; i < s.n; i++)
         if ((unsigned char)s.p[i] < ' ' || s.p[i] == 0x7f)
             return false;
-    return utf8_valid(s);
+    return utf8_valid(s) && (!s.n || (s.p[0] != ' ' && s.p[s.n - 1] != ' '));
 }
 
 static int shown(struct str s)
@@ -163,9 +162,11 @@ static void write_name(const struct policy_key *k, struct buf *out)
 
 static int read_name(struct policy_key *k, struct str text, struct err *e)
 {
-    if (text.n > POLICY_NAME_MAX || !is_printable(text))
+    if (text.n > POLICY_NAME_MAX || !is_plain_text(text))
         return err_set(e, ERR_INVALID,
-            "a name has at most %d bytes of UTF-8 without control characters", POLICY_NAME_MAX);
+            "a name has at most %d bytes of UTF-8 without control characters, and no space at "
+            "the start or the end",
+            POLICY_NAME_MAX);
     snprintf(k->name, sizeof(k->name), STR_FMT, STR_ARG(text));
     return 0;
 }
@@ -299,7 +300,7 @@ static int read_models(struct policy_key *k, struct str text, struct err *e)
     int n = 0;
 
     for (struct str item; next_item(&rest, &item); n++)
-        if (!item.n || item.n > POLICY_MODEL_NAME_MAX || !is_printable(item))
+        if (!item.n || item.n > POLICY_MODEL_NAME_MAX || !is_plain_text(item))
             return err_set(
                 e, ERR_INVALID, "'%.*s' is not the name of a model", shown(item), item.p);
     if (n > POLICY_MODELS_MAX)

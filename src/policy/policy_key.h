@@ -67,7 +67,7 @@ struct policy_key {
     bool is_static;   /* an entry of the configuration, which cannot be changed */
 };
 
-/* One reference; scopes read and generate, weight 1, created now. NULL: no memory. */
+/* One reference; scopes read and generate, weight 1. NULL: no memory. */
 struct policy_key *policy_key_new(const uint8_t digest[POLICY_DIGEST_BYTES]) MUST_CHECK;
 /* A copy with the same digest, one reference, which is not static. NULL: no memory. */
 struct policy_key *policy_key_copy(const struct policy_key *k) MUST_CHECK;

@@ -200,7 +200,7 @@ def test_bad_attributes_are_400_and_name_the_field():
     with Keys() as s:
         for field, value in (
                 ("scopes", []), ("scopes", ["root"]), ("scopes", "read"), ("scopes", None),
-                ("scopes", [1]), ("name", 5), ("name", "x" * 101), ("name", "a\nb"),
+                ("scopes", [1]), ("name", 5), ("name", "x" * 101), ("name", "a\nb"), ("name", "a "),
                 ("expires_at", "tomorrow"), ("expires_at", -1), ("expires_at", 0),
                 ("expires_at", 1e300), ("expires_at", "2026-11-24T08:00:00"),
                 ("models", "demo"), ("models", [""]), ("models", ["a\tb"]), ("models", ["m"] * 65),
