@@ -31,7 +31,8 @@ int ctl_chat(struct ctl *c, int argc, char **argv);
 int ctl_inspect(struct ctl *c, int argc, char **argv);
 int ctl_bench(struct ctl *c, int argc, char **argv);
 int ctl_admin(struct ctl *c, int argc, char **argv);
-int ctl_audit_verify(struct ctl *c, int argc, char **argv); /* action of ctl_admin */
+int ctl_audit_verify(struct ctl *c, int argc, char **argv); /* actions of ctl_admin */
+int ctl_api_keys(struct ctl *c, int argc, char **argv);
 int ctl_probe(struct ctl *c, int argc, char **argv);
 int ctl_replay(struct ctl *c, int argc, char **argv);
 int ctl_constrain(struct ctl *c, int argc, char **argv);
@@ -62,6 +63,9 @@ struct ctl_response {
 /* Sends a request; `body` NULL = GET. The caller clears r->body. */
 void ctl_request(struct ctl *c, const char *path, const struct str *body, struct ctl_response *r);
 
+/* `body` NULL = none. */
+void ctl_send(struct ctl *c, const char *method, const char *path, const struct str *body,
+    struct ctl_response *r);
 void ctl_delete(struct ctl *c, const char *path, struct ctl_response *r);
 
 /* Sends a POST and reads a stream: fn receives the data of each SSE event and returns false to
@@ -73,7 +77,7 @@ void ctl_stream(struct ctl *c, const char *path, struct str body,
 /* Returns the message of an error body in any dialect, else the body itself. */
 struct str ctl_error_text(const struct ctl_response *r, struct arena *a);
 
-/* Prints the error of a response whose status is not 200; otherwise returns EXIT_OK. */
+/* Prints the error of a response whose status is neither 200 nor 201; otherwise returns EXIT_OK. */
 int ctl_check(const struct ctl_response *r);
 
 /* Reads standard input to its end, at most `max` bytes; -1 if there are more. */

@@ -7,6 +7,13 @@ static const struct {
 } actions[] = {
     { "audit", "verify", "[--keys FILE] [--at LINES:MAC] FILE...",
         "verify audit logs, the oldest file first", ctl_audit_verify },
+    { "api-keys", "list", "", "list the API keys of the server", ctl_api_keys },
+    { "api-keys", "show", "ID", "print an API key without its secret", ctl_api_keys },
+    { "api-keys", "create", "--name NAME ...", "create an API key and print its secret once",
+        ctl_api_keys },
+    { "api-keys", "replace", "ID --name NAME ...", "replace all attributes of an API key",
+        ctl_api_keys },
+    { "api-keys", "delete", "ID", "revoke an API key", ctl_api_keys },
 };
 
 static void print_help(void (*print)(const char *fmt, ...))

@@ -101,8 +101,8 @@ static void perform_request(
     curl_slist_free_all(fields);
 }
 
-static void send_request(struct ctl *c, const char *method, const char *path,
-    const struct str *body, struct ctl_response *r)
+void ctl_send(struct ctl *c, const char *method, const char *path, const struct str *body,
+    struct ctl_response *r)
 {
     CURL *curl = curl_easy_init();
 
@@ -119,12 +119,12 @@ static void send_request(struct ctl *c, const char *method, const char *path,
 
 void ctl_request(struct ctl *c, const char *path, const struct str *body, struct ctl_response *r)
 {
-    send_request(c, NULL, path, body, r);
+    ctl_send(c, NULL, path, body, r);
 }
 
 void ctl_delete(struct ctl *c, const char *path, struct ctl_response *r)
 {
-    send_request(c, "DELETE", path, NULL, r);
+    ctl_send(c, "DELETE", path, NULL, r);
 }
 
 /* check-size: ctl_stream parameters=7: a callback with its context, and a flag set by a signal */
@@ -168,7 +168,7 @@ struct str ctl_error_text(const struct ctl_response *r, struct arena *a)
 
 int ctl_check(const struct ctl_response *r)
 {
-    if (r->status == 200)
+    if (r->status == 200 || r->status == 201)
         return EXIT_OK;
     struct arena *a = arena_new(16 * MB);
     struct str text = a ? ctl_error_text(r, a) : STR("no memory");

@@ -18,7 +18,7 @@ static const struct command commands[] = {
     { "chat", "[MESSAGE]", "chat: interactive, or one response to MESSAGE or a pipe", ctl_chat },
     { "inspect", "FILE.gguf", "contents of a model file", ctl_inspect },
     { "probe", "FILE.gguf|NAME", "detect the capabilities of a model, for the server", ctl_probe },
-    { "admin", "OBJECT ACTION ...", "administration: audit verify", ctl_admin },
+    { "admin", "OBJECT ACTION ...", "administration: audit, api-keys", ctl_admin },
     { "bench", "FILE.gguf", "measure the speed of a model on this machine", ctl_bench },
     { "constrain", "COMMAND FILE...", "schemas and grammars: check texts, samples, benchmark",
         ctl_constrain },

@@ -469,6 +469,39 @@ def test_acknowledged_changes_survive_kill_9():
     both_backends(check)
 
 
+def test_inferctl_manages_keys():
+    with Keys() as s:
+        def ctl(*arguments, status=0):
+            done = subprocess.run([program("inferctl"), "--url", s.url, "admin", "api-keys", *arguments],
+                env={"INFERFLUX_API_KEY": "boss"}, capture_output=True, text=True)
+            equal(done.returncode, status, (arguments, done.stderr))
+            return done.stdout if status == 0 else done.stderr
+
+        secret = ctl("create", "--name", "reports", "--scopes", "read,generate", "--weight", "2.5",
+            "--expires-at", "2100-01-01T00:00:00Z", "--models", "demo,echo", "--priority", "3",
+            "--tenant", "acme", "--limits", "requests_per_minute=60,tokens_per_day=5").strip()
+        equal(s.get("/v1/models", **as_key(secret))[0], 200)
+        key = hashlib.sha256(secret.encode()).hexdigest()[:16]
+        shown = json.loads(ctl("show", key))
+        equal((shown["name"], shown["scopes"], shown["weight"], shown["expires_at"], shown["models"],
+                shown["priority"], shown["tenant"], shown["limits"]),
+            ("reports", ["generate", "read"], 2.5, 4102444800, ["demo", "echo"], 3, "acme",
+                {"requests_per_minute": 60, "tokens_per_day": 5}))
+        lines = ctl("list").splitlines()
+        equal(len(lines), 3)
+        assert any(key in line and "reports" in line for line in lines), lines
+        equal(len([json.loads(line) for line in ctl("list", "--json").splitlines()]), 3)
+        equal(json.loads(ctl("create", "--json"))["scopes"], ["generate", "read"])
+        equal(json.loads(ctl("replace", key, "--name", "x"))["name"], "x")
+        assert "weight" in ctl("create", "--weight", "heavy", status=1)
+        ctl("delete", key)
+        assert "404" in ctl("delete", key, status=1)
+        equal(s.get("/v1/models", **as_key(secret))[0], 401)
+        for arguments in ("delete",), ("create", "x"), ("unknown",), ("list", "x"), ("show", key, key):
+            ctl(*arguments, status=2)
+        ctl("show", "../cache", status=1)
+
+
 def routes():
     """(method, path, scope) of each route of src/serve/routes.c."""
     with open(os.path.join(ROOT, "src/serve/routes.c")) as f:
