@@ -18,7 +18,8 @@ enum {
     MAINTAIN_MS = 60000, /* longest time between two checks of ages, and between two anchors */
     TEXT_MAX = 256,
     TORN_TEXT_MAX = 1024,
-    GROUP_MAX = 256 /* lines of one write */
+    GROUP_MAX = 256,      /* lines of one write */
+    RESERVED_BYTES = 1024 /* room for one line; the identifiers in it are short */
 };
 
 struct line {
@@ -32,6 +33,7 @@ struct audit {
     pthread_cond_t changed;
     struct list queue;
     size_t queued_bytes;
+    size_t n_reserved;     /* lines that have room in the queue and are not in it yet */
     uint64_t n_unreported; /* lost lines that no line of the file states */
     bool want_reopen, is_closing;
     const struct audit_key *text_key; /* key of the HMACs of prompts and responses */
@@ -112,7 +114,10 @@ static struct line *torn_line(struct str text, uint64_t n_torn)
 /* Adds the line if the queue stays below `limit` bytes. The caller holds the mutex. */
 static bool add_line(struct audit *a, struct line *take, size_t limit)
 {
-    if (!take || a->queued_bytes + line_bytes(take->n) > limit) {
+    bool is_counted = a->o.refuse_when_full && limit != SIZE_MAX;
+    size_t reserved_bytes = is_counted ? a->n_reserved * RESERVED_BYTES : 0;
+
+    if (!take || a->queued_bytes + reserved_bytes + line_bytes(take->n) > limit) {
         mem_free(take);
         return false;
     }
@@ -147,6 +152,24 @@ static void queue_line(struct audit *a, struct line *take, size_t limit)
         log_error("audit", "audit_line_lost", "error=\"the queue of the audit log is full\"");
 }
 
+bool audit_reserve(struct audit *a)
+{
+    pthread_mutex_lock(&a->mu);
+    bool has_room = !a->o.refuse_when_full ||
+                    a->queued_bytes + (a->n_reserved + 1) * RESERVED_BYTES <= AUDIT_QUEUE_BYTES;
+    a->n_reserved += has_room;
+    pthread_mutex_unlock(&a->mu);
+    return has_room;
+}
+
+void audit_unreserve(struct audit *a)
+{
+    pthread_mutex_lock(&a->mu);
+    CHECK(a->n_reserved > 0);
+    a->n_reserved--;
+    pthread_mutex_unlock(&a->mu);
+}
+
 static void put_prompt(struct jw *w, struct audit *a, struct str prompt)
 {
     char hex[AUDIT_HEX + 1];
@@ -176,7 +199,10 @@ void audit_write(struct audit *a, const struct audit_entry *en)
     jw_key(&w, "completion_tokens"), jw_i64(&w, en->n_completion);
     jw_key(&w, "cached_tokens"), jw_i64(&w, en->n_cached);
     jw_key(&w, "total_ms"), jw_i64(&w, (int64_t)(en->total_ns / NS_PER_MS));
-    queue_line(a, make_line(&w), AUDIT_QUEUE_BYTES);
+    bool must_fit = en->is_reserved && a->o.refuse_when_full;
+    queue_line(a, make_line(&w), must_fit ? SIZE_MAX : AUDIT_QUEUE_BYTES);
+    if (en->is_reserved)
+        audit_unreserve(a);
 }
 
 void audit_refuse(struct audit *a, const struct audit_refusal *r)

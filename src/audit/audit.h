@@ -12,8 +12,11 @@
  *
  *     failed write     undone, logged, counted; repeated every second, so that a full disk or a
  *                      failing one loses no line as long as the queue has room
- *     full queue       the line is lost: logged, counted, and the next line that has room is
- *                      preceded by a line that states the number of lost lines
+ *     full queue       audit.when_full: with "refuse", requests are refused before they start, so
+ *                      that each one that was accepted has room for its line. With "drop", and for
+ *                      lines of refused requests, the line is lost: logged, counted, and the next
+ *                      line that has room is preceded by a line that states the number of lost
+ *                      lines
  *     refused request  uses at most half of the queue, so that a flood of refused requests does not
  *                      displace the lines of accepted ones
  *
@@ -38,6 +41,7 @@ struct audit_entry {
     const char *finish; /* finish reason; "" if there was no response */
     int n_prompt, n_completion, n_cached;
     uint64_t total_ns;
+    bool is_reserved; /* audit_reserve has returned true for it */
 };
 
 struct audit_refusal { /* a request that was answered with an error status */
@@ -64,6 +68,7 @@ struct audit_options {
     int64_t rotate_s;      /* the file is rotated after this time; 0 = never */
     int64_t retain_s;      /* rotated files are removed after this time; 0 = never */
     int64_t key_s;         /* a new key is made after this time; 0 = never */
+    bool refuse_when_full; /* audit_reserve fails if the queue has no room */
 };
 
 /* Continues the chain of an existing file. A torn end of it is recorded in a new line. Main thread.
@@ -73,6 +78,13 @@ int audit_open(struct audit **out, const struct audit_options *o, struct err *e)
  * thread uses it any more. Accepts NULL. */
 void audit_close(struct audit *a, uint32_t timeout_ms);
 
+/* Reserves room in the queue for the line of a request, before the request is accepted. The line,
+ * or audit_unreserve, releases it. False: the queue is full. Always true without
+ * refuse_when_full. */
+bool audit_reserve(struct audit *a) MUST_CHECK;
+void audit_unreserve(struct audit *a);
+
+/* A line whose room was reserved is never lost, unless memory is short. */
 void audit_write(struct audit *a, const struct audit_entry *entry);
 void audit_refuse(struct audit *a, const struct audit_refusal *refusal);
 

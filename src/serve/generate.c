@@ -330,10 +330,22 @@ static void count_start(struct inflight *r)
     metric_add(m, METRIC_unverified_reasoning_blocks_total, r->request.n_unverified_reasoning);
 }
 
+static int reserve_audit_line(struct inflight *r, struct err *e)
+{
+    if (!r->io->o->audit)
+        return 0;
+    if (!audit_reserve(r->io->o->audit))
+        return err_set(e, ERR_OVERLOADED, "The audit log cannot be written at present.");
+    r->has_audit_room = true;
+    return 0;
+}
+
 /* Starts RUNNING. Opening the session of the first prompt shows whether the engine's queue has
  * room; if not, the client receives an HTTP status. */
 static int start_sessions(struct inflight *r, struct err *e)
 {
+    if (reserve_audit_line(r, e))
+        return -1;
     if (r->request.timeout_s > 0)
         async_set_deadline(&r->async, r->began_ns + (uint64_t)(r->request.timeout_s * 1e9));
     if (!r->request.load_only)

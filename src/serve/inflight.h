@@ -50,6 +50,7 @@ struct inflight {
     struct io *io; /* equals async.io */
     const struct route *route;
     bool is_accepted;
+    bool has_audit_room; /* audit_reserve has returned true */
     /* PREPARING: the step that async.ops->run executes */
     int (*prepare_step)(struct inflight *r, struct err *e);
     struct request request;

@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -742,6 +743,31 @@ def test_sighup_reopens_the_audit_log_during_traffic():
         equal(sum(line.get("reason") == "reopened" for line in lines), 2 * 5)
         equal(verify_audit(*old, path), 0)
         equal(verify_audit(old[1], old[0]), 1)
+
+
+def test_requests_are_refused_while_the_audit_log_is_full():
+    with audit_path() as path:
+        with Server("--audit-log", path, "--audit-when-full", "refuse") as s:
+            body, n_done = chat_body(model="echo", script="x"), 0
+            resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+            c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+            status = 200
+            while status == 200:
+                c.request("POST", CHAT, body, {"Content-Type": "application/json"})
+                r = c.getresponse()
+                status, text = r.status, r.read()
+                n_done += status == 200
+                assert n_done < 100000, "no request was refused"
+            c.close()
+            equal(status, 503, text)
+            assert b"audit log" in text, text
+            equal(s.get("/livez")[0], 200)
+            infinity = resource.RLIM_INFINITY
+            resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (infinity, infinity))
+            until(lambda: s.request("POST", CHAT, body)[0] == 200, "requests are still refused")
+        lines = audit_lines(path)
+        equal(sum("finish" in line for line in lines), n_done + 1)
+        equal(verify_audit(path), 0)
 
 
 def test_sighup_without_an_audit_log_has_no_effect():

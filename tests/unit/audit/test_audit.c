@@ -520,6 +520,45 @@ static void lines_beyond_the_queue_are_counted_in_the_file(void)
     end();
 }
 
+static void no_reserved_line_is_lost(void)
+{
+    struct audit_entry entry = { "req_1", "", "/v1/x", STR("m"), STR("secret"), 200, "done", 1, 2,
+        0, 5000000, true };
+    struct audit_stats s;
+    int n = 0;
+    struct err e;
+
+    begin();
+    struct audit *a;
+    EXPECT_EQ(
+        audit_open(&a, &(struct audit_options){ .path = t.path, .refuse_when_full = true }, &e), 0);
+    set_size_limit(100);
+    while (audit_reserve(a))
+        n++;
+    EXPECT(n > 1000);
+    audit_unreserve(a);
+    EXPECT(audit_reserve(a));
+    for (int i = 0; i < 100; i++) /* no other line takes the room */
+        refuse(a);
+    audit_stats(a, &s);
+    EXPECT_EQ(s.n_lost, (uint64_t)100);
+    for (int i = 0; i < n; i++)
+        audit_write(a, &entry);
+    audit_stats(a, &s);
+    EXPECT_EQ(s.n_lost, (uint64_t)100);
+    set_size_limit(RLIM_INFINITY);
+    audit_close(a, 10000);
+    read_file(t.path);
+    EXPECT_EQ(count("\"request_id\""), n);
+    EXPECT_EQ(verify(t.path), 1 + n + 1);
+    /* Without the option there is always room. */
+    a = open_log();
+    for (int i = 0; i < n + 10; i++)
+        EXPECT(audit_reserve(a));
+    audit_close(a, 1000);
+    end();
+}
+
 /* ---- reopening */
 
 /* Writes a line and waits until it is in the file. */
@@ -755,7 +794,7 @@ TESTS(TEST(file_is_rotated_by_size_and_the_chain_continues),
     TEST(ten_million_lines_open_in_100_ms), TEST(other_files_are_refused_and_unchanged),
     TEST(second_writer_is_refused), TEST(short_write_is_undone_at_every_position),
     TEST(line_is_written_when_the_disk_has_room_again),
-    TEST(lines_beyond_the_queue_are_counted_in_the_file),
+    TEST(lines_beyond_the_queue_are_counted_in_the_file), TEST(no_reserved_line_is_lost),
     TEST(renamed_file_is_followed_by_a_new_one_of_the_same_chain),
     TEST(file_that_was_renamed_without_a_server_is_followed),
     TEST(failed_reopening_keeps_the_old_file))
