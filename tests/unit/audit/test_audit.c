@@ -6,6 +6,7 @@
 #include "audit/audit.h"
 #include "audit/audit_file.h"
 #include "audit/verify.h"
+#include "base/fault.h"
 #include "support/tmpdir.h"
 
 #include <dirent.h>
@@ -559,6 +560,73 @@ static void no_reserved_line_is_lost(void)
     end();
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Paths of the rotated files and of the current one. Returns their number. */
+static int list_files(char *paths[], int max)
+{
+    DIR *d = opendir(t.dir);
+    int n = 0;
+
+    for (struct dirent *f; (f = readdir(d));) {
+        if (strncmp(f->d_name, "a.log.0", 7))
+            continue;
+        EXPECT(n < max - 1);
+        EXPECT(asprintf(&paths[n++], "%s/%s", t.dir, f->d_name) > 0);
+    }
+    closedir(d);
+    qsort(paths, (size_t)n, sizeof(*paths), compare_names);
+    paths[n++] = strdup(t.path);
+    return n;
+}
+
+/* Opens, writes, rotates and closes with a failure of the nth call at a site: whatever fails, the
+ * log is intact at the next start, and the lines that were counted are in it. */
+static void every_failure_leaves_an_intact_log(void)
+{
+    static const enum fault_site sites[] = { FAULT_ALLOC, FAULT_OPEN, FAULT_READ, FAULT_WRITE,
+        FAULT_DISK_READ, FAULT_DISK_WRITE, FAULT_DISK_SHORT, FAULT_THREAD };
+    enum { MAX = 100 };
+    char *paths[MAX];
+    struct audit_stats s;
+    struct err e;
+    int n_failed_opens = 0;
+
+    for (size_t i = 0; i < ARRAY_LEN(sites); i++) {
+        bool has_fired = true;
+        for (uint64_t nth = 1; has_fired && nth < 500; nth++) {
+            struct audit *a;
+            uint64_t n_lines = 0;
+            begin();
+            fault_arm(sites[i], nth);
+            int rc =
+                audit_open(&a, &(struct audit_options){ .path = t.path, .rotate_bytes = 1500 }, &e);
+            n_failed_opens += rc != 0;
+            for (int k = 0; !rc && k < 8; k++)
+                write_line(a);
+            if (!rc) {
+                UNTIL(a, s, s.n_lines + s.n_lost >= 8 || s.n_failures > 0);
+                n_lines = s.n_lines;
+                audit_close(a, 10000);
+            }
+            has_fired = !fault_left(sites[i]);
+            fault_arm(sites[i], 0);
+            audit_close(open_log(), 10000);
+            int n = list_files(paths, MAX);
+            EXPECT(verify_files((const char *const *)paths, n) >= (int)n_lines + 1);
+            for (int k = 0; k < n; k++)
+                free(paths[k]);
+            end();
+        }
+    }
+#ifdef TESTING /* other builds cannot inject failures */
+    EXPECT(n_failed_opens > 3);
+#endif
+}
+
 /* ---- reopening */
 
 /* Writes a line and waits until it is in the file. */
@@ -647,29 +715,6 @@ static struct audit *open_with(struct audit_options o)
     o.path = t.path;
     EXPECT_EQ(audit_open(&a, &o, &e), 0);
     return a;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Paths of the rotated files and of the current one. Returns their number. */
-static int list_files(char *paths[], int max)
-{
-    DIR *d = opendir(t.dir);
-    int n = 0;
-
-    for (struct dirent *f; (f = readdir(d));) {
-        if (strncmp(f->d_name, "a.log.0", 7))
-            continue;
-        EXPECT(n < max - 1);
-        EXPECT(asprintf(&paths[n++], "%s/%s", t.dir, f->d_name) > 0);
-    }
-    closedir(d);
-    qsort(paths, (size_t)n, sizeof(*paths), compare_names);
-    paths[n++] = strdup(t.path);
-    return n;
 }
 
 static void file_is_rotated_by_size_and_the_chain_continues(void)
@@ -795,6 +840,7 @@ TESTS(TEST(file_is_rotated_by_size_and_the_chain_continues),
     TEST(second_writer_is_refused), TEST(short_write_is_undone_at_every_position),
     TEST(line_is_written_when_the_disk_has_room_again),
     TEST(lines_beyond_the_queue_are_counted_in_the_file), TEST(no_reserved_line_is_lost),
+    TEST(every_failure_leaves_an_intact_log),
     TEST(renamed_file_is_followed_by_a_new_one_of_the_same_chain),
     TEST(file_that_was_renamed_without_a_server_is_followed),
     TEST(failed_reopening_keeps_the_old_file))
