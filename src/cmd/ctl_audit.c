@@ -82,14 +82,18 @@ int ctl_audit_verify(struct ctl *c, int argc, char **argv)
     int status = read_arguments(&a, argc, argv);
 
     (void)c;
-    if (status)
-        return status;
-    if (a.at && !read_anchor(&v, a.at))
-        return ctl_usage("--at needs LINES:MAC, not '%s'", a.at);
-    if (a.keys ? audit_keys_open(&keys, a.keys, false, &e) : open_keys(&keys, *a.files, &e))
-        return ctl_fail("%s", e.msg);
-    v.keys = keys;
-    status = verify_files(&v, &a);
-    audit_keys_close(keys);
+    if (status) {
+        /* an error was printed */
+    } else if (a.at && !read_anchor(&v, a.at)) {
+        status = ctl_usage("--at needs LINES:MAC, not '%s'", a.at);
+    } else if (a.keys ? audit_keys_open(&keys, a.keys, false, &e)
+                      : open_keys(&keys, *a.files, &e)) {
+        status = ctl_fail("%s", e.msg);
+    } else {
+        v.keys = keys;
+        status = verify_files(&v, &a);
+        audit_keys_close(keys);
+    }
+    mem_free(a.files);
     return status;
 }

@@ -439,7 +439,7 @@ def test_changes_are_in_the_audit_log():
         for name, line in zip(("created", "replaced", "deleted"), lines):
             assert name in json.dumps(line) and key["id"] in json.dumps(line), line
         assert len(lines) == 4 and "404" in json.dumps(lines[3]), lines
-        equal(subprocess.run([program("inferctl"), "audit", log], capture_output=True).returncode, 0)
+        equal(subprocess.run([program("inferctl"), "admin", "audit", "verify", log], capture_output=True).returncode, 0)
 
 
 def test_acknowledged_changes_survive_kill_9():

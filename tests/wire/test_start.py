@@ -129,7 +129,7 @@ def test_an_unusable_directory_or_log_ends_the_start():
                 expect((flag, path), "--model", DEMO, flag, path)
         expect("/nope", "--model", DEMO, "--slot-save-path", "/nope")
         for path in (f["fifo"], f["socket"], f["dir"], "/dev/null", f"{d}/no/parent"):
-            expect(("audit log", path), "--model", DEMO, "--audit-log", path)
+            expect(("audit", path), "--model", DEMO, "--audit-log", path)
 
 
 def test_a_file_that_is_no_database_is_refused_as_a_store_and_stays():
