@@ -396,7 +396,7 @@ static void wait_for(struct mailbox *m)
 static void policy_thread_executes_and_publishes_changes(void)
 {
     struct keys *keys;
-    struct mailbox *replies;
+    struct mailbox *replies = NULL;
     struct policy *policy;
     struct place p;
     struct err e;

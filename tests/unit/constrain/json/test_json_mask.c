@@ -92,8 +92,7 @@ static void masks_equal_their_definition(void)
 {
     static const struct json_program_options none = { 0 };
     static const char *const letters[] = { "\"\"ab1:,", "\"ab\\{}:, \n",
-        "\"\xc3\xa9\xe2\x82\xac"
-        "ab1:,[]" };
+        "[]:,\"1ab\xc3\xa9\xe2\x82\xac" };
 
     for (size_t n = 0; n < ARRAY_LEN(letters); n++) {
         struct token_kit kit = token_kit_random(N_TOKENS, letters[n], true, 7 + n);
