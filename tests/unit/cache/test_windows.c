@@ -278,7 +278,12 @@ static void held_window_pages_are_not_evicted(void)
     write_text();
     compute(&c, 0, text, N, true);
     tree_node root = tree_enter(c.tree, &scope), at = root;
-    EXPECT(tree_evict_window(c.tree) && tree_evict_window(c.tree)); /* of the pages 1 .. 4 */
+    /* The pages 1 .. 4 have window pages; in small builds, where the state log is longer than a
+     * page, also page 0. */
+    const int n_first = page_n_total(c.windows) - page_n_free(c.windows) == PAGES ? 0 : 1;
+    EXPECT_EQ(page_n_total(c.windows) - page_n_free(c.windows), (uint32_t)(PAGES - n_first));
+    for (int i = n_first; i < 3; i++)
+        EXPECT(tree_evict_window(c.tree));
     EXPECT_EQ(tree_peek_windows(c.tree, &at, text, N + 3, windows), N);
     EXPECT_EQ(tree_acquire(c.tree, root, text, N, pages), N);
     tree_acquire_windows(c.tree, windows, PAGES);
@@ -294,7 +299,7 @@ static void held_window_pages_are_not_evicted(void)
             n_missing++;
         }
     EXPECT_EQ(n_missing, 2);
-    EXPECT_EQ(windows[0].i, PAGE_NONE.i); /* before the window: freed */
+    EXPECT_EQ(windows[0].i, PAGE_NONE.i); /* before the window */
     tree_insert_windows(c.tree, root, text, N, 1, windows);
     EXPECT_EQ(matched(&c, 0, text, N), N);
     tree_release(c.tree, pages, PAGES);

@@ -598,7 +598,7 @@ static void killed_process_loses_only_unfinished_checkpoints(void)
 
 /* ---- the same with windowed layers, alone and with recurrent ones */
 
-enum { WINDOW = PAGE_TOKENS + 8 };
+enum { WINDOW = PAGE_TOKENS + PAGE_TOKENS / 4 };
 
 static void with_windows(void (*test)(void))
 {
