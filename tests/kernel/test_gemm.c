@@ -97,8 +97,9 @@ static void many_rows_of_every_shape(const struct kernels *k, const struct kerne
     struct rng r = { .key = 8 };
     int round = 0;
 
+    /* All remainders of 4, 8 and 16; with sanitizers two rows per type. */
     for (int t = 3; t < KIT_N_TYPES; t++)
-        for (int m = 9 + t % 3; m <= 64; m += 3, round++) { /* all remainders of 4, 8, 16 */
+        for (int m = 9 + t % 3; m <= 64; m += 3 * CHECK_STRIDE, round++) {
             int n_blocks = blocks[round % (kit_types[t].block < 256 ? 9 : 2)];
             struct problem p =
                 problem_new(&r, &kit_types[t], m, n_rows[round % 3], n_blocks * kit_types[t].block);
@@ -107,7 +108,7 @@ static void many_rows_of_every_shape(const struct kernels *k, const struct kerne
         }
     static const int many[] = { 65, 256, 257, 300 };
     for (int t = 3; t < KIT_N_TYPES; t++)
-        for (size_t i = 0; i < ARRAY_LEN(many); i++) {
+        for (size_t i = t % MIN(CHECK_STRIDE, 4); i < ARRAY_LEN(many); i += CHECK_STRIDE) {
             struct problem p = problem_new(&r, &kit_types[t], many[i], 17, 256);
             compare(k, ref, &p);
             problem_free(&p);
@@ -117,7 +118,7 @@ static void many_rows_of_every_shape(const struct kernels *k, const struct kerne
 /* Random numbers of rows, columns, panels, and random gathered rows. */
 static void random_shapes(const struct kernels *k, const struct kernels *ref)
 {
-    enum { SEED = 9, ROUNDS = 12 };
+    enum { SEED = 9, ROUNDS = 12 / MIN(CHECK_STRIDE, 4) };
     struct rng r = { .key = SEED };
 
     printf("%s: seed %d\n", k->name, SEED);
@@ -153,7 +154,7 @@ static void gemv_with_every_read_plan(const struct kernels *k, const struct kern
     struct rng r = { .key = 10 };
 
     for (int t = 0; t < KIT_N_TYPES; t++)
-        for (int round = 0; round < 24; round++) {
+        for (int round = t % MIN(CHECK_STRIDE, 5); round < 24; round += MIN(CHECK_STRIDE, 5)) {
             struct cpu_streams plan = { 1 + round % CPU_MAX_STREAMS, chunk_bytes[round % 3] };
             struct cpu_gemv_plan gemv_plan = { plan, plan };
             struct problem p = problem_new(&r, &kit_types[t], 1 + round % 8,
@@ -241,7 +242,7 @@ static void extremes(const struct kernels *k, const struct kernels *ref)
 
     for (int t = 3; t < KIT_N_TYPES; t++)
         for (size_t s = 0; s < ARRAY_LEN(scales); s++)
-            for (size_t f = 0; f < ARRAY_LEN(fills); f++) {
+            for (size_t f = s % MIN(CHECK_STRIDE, 4); f < ARRAY_LEN(fills); f += CHECK_STRIDE) {
                 const struct kit_type *type = &kit_types[t];
                 struct problem p = problem_new(&r, type, s == 0 ? 36 : 3, 16, COLS);
                 for (size_t b = 0; b < (size_t)(16 * COLS / type->block); b++) {
