@@ -264,7 +264,7 @@ def check_error(form, r):
 def check_response(form, r, may_repeat=False):
     """Checks the status, the type and the syntax of a response of a route. `may_repeat`: it returns
     members of the request as the client sent them, which may contain one name twice."""
-    require(r.status in (200, 204) or 400 <= r.status < 600, "status", r.status)
+    require(r.status in (200, 201, 204) or 400 <= r.status < 600, "status", r.status)
     if r.status >= 400:
         return check_error(form, r)
     kind = r.fields.get("content-type", "")

@@ -25,7 +25,8 @@ models:
     backend: script
 """
 FLAGS = ("--parallel", "4", "--response-cache", "1M", "--responses-store", "1M", "--log-level", "error",
-    "--slot-save-bytes", "4M", "--slot-save-path")
+    "--slot-save-bytes", "4M", "--policy-backend", "sqlite")
+KEY = "operator"
 
 
 def is_json(data):
@@ -49,7 +50,7 @@ class Client:
         """Returns the response; a fresh connection is used if the last one was closed."""
         me = kit.threading.get_ident()
         head = (f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(data)}\r\n\r\n").encode()
+            f"Authorization: Bearer {KEY}\r\nContent-Length: {len(data)}\r\n\r\n").encode()
         reader = self.readers.pop(me, None) or kit.Reader(self.server.connect())
         reader.c.sendall(head + data)
         r = reader.response()
@@ -72,7 +73,9 @@ def run_one(client, route, path, data):
 
 def main():
     plan = kit.Plan("json_bodies", SLICE_CASES)
-    with tempfile.TemporaryDirectory() as slots, kit.Target(*FLAGS, slots, config=CONFIG) as server:
+    with tempfile.TemporaryDirectory() as files, kit.Target(*FLAGS, "--policy-path", f"{files}/policy",
+            "--slot-save-path", files, config=CONFIG, key=KEY,
+            env={"INFERFLUX_API_KEYS": f"{KEY}:admin"}) as server:
         first, client = server.reference(), Client(server)
         recent = {}  # the input of each thread, for a crash
 
