@@ -186,16 +186,14 @@ static void set_error(struct session *s, const char *what)
 /* Passes the text after the stop matcher to the output parser. is_last: no more text follows. */
 static void emit_text(struct session *s, struct session_choice *c, bool is_last)
 {
-    struct err e;
-
     if (s->is_cancelled)
         return;
-    if (!buf_ok(&c->raw) || !buf_ok(&c->out)) {
+    if (s->err.code) {
+        /* the request has failed: the rest of its text is discarded */
+    } else if (!buf_ok(&c->raw) || !buf_ok(&c->out)) {
         set_error(s, "the text of the response");
-    } else if (output_put(&c->output, buf_str(&c->out), &e) ||
-               (is_last && output_end(&c->output, &e))) {
-        if (!s->err.code)
-            s->err = e;
+    } else if (output_put(&c->output, buf_str(&c->out), &s->err) ||
+               (is_last && output_end(&c->output, &s->err))) {
         set_error(s, "");
     }
     buf_reset(&c->out);

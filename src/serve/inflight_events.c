@@ -139,10 +139,9 @@ static void on_token(void *ctx, int choice, const struct sampled *t)
 
 static void check_response(struct inflight *r)
 {
-    struct err e;
-
     if (!r->response || (response_ok(r->response) && background_has_room(r)))
         return;
+    struct err e; /* here, since release builds set it to zero, which takes time per token */
     if (response_ok(r->response))
         err_set(&e, ERR_MEMORY, "The response store has no room for the complete response.");
     else
