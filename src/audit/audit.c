@@ -4,13 +4,16 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "os/clock.h"
+#include "os/files.h"
 #include "os/thread.h"
 #include "audit/audit_file.h"
 #include "audit/retention.h"
 #include "audit/syslog_anchor.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <unistd.h>
 
 enum {
     RETRY_MS = 1000,
@@ -518,15 +521,49 @@ static void audit_free(struct audit *a)
     mem_free(a);
 }
 
+/* Whether the file begins like a line of an audit log, or like a checkpoint. */
+static bool begins_with(const char *path, const char *head)
+{
+    char text[16];
+    struct err e;
+    size_t n = strlen(head);
+    int fd;
+
+    CHECK(n <= sizeof(text));
+    if (file_open_regular(path, O_RDONLY, &fd, &e))
+        return false;
+    bool is_equal = !file_read(fd, text, n, 0) && !memcmp(text, head, n);
+    close(fd);
+    return is_equal;
+}
+
+/* The path of the log with `suffix`. The caller frees it. */
+static char *path_with(const char *path, const char *suffix)
+{
+    size_t n = strlen(path) + strlen(suffix) + 1;
+    char *out = xmalloc(n);
+
+    snprintf(out, n, "%s%s", path, suffix);
+    return out;
+}
+
+/* The key file is on the disk before the checkpoint and the first line. If one of them exists, a
+ * new key file would hide that the old one was lost. */
 static int open_keys(struct audit *a, const struct audit_options *o, struct err *e)
 {
-    size_t n = strlen(o->path) + sizeof(".keys");
-    char *beside = xmalloc(n);
-
-    snprintf(beside, n, "%s.keys", o->path);
+    char *beside = path_with(o->path, ".keys"), *checkpoint = path_with(o->path, ".checkpoint");
     const char *path = o->keys_path && *o->keys_path ? o->keys_path : beside;
-    int rc = audit_keys_open(&a->keys, path, true, e);
+    bool has_log =
+        begins_with(checkpoint, "audit-checkpoint") || begins_with(o->path, "{\"prev\":\"");
+    int rc = audit_keys_open(&a->keys, path, !has_log, e);
+
+    if (rc && has_log && e->code == ERR_NOT_FOUND)
+        rc = err_set(e, ERR_NOT_FOUND,
+            "audit keys %s: absent, but the audit log %s exists; restore the key file, or move the "
+            "log and its checkpoint away",
+            path, o->path);
     mem_free(beside);
+    mem_free(checkpoint);
     if (!rc)
         a->text_key = audit_keys_current(a->keys);
     return rc;

@@ -66,13 +66,14 @@ struct audit_options {
     const char *syslog_path;
     uint64_t rotate_bytes; /* the file is rotated when it has this size; 0 = never */
     int64_t rotate_s;      /* the file is rotated after this time; 0 = never */
-    int64_t retain_s;      /* rotated files are removed after this time; 0 = never */
+    int64_t retain_s;      /* rotated and damaged files are removed after this time; 0 = never */
     int64_t key_s;         /* a new key is made after this time; 0 = never */
     bool refuse_when_full; /* audit_reserve fails if the queue has no room */
 };
 
 /* Continues the chain of an existing file. A torn end of it is recorded in a new line. Main thread.
- * The errors are those of audit_keys_open and audit_file_open. */
+ * The errors are those of audit_keys_open and audit_file_open. ERR_NOT_FOUND: there is a log and no
+ * key file; nothing is created. */
 int audit_open(struct audit **out, const struct audit_options *o, struct err *e);
 /* Writes the queued lines, for at most timeout_ms, and calls fdatasync. Main thread; no other
  * thread uses it any more. Accepts NULL. */

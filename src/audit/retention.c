@@ -10,12 +10,18 @@
 
 enum { NUMBER_DIGITS = 20 };
 
-static bool is_rotated_name(const char *name, const char *log_name)
+/* A file that was closed by rotation, or moved aside because it was damaged (audit_file.h). */
+static bool is_former_file(const char *name, const char *log_name)
 {
+    static const char damaged[] = "damaged-";
     size_t n = strlen(log_name);
 
-    return !strncmp(name, log_name, n) && name[n] == '.' && strlen(name + n + 1) == NUMBER_DIGITS &&
-           strspn(name + n + 1, "0123456789") == NUMBER_DIGITS;
+    if (strncmp(name, log_name, n) || name[n] != '.')
+        return false;
+    name += n + 1;
+    if (!strncmp(name, damaged, sizeof(damaged) - 1))
+        name += sizeof(damaged) - 1;
+    return strlen(name) == NUMBER_DIGITS && strspn(name, "0123456789") == NUMBER_DIGITS;
 }
 
 static bool is_old(int dir, const char *name, int64_t age_s)
@@ -39,7 +45,7 @@ int audit_remove_old(const char *path, int64_t age_s, void (*removed)(void *ctx,
     if (!d)
         rc = err_set(e, ERR_IO, "%s: %s", dir_path, strerror(errno));
     for (struct dirent *f; d && (f = readdir(d));) {
-        if (!is_rotated_name(f->d_name, log_name) || !is_old(dirfd(d), f->d_name, age_s))
+        if (!is_former_file(f->d_name, log_name) || !is_old(dirfd(d), f->d_name, age_s))
             continue;
         if (unlinkat(dirfd(d), f->d_name, 0))
             rc = err_set(e, ERR_IO, "%s/%s: %s", dir_path, f->d_name, strerror(errno));

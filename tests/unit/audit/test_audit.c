@@ -793,6 +793,61 @@ static void old_files_are_removed_and_the_removal_is_recorded(void)
     end();
 }
 
+/* A damaged file is evidence for as long as the files that were closed by rotation. */
+static void damaged_files_are_removed_at_the_same_age(void)
+{
+    char name[PATH + 40], other[PATH + 40];
+
+    begin();
+    snprintf(name, sizeof(name), "%s.damaged-%020d", t.path, 1700000000);
+    snprintf(other, sizeof(other), "%s.damaged-%020d.copy", t.path, 1700000000);
+    for (int is_old = 0; is_old < 2; is_old++) {
+        struct utimbuf old = { time(NULL) - 100, time(NULL) - 100 };
+        write_file(name, "x\n", 2);
+        write_file(other, "x\n", 2);
+        EXPECT(utime(other, &old) == 0 && (!is_old || utime(name, &old) == 0));
+        struct audit *a = open_with((struct audit_options){ .retain_s = 50 });
+        write_and_wait(a);
+        audit_close(a, 1000);
+        EXPECT_EQ(access(name, F_OK) != 0, is_old);
+        EXPECT_EQ(access(other, F_OK), 0);
+    }
+    read_file(t.path);
+    EXPECT_EQ(count("\"event\":\"removed\""), 1);
+    end();
+}
+
+static void lost_key_file_is_an_error_and_no_new_one_is_made(void)
+{
+    char keys[PATH + 16], kept[PATH + 16], checkpoint[PATH + 16];
+    struct audit *a;
+    struct err e;
+
+    begin();
+    write_lines(1);
+    snprintf(keys, sizeof(keys), "%s.keys", t.path);
+    snprintf(kept, sizeof(kept), "%s.kept", t.path);
+    snprintf(checkpoint, sizeof(checkpoint), "%s.checkpoint", t.path);
+    EXPECT_EQ(rename(keys, kept), 0);
+    EXPECT_EQ(open_again(&a, &e), -1);
+    EXPECT_EQ((int)e.code, ERR_NOT_FOUND);
+    EXPECT(strstr(e.msg, keys) && strstr(e.msg, "restore the key file"));
+    EXPECT(access(keys, F_OK));
+    EXPECT_EQ(unlink(checkpoint), 0); /* the log alone */
+    EXPECT_EQ(open_again(&a, &e), -1);
+    EXPECT(access(keys, F_OK) && access(checkpoint, F_OK));
+    EXPECT_EQ(rename(kept, keys), 0);
+    write_lines(1);
+    EXPECT_EQ(unlink(keys), 0);
+    EXPECT_EQ(unlink(t.path), 0); /* the checkpoint alone */
+    EXPECT_EQ(open_again(&a, &e), -1);
+    EXPECT(access(keys, F_OK) && access(t.path, F_OK));
+    EXPECT_EQ(unlink(checkpoint), 0);
+    write_lines(1); /* a new log has a new key */
+    EXPECT_EQ(verify(t.path), 2);
+    end();
+}
+
 static void key_is_rotated_by_age(void)
 {
     char ids[2][AUDIT_KEY_ID + 1];
@@ -855,8 +910,9 @@ static void checkpoint_is_sent_to_syslog(void)
 
 TESTS(TEST(file_is_rotated_by_size_and_the_chain_continues),
     TEST(old_files_are_removed_and_the_removal_is_recorded), TEST(key_is_rotated_by_age),
-    TEST(checkpoint_is_sent_to_syslog), TEST(chain_continues_and_detects_changes),
-    TEST(prompts_have_the_same_hmac_after_a_restart),
+    TEST(damaged_files_are_removed_at_the_same_age),
+    TEST(lost_key_file_is_an_error_and_no_new_one_is_made), TEST(checkpoint_is_sent_to_syslog),
+    TEST(chain_continues_and_detects_changes), TEST(prompts_have_the_same_hmac_after_a_restart),
     TEST(damaged_middle_is_found_by_verification_and_not_at_start),
     TEST(torn_line_is_recorded_at_every_position), TEST(lines_after_a_torn_one_are_removed_with_it),
     TEST(first_line_may_be_torn_or_zeros), TEST(log_that_was_cut_removed_or_replaced_is_not_intact),
