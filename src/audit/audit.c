@@ -35,10 +35,13 @@ struct audit {
     pthread_mutex_t mu; /* guards the members up to `file`; not held during a call that waits */
     pthread_cond_t changed;
     struct list queue;
-    size_t queued_bytes;
+    size_t queued_bytes;   /* also of the lines that are being written */
     size_t n_reserved;     /* lines that have room in the queue and are not in it yet */
     uint64_t n_unreported; /* lost lines that no line of the file states */
     bool want_reopen, is_closing;
+    bool is_awaited; /* audit_reserve has failed since the last call of `on_room` */
+    void (*on_room)(void *ctx);
+    void *on_room_ctx;
     const struct audit_key *text_key; /* key of the HMACs of prompts and responses */
     struct audit_stats stats;
     /* members of the writer thread */
@@ -117,7 +120,7 @@ static struct line *torn_line(struct str text, uint64_t n_torn)
 /* Adds the line if the queue stays below `limit` bytes. The caller holds the mutex. */
 static bool add_line(struct audit *a, struct line *take, size_t limit)
 {
-    bool is_counted = a->o.refuse_when_full && limit != SIZE_MAX;
+    bool is_counted = a->o.when_full != AUDIT_DROP && limit != SIZE_MAX;
     size_t reserved_bytes = is_counted ? a->n_reserved * RESERVED_BYTES : 0;
 
     if (!take || a->queued_bytes + reserved_bytes + line_bytes(take->n) > limit) {
@@ -155,14 +158,30 @@ static void queue_line(struct audit *a, struct line *take, size_t limit)
         log_error("audit", "audit_line_lost", "error=\"the queue of the audit log is full\"");
 }
 
+/* Whether one more line can be reserved. The caller holds the mutex. */
+static bool has_room(const struct audit *a)
+{
+    return a->o.when_full == AUDIT_DROP ||
+           a->queued_bytes + (a->n_reserved + 1) * RESERVED_BYTES <= AUDIT_QUEUE_BYTES;
+}
+
+/* Lines or reservations were removed. The caller holds the mutex. */
+static void report_room(struct audit *a)
+{
+    if (!a->is_awaited || !a->on_room || !has_room(a))
+        return;
+    a->is_awaited = false;
+    a->on_room(a->on_room_ctx);
+}
+
 bool audit_reserve(struct audit *a)
 {
     pthread_mutex_lock(&a->mu);
-    bool has_room = !a->o.refuse_when_full ||
-                    a->queued_bytes + (a->n_reserved + 1) * RESERVED_BYTES <= AUDIT_QUEUE_BYTES;
-    a->n_reserved += has_room;
+    bool is_reserved = has_room(a);
+    a->n_reserved += is_reserved;
+    a->is_awaited |= !is_reserved;
     pthread_mutex_unlock(&a->mu);
-    return has_room;
+    return is_reserved;
 }
 
 void audit_unreserve(struct audit *a)
@@ -170,6 +189,20 @@ void audit_unreserve(struct audit *a)
     pthread_mutex_lock(&a->mu);
     CHECK(a->n_reserved > 0);
     a->n_reserved--;
+    report_room(a);
+    pthread_mutex_unlock(&a->mu);
+}
+
+enum audit_when_full audit_when_full(const struct audit *a)
+{
+    return a->o.when_full;
+}
+
+void audit_watch(struct audit *a, void (*fn)(void *ctx), void *ctx)
+{
+    pthread_mutex_lock(&a->mu);
+    a->on_room = fn;
+    a->on_room_ctx = ctx;
     pthread_mutex_unlock(&a->mu);
 }
 
@@ -202,7 +235,7 @@ void audit_write(struct audit *a, const struct audit_entry *en)
     jw_key(&w, "completion_tokens"), jw_i64(&w, en->n_completion);
     jw_key(&w, "cached_tokens"), jw_i64(&w, en->n_cached);
     jw_key(&w, "total_ms"), jw_i64(&w, (int64_t)(en->total_ns / NS_PER_MS));
-    bool must_fit = en->is_reserved && a->o.refuse_when_full;
+    bool must_fit = en->is_reserved && a->o.when_full != AUDIT_DROP;
     queue_line(a, make_line(&w), must_fit ? SIZE_MAX : AUDIT_QUEUE_BYTES);
     if (en->is_reserved)
         audit_unreserve(a);
@@ -316,15 +349,18 @@ static bool write_group(struct audit *a, struct group *g)
         n_written += is_written ? part.n : 0;
         part.n = is_written ? MIN(part.n, g->n - n_written) : part.n / 2;
     }
-    for (size_t i = g->n; i-- > n_written;)
-        add_first(a, g->lines[i]);
-    for (size_t i = 0; i < n_written; i++)
-        mem_free(g->lines[i]);
     if (n_written)
         a->sync_ns = MIN(a->sync_ns, clock_ns() + SYNC_MS * NS_PER_MS);
     pthread_mutex_lock(&a->mu);
+    for (size_t i = g->n; i-- > n_written;)
+        list_add_first(&a->queue, &g->lines[i]->in_queue);
+    for (size_t i = 0; i < n_written; i++)
+        a->queued_bytes -= line_bytes(g->lines[i]->n);
     a->stats.n_lines += n_written;
+    report_room(a);
     pthread_mutex_unlock(&a->mu);
+    for (size_t i = 0; i < n_written; i++)
+        mem_free(g->lines[i]);
     return n_written == g->n;
 }
 
@@ -448,7 +484,6 @@ static void take_group(struct audit *a, struct group *g)
     for (g->n = 0; g->n < GROUP_MAX && a->queue.first; g->n++) {
         struct line *l = LIST_ELEMENT(a->queue.first, struct line, in_queue);
         list_remove(&l->in_queue);
-        a->queued_bytes -= line_bytes(l->n);
         g->lines[g->n] = l;
     }
 }

@@ -12,11 +12,11 @@
  *
  *     failed write     undone, logged, counted; repeated every second, so that a full disk or a
  *                      failing one loses no line as long as the queue has room
- *     full queue       audit.when_full: with "refuse", requests are refused before they start, so
- *                      that each one that was accepted has room for its line. With "drop", and for
- *                      lines of refused requests, the line is lost: logged, counted, and the next
- *                      line that has room is preceded by a line that states the number of lost
- *                      lines
+ *     full queue       audit.when_full: with "refuse", requests are refused before they start; with
+ *                      "block", they wait before they start. So each one that was accepted has room
+ *                      for its line. With "drop", and for lines of refused requests, the line is
+ *                      lost: logged, counted, and the next line that has room is preceded by a line
+ *                      that states the number of lost lines
  *     refused request  uses at most half of the queue, so that a flood of refused requests does not
  *                      displace the lines of accepted ones
  *
@@ -59,6 +59,8 @@ struct audit_stats {
     uint64_t n_failures; /* failed writes, synchronisations, rotations and others */
 };
 
+enum audit_when_full { AUDIT_DROP, AUDIT_REFUSE, AUDIT_BLOCK };
+
 struct audit_options {
     const char *path;
     const char *keys_path; /* key file; NULL or "": PATH.keys */
@@ -68,7 +70,9 @@ struct audit_options {
     int64_t rotate_s;      /* the file is rotated after this time; 0 = never */
     int64_t retain_s;      /* rotated and damaged files are removed after this time; 0 = never */
     int64_t key_s;         /* a new key is made after this time; 0 = never */
-    bool refuse_when_full; /* audit_reserve fails if the queue has no room */
+    /* REFUSE and BLOCK: audit_reserve fails if the queue has no room; BLOCK: its callers wait
+     * (audit_watch) */
+    enum audit_when_full when_full;
 };
 
 /* Continues the chain of an existing file. A torn end of it is recorded in a new line. Main thread.
@@ -80,10 +84,15 @@ int audit_open(struct audit **out, const struct audit_options *o, struct err *e)
 void audit_close(struct audit *a, uint32_t timeout_ms);
 
 /* Reserves room in the queue for the line of a request, before the request is accepted. The line,
- * or audit_unreserve, releases it. False: the queue is full. Always true without
- * refuse_when_full. */
+ * or audit_unreserve, releases it. False: the queue is full. Always true with AUDIT_DROP. */
 bool audit_reserve(struct audit *a) MUST_CHECK;
 void audit_unreserve(struct audit *a);
+enum audit_when_full audit_when_full(const struct audit *a);
+
+/* `fn` is called when the queue has room again after audit_reserve has failed, once per failure or
+ * for several together. It is called by any thread, with the mutex of the queue: it may only post a
+ * message. NULL: no call is running or follows when the function has returned. */
+void audit_watch(struct audit *a, void (*fn)(void *ctx), void *ctx);
 
 /* A line whose room was reserved is never lost, unless memory is short. */
 void audit_write(struct audit *a, const struct audit_entry *entry);

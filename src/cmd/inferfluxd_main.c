@@ -266,15 +266,19 @@ static void wait_for_signal(struct audit *audit)
 static int open_audit(struct audit **out, const struct options *o, struct err *e)
 {
     enum { HOUR_S = 3600, DAY_S = 24 * HOUR_S };
+    static const char *const when_full[] = {
+        [AUDIT_DROP] = "drop", [AUDIT_REFUSE] = "refuse", [AUDIT_BLOCK] = "block"
+    };
     struct audit_options ao = { .path = o->audit_log,
         .keys_path = o->audit_keys,
         .syslog_path = o->audit_syslog,
         .rotate_bytes = (uint64_t)o->audit_rotate_bytes,
         .rotate_s = o->audit_rotate_hours * HOUR_S,
         .retain_s = o->audit_retain_days * DAY_S,
-        .key_s = o->audit_key_days * DAY_S,
-        .refuse_when_full = !strcmp(o->audit_when_full, "refuse") };
+        .key_s = o->audit_key_days * DAY_S };
 
+    while (strcmp(o->audit_when_full, when_full[ao.when_full]))
+        ao.when_full++;
     return audit_open(out, &ao, e);
 }
 

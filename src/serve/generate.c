@@ -4,6 +4,7 @@
  *
  *     parse -> model -> tokens -> sessions ... text, text, choice_end ... end
  *                                    \-> response -> sink           \-> freed after the last */
+#include "serve/audit_wait.h"
 #include "serve/model_wait.h"
 
 #include "api/common/dialect.h"
@@ -330,24 +331,10 @@ static void count_start(struct inflight *r)
     metric_add(m, METRIC_unverified_reasoning_blocks_total, r->request.n_unverified_reasoning);
 }
 
-static int reserve_audit_line(struct inflight *r, struct err *e)
-{
-    if (!r->io->o->audit)
-        return 0;
-    if (!audit_reserve(r->io->o->audit))
-        return err_set(e, ERR_OVERLOADED, "The audit log cannot be written at present.");
-    r->has_audit_room = true;
-    return 0;
-}
-
 /* Starts RUNNING. Opening the session of the first prompt shows whether the engine's queue has
  * room; if not, the client receives an HTTP status. */
 static int start_sessions(struct inflight *r, struct err *e)
 {
-    if (reserve_audit_line(r, e))
-        return -1;
-    if (r->request.timeout_s > 0)
-        async_set_deadline(&r->async, r->began_ns + (uint64_t)(r->request.timeout_s * 1e9));
     if (!r->request.load_only)
         look_up_cache(r);
     report_priority(r);
@@ -385,12 +372,43 @@ static void continue_loaded(struct inflight *r)
     async_start(&r->async, r->async.was_at_worker);
 }
 
+/* Drops the caller's reference. */
+static void start_or_fail(struct inflight *r)
+{
+    struct err e;
+
+    if (start_sessions(r, &e)) {
+        async_explain_refusal(&r->async, &e);
+        inflight_fail(r, &e);
+    }
+    inflight_release(r);
+}
+
+/* Starts the request as soon as there is room for its audit line. Drops the caller's reference. */
+static void start_audited(struct inflight *r)
+{
+    struct err e;
+
+    if (r->request.timeout_s > 0)
+        async_set_deadline(&r->async, r->began_ns + (uint64_t)(r->request.timeout_s * 1e9));
+    int must_wait = audit_wait_reserve(r, &e);
+    if (must_wait > 0) {
+        audit_wait_start(r, start_or_fail);
+        return;
+    }
+    if (!must_wait) {
+        start_or_fail(r);
+        return;
+    }
+    inflight_fail(r, &e);
+    inflight_release(r);
+}
+
 /* A step of PREPARING has ended: starts the request, waits for its model, or reports an error. The
  * client may have left. */
 void generate_step_done(struct async *a)
 {
     struct inflight *r = inflight_of(a);
-    struct err e;
 
     if (a->err.code && !r->err.code) {
         inflight_fail(r, &a->err);
@@ -399,10 +417,8 @@ void generate_step_done(struct async *a)
         return;
     } else if (a->is_open) {
         async_drop_body(a);
-        if (start_sessions(r, &e)) {
-            async_explain_refusal(a, &e);
-            inflight_fail(r, &e);
-        }
+        start_audited(r);
+        return;
     }
     inflight_release(r);
 }

@@ -1,3 +1,4 @@
+#include "serve/audit_wait.h"
 #include "serve/model_wait.h"
 
 #include "base/log.h"
@@ -144,6 +145,10 @@ static void wind_down(struct inflight *r)
     if (r->on_model_loaded) {
         model_wait_stop(r);
         r->n_refs--; /* the reference of the callback that is not called any more */
+    }
+    if (r->on_audit_room) {
+        audit_wait_stop(r);
+        r->n_refs--;
     }
     inflight_release(r);
 }

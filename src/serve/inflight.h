@@ -59,6 +59,9 @@ struct inflight {
     void (*on_model_loaded)(
         struct inflight *r); /* LOADING: called when the model was loaded or failed */
     struct loop_timer load_limit;
+    /* set while the request waits for room in the queue of the audit log; see audit_wait.h */
+    void (*on_audit_room)(struct inflight *r);
+    struct list_link in_audit_waiting;
     /* Background request: set while RUNNING; async.x is NULL, the request continues without it. */
     struct background *background;
     struct response

@@ -32,12 +32,14 @@ struct io {
     struct worker *worker;
     int index; /* index in the service */
     /* lists of requests that are answered later, of three kinds; see async.h */
-    struct list requests;    /* struct async: generation requests whose response has not ended */
-    struct list cancels;     /* cancellations that this thread received and that visit others */
-    struct list subscribers; /* exchanges that follow a background response */
-    int n_held;              /* references that keep this thread running */
+    struct list requests;      /* struct async: generation requests whose response has not ended */
+    struct list cancels;       /* cancellations that this thread received and that visit others */
+    struct list subscribers;   /* exchanges that follow a background response */
+    struct list audit_waiting; /* struct inflight, the oldest first: see audit_wait.h */
+    int n_held;                /* references that keep this thread running */
     struct wakeup response_appended,
-        response_cancelled; /* events of background responses; see background.h */
+        response_cancelled;   /* events of background responses; see background.h */
+    struct wakeup audit_room; /* the queue of the audit log has room */
     pthread_t thread;
     bool has_thread, is_draining, is_closing;
     struct loop_timer drain_limit;
@@ -55,7 +57,8 @@ enum {
     MSG_RESPONSE_APPENDED,
     MSG_RESPONSE_CANCELLED,
     MSG_POLICY, /* struct policy_message */
-    MSG_POLICY_CHANGED
+    MSG_POLICY_CHANGED,
+    MSG_AUDIT_ROOM
 };
 
 enum { ROUTE_CALL_FIELDS_MAX = 8, REQUEST_ID_MAX = 64 };

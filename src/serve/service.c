@@ -3,6 +3,7 @@
 #include "serve/inflight.h"
 #include "serve/responses/background.h"
 #include "serve/api_keys.h"
+#include "serve/audit_wait.h"
 #include "serve/model_wait.h"
 #include "serve/responses/subscriber.h"
 
@@ -393,6 +394,9 @@ static void on_message(void *ctx, struct msg *m)
     case MSG_POLICY_CHANGED:
         api_keys_message(io, m);
         break;
+    case MSG_AUDIT_ROOM:
+        audit_wait_message(io);
+        break;
     case WORKER_DONE:
         worker_done(io->worker, m);
         break;
@@ -459,6 +463,14 @@ static void on_model_change(void *arg)
         model_wait_notify(s->ios[i]);
 }
 
+static void on_audit_room(void *arg)
+{
+    struct service *s = arg;
+
+    for (int i = 0; i < s->n; i++)
+        audit_wait_notify(s->ios[i]);
+}
+
 /* Policy thread. */
 static void on_policy_change(void *arg, struct policy_snapshot *snapshot)
 {
@@ -509,6 +521,8 @@ int service_open(struct service **out, const struct serve_options *o, struct err
     }
     policy_snapshot_unref(s->policy);
     s->policy = NULL;
+    if (o->audit)
+        audit_watch(o->audit, on_audit_room, s);
     registry_watch(o->registry, on_model_change, s);
     on_model_change(s); /* model changes since the io threads were started */
     *out = s;
@@ -547,6 +561,8 @@ void service_close(struct service *s)
 {
     if (!s)
         return;
+    if (s->o.audit)
+        audit_watch(s->o.audit, NULL, NULL);
     for (int i = 0; i < s->n; i++)
         io_close(s->ios[i]);
     policy_snapshot_unref(s->policy);

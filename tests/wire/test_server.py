@@ -770,6 +770,65 @@ def test_requests_are_refused_while_the_audit_log_is_full():
         equal(verify_audit(path), 0)
 
 
+def fill_audit_queue(s, body):
+    """Sends requests until one waits for the audit log. Returns their number and its connection."""
+    n_done = 0
+    while True:
+        c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+        c.request("POST", CHAT, body, {"Content-Type": "application/json"})
+        c.sock.settimeout(1)
+        try:
+            while True:
+                equal(c.getresponse().read() != b"", True)
+                n_done += 1
+                assert n_done < 100000, "no request waited"
+                c.request("POST", CHAT, body, {"Content-Type": "application/json"})
+        except TimeoutError:
+            if metric(s, "requests_waiting_for_audit") == 1:
+                return n_done, c
+            c.close()  # the machine is slow: the request was not waiting
+
+
+def test_requests_wait_while_the_audit_log_is_full():
+    infinity = resource.RLIM_INFINITY
+    with audit_path() as path:
+        with Server("--audit-log", path, "--audit-when-full", "block") as s:
+            body = chat_body(model="echo", script="x")
+            resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (100, infinity))
+            n_done, first = fill_audit_queue(s, body)
+            waiting = [s.connect() for _ in range(3)]
+            head = b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n%s\r\n%s"
+            for c in waiting:
+                c.sendall(head % (CHAT.encode(), len(body), b"", body.encode()))
+            until(lambda: metric(s, "requests_waiting_for_audit") == 4, "the requests do not wait")
+            equal(s.get("/livez")[0], 200)  # the event loop runs
+            waiting.pop().close()
+            until(lambda: metric(s, "requests_waiting_for_audit") == 3, "the client has left")
+            equal(s.request("POST", CHAT, body, X_Request_Timeout_Ms="100")[0], 504)
+            equal(metric(s, "requests_waiting_for_audit"), 3)
+            resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (infinity, infinity))
+            for c in waiting:
+                assert read_until(c, lambda d: b"\r\n\r\n" in d).startswith(b"HTTP/1.1 200")
+            first.sock.settimeout(60)
+            equal(first.getresponse().status, 200)
+            first.close()
+            equal(metric(s, "audit_lines_lost_total"), 1)  # of the refused request
+        equal(sum("finish" in line for line in audit_lines(path)), n_done + 3)
+        equal(verify_audit(path), 0)
+
+
+def test_a_server_drains_while_a_request_waits_for_the_audit_log():
+    with audit_path() as path:
+        with Server("--audit-log", path, "--audit-when-full", "block", "--drain-timeout", "200") as s:
+            resource.prlimit(s.process.pid, resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+            _, c = fill_audit_queue(s, chat_body(model="echo", script="x"))
+            s.process.send_signal(signal.SIGTERM)
+            c.sock.settimeout(60)
+            equal(c.getresponse().status, 503)
+            c.close()
+            equal(s.process.wait(60), 0)
+
+
 def test_sighup_without_an_audit_log_has_no_effect():
     with Server() as s:
         s.process.send_signal(signal.SIGHUP)

@@ -554,7 +554,8 @@ static void no_reserved_line_is_lost(void)
     begin();
     struct audit *a;
     EXPECT_EQ(
-        audit_open(&a, &(struct audit_options){ .path = t.path, .refuse_when_full = true }, &e), 0);
+        audit_open(&a, &(struct audit_options){ .path = t.path, .when_full = AUDIT_REFUSE }, &e),
+        0);
     set_size_limit(100);
     while (audit_reserve(a))
         n++;
@@ -578,6 +579,38 @@ static void no_reserved_line_is_lost(void)
     a = open_log();
     for (int i = 0; i < n + 10; i++)
         EXPECT(audit_reserve(a));
+    audit_close(a, 1000);
+    end();
+}
+
+static void count_call(void *ctx)
+{
+    ++*(int *)ctx;
+}
+
+/* Room that the disk makes, and room that a reservation gives back. */
+static void watcher_is_called_when_a_full_queue_has_room(void)
+{
+    struct err e;
+    struct audit *a;
+    int n_calls = 0, n_reserved = 0;
+
+    begin();
+    EXPECT_EQ(
+        audit_open(&a, &(struct audit_options){ .path = t.path, .when_full = AUDIT_BLOCK }, &e), 0);
+    audit_watch(a, count_call, &n_calls);
+    while (audit_reserve(a))
+        n_reserved++;
+    EXPECT(n_reserved > 1000 && !audit_reserve(a));
+    EXPECT_EQ(n_calls, 0);
+    audit_unreserve(a); /* one call for two failures */
+    EXPECT_EQ(n_calls, 1);
+    audit_unreserve(a); /* no reservation has failed since */
+    EXPECT_EQ(n_calls, 1);
+    EXPECT(audit_reserve(a) && audit_reserve(a) && !audit_reserve(a));
+    audit_watch(a, NULL, NULL);
+    audit_unreserve(a);
+    EXPECT_EQ(n_calls, 1);
     audit_close(a, 1000);
     end();
 }
@@ -920,7 +953,7 @@ TESTS(TEST(file_is_rotated_by_size_and_the_chain_continues),
     TEST(second_writer_is_refused), TEST(short_write_is_undone_at_every_position),
     TEST(line_is_written_when_the_disk_has_room_again),
     TEST(lines_beyond_the_queue_are_counted_in_the_file), TEST(no_reserved_line_is_lost),
-    TEST(every_failure_leaves_an_intact_log),
+    TEST(watcher_is_called_when_a_full_queue_has_room), TEST(every_failure_leaves_an_intact_log),
     TEST(renamed_file_is_followed_by_a_new_one_of_the_same_chain),
     TEST(file_that_was_renamed_without_a_server_is_followed),
     TEST(failed_reopening_keeps_the_old_file))
