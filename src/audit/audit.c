@@ -7,6 +7,7 @@
 #include "os/files.h"
 #include "os/thread.h"
 #include "audit/audit_file.h"
+#include "audit/audit_members.h"
 #include "audit/retention.h"
 #include "audit/syslog_anchor.h"
 
@@ -19,10 +20,11 @@ enum {
     RETRY_MS = 1000,
     SYNC_MS = 1000,
     MAINTAIN_MS = 60000, /* longest time between two checks of ages, and between two anchors */
-    TEXT_MAX = 256,
     TORN_TEXT_MAX = 1024,
-    GROUP_MAX = 256,      /* lines of one write */
-    RESERVED_BYTES = 1024 /* room for one line; the identifiers in it are short */
+    GROUP_MAX = 256, /* lines of one write */
+    /* room for one line: the identifiers in it are short; with texts in debug mode */
+    RESERVED_BYTES = 1024,
+    RESERVED_TEXT_BYTES = 2 * AUDIT_TEXT_JSON_BYTES + RESERVED_BYTES
 };
 
 struct line {
@@ -58,19 +60,6 @@ struct audit {
 
 /* ---- lines */
 
-static struct str cut(struct str s)
-{
-    return (struct str){ s.p, MIN(s.n, (size_t)TEXT_MAX) };
-}
-
-static void begin_line(struct jw *w, struct buf *b)
-{
-    buf_init(b, AUDIT_MEMBERS_BYTES);
-    jw_init(w, b);
-    jw_object(w);
-    jw_key(w, "time"), jw_i64(w, clock_wall_s());
-}
-
 /* Number of bytes that the writer needs for a line of the queue. */
 static size_t line_bytes(size_t n)
 {
@@ -96,7 +85,7 @@ static struct line *lost_line(uint64_t n)
     struct buf b;
     struct jw w;
 
-    begin_line(&w, &b);
+    audit_members_begin(&w, &b);
     jw_key(&w, "event"), jw_z(&w, "lost");
     jw_key(&w, "lines"), jw_u64(&w, n);
     return make_line(&w);
@@ -108,7 +97,7 @@ static struct line *torn_line(struct str text, uint64_t n_torn)
     struct jw w;
 
     text.n = MIN(text.n, (size_t)TORN_TEXT_MAX);
-    begin_line(&w, &b);
+    audit_members_begin(&w, &b);
     jw_key(&w, "event"), jw_z(&w, "torn");
     jw_key(&w, "bytes"), jw_u64(&w, n_torn);
     jw_key(&w, "text"), jw_str(&w, text);
@@ -117,13 +106,19 @@ static struct line *torn_line(struct str text, uint64_t n_torn)
 
 /* ---- queue */
 
+/* Room for one line that is not in the queue yet. */
+static size_t reserved_bytes(const struct audit *a)
+{
+    return a->o.debug_mode ? RESERVED_TEXT_BYTES : RESERVED_BYTES;
+}
+
 /* Adds the line if the queue stays below `limit` bytes. The caller holds the mutex. */
 static bool add_line(struct audit *a, struct line *take, size_t limit)
 {
     bool is_counted = a->o.when_full != AUDIT_DROP && limit != SIZE_MAX;
-    size_t reserved_bytes = is_counted ? a->n_reserved * RESERVED_BYTES : 0;
+    size_t n_taken = is_counted ? a->n_reserved * reserved_bytes(a) : 0;
 
-    if (!take || a->queued_bytes + reserved_bytes + line_bytes(take->n) > limit) {
+    if (!take || a->queued_bytes + n_taken + line_bytes(take->n) > limit) {
         mem_free(take);
         return false;
     }
@@ -162,7 +157,7 @@ static void queue_line(struct audit *a, struct line *take, size_t limit)
 static bool has_room(const struct audit *a)
 {
     return a->o.when_full == AUDIT_DROP ||
-           a->queued_bytes + (a->n_reserved + 1) * RESERVED_BYTES <= AUDIT_QUEUE_BYTES;
+           a->queued_bytes + (a->n_reserved + 1) * reserved_bytes(a) <= AUDIT_QUEUE_BYTES;
 }
 
 /* Lines or reservations were removed. The caller holds the mutex. */
@@ -206,16 +201,22 @@ void audit_watch(struct audit *a, void (*fn)(void *ctx), void *ctx)
     pthread_mutex_unlock(&a->mu);
 }
 
-static void put_prompt(struct jw *w, struct audit *a, struct str prompt)
+static const struct audit_key *text_key(struct audit *a)
 {
-    char hex[AUDIT_HEX + 1];
-
     pthread_mutex_lock(&a->mu);
     const struct audit_key *key = a->text_key;
     pthread_mutex_unlock(&a->mu);
-    audit_hmac(key->text, prompt, hex);
-    jw_key(w, "text_kid"), jw_z(w, key->id);
-    jw_key(w, "prompt_hmac"), jw_z(w, hex);
+    return key;
+}
+
+/* Queues a line whose room may be reserved. */
+static void queue_reserved(struct audit *a, struct jw *w, bool is_reserved)
+{
+    bool must_fit = is_reserved && a->o.when_full != AUDIT_DROP;
+
+    queue_line(a, make_line(w), must_fit ? SIZE_MAX : AUDIT_QUEUE_BYTES);
+    if (is_reserved)
+        audit_unreserve(a);
 }
 
 void audit_write(struct audit *a, const struct audit_entry *en)
@@ -223,22 +224,9 @@ void audit_write(struct audit *a, const struct audit_entry *en)
     struct buf b;
     struct jw w;
 
-    begin_line(&w, &b);
-    jw_key(&w, "request_id"), jw_z(&w, en->request_id);
-    jw_key(&w, "key"), jw_z(&w, en->key_id);
-    jw_key(&w, "route"), jw_z(&w, en->route);
-    jw_key(&w, "model"), jw_str(&w, cut(en->model));
-    put_prompt(&w, a, en->prompt);
-    jw_key(&w, "status"), jw_i64(&w, en->status);
-    jw_key(&w, "finish"), jw_z(&w, en->finish);
-    jw_key(&w, "prompt_tokens"), jw_i64(&w, en->n_prompt);
-    jw_key(&w, "completion_tokens"), jw_i64(&w, en->n_completion);
-    jw_key(&w, "cached_tokens"), jw_i64(&w, en->n_cached);
-    jw_key(&w, "total_ms"), jw_i64(&w, (int64_t)(en->total_ns / NS_PER_MS));
-    bool must_fit = en->is_reserved && a->o.when_full != AUDIT_DROP;
-    queue_line(a, make_line(&w), must_fit ? SIZE_MAX : AUDIT_QUEUE_BYTES);
-    if (en->is_reserved)
-        audit_unreserve(a);
+    audit_members_begin(&w, &b);
+    audit_members_entry(&w, en, text_key(a), a->o.debug_mode);
+    queue_reserved(a, &w, en->is_reserved);
 }
 
 void audit_refuse(struct audit *a, const struct audit_refusal *r)
@@ -246,16 +234,24 @@ void audit_refuse(struct audit *a, const struct audit_refusal *r)
     struct buf b;
     struct jw w;
 
-    begin_line(&w, &b);
-    jw_key(&w, "event"), jw_z(&w, "refused");
-    jw_key(&w, "request_id"), jw_z(&w, r->request_id);
-    jw_key(&w, "key"), jw_z(&w, r->key_id);
-    jw_key(&w, "peer"), jw_str(&w, r->peer);
-    jw_key(&w, "method"), jw_str(&w, cut(r->method));
-    jw_key(&w, "route"), jw_str(&w, cut(r->path));
-    jw_key(&w, "status"), jw_i64(&w, r->status);
-    jw_key(&w, "reason"), jw_z(&w, r->reason);
+    audit_members_begin(&w, &b);
+    audit_members_refusal(&w, r);
     queue_line(a, make_line(&w), AUDIT_QUEUE_BYTES / 2);
+}
+
+void audit_record_change(struct audit *a, const struct audit_change *c)
+{
+    struct buf b;
+    struct jw w;
+
+    audit_members_begin(&w, &b);
+    audit_members_change(&w, c);
+    queue_reserved(a, &w, c->is_reserved);
+}
+
+bool audit_wants_text(const struct audit *a)
+{
+    return a->o.debug_mode;
 }
 
 void audit_reopen(struct audit *a)
@@ -383,7 +379,7 @@ static void add_event(struct audit *a, const char *event, const char *name, stru
     struct buf b;
     struct jw w;
 
-    begin_line(&w, &b);
+    audit_members_begin(&w, &b);
     jw_key(&w, "event"), jw_z(&w, event);
     jw_member_str(&w, name, value);
     add_first(a, make_line(&w));

@@ -1,9 +1,10 @@
-/* audit.h: audit log: one JSON line per generation request, and per refused request of any API
- * route, appended to a file (audit_file.h).
+/* audit.h: audit log: one JSON line per generation request, per refused request of any API route
+ * (refused logins among them), and per change by an administrator, appended to a file
+ * (audit_file.h).
  *
- * Prompts and responses are never written. A prompt is logged as an HMAC-SHA-256 with a key of the
- * key file (audit_keys.h), whose id is in the line, so that equal prompts can be matched and none
- * can be recovered by trial without the key. The lines are a chain with a keyed MAC
+ * Prompts and responses are logged as HMAC-SHA-256 with a key of the key file (audit_keys.h), whose
+ * id is in the line, so that equal texts can be matched and none can be recovered by trial without
+ * the key. Their text is written in debug mode only. The lines are a chain with a keyed MAC
  * (audit_line.h), so a removed or changed line is detected (verify.h).
  *
  * Lines are queued; one thread owns the file, writes them in groups, and calls fdatasync and writes
@@ -36,12 +37,21 @@ struct audit_entry {
     const char *key_id; /* "" = anonymous */
     const char *route;
     struct str model;
-    struct str prompt; /* only its HMAC is written */
+    struct str prompt; /* token ids; only their HMAC is written */
     int status;
     const char *finish; /* finish reason; "" if there was no response */
     int n_prompt, n_completion, n_cached;
     uint64_t total_ns;
-    bool is_reserved; /* audit_reserve has returned true for it */
+    bool is_reserved;        /* audit_reserve has returned true for it */
+    const char *tenant;      /* NULL or "" = the key is its own */
+    struct str response;     /* SHA-256 of the token ids of each choice; only its HMAC is written */
+    struct str decision_ids; /* of policy backends, separated by commas */
+    uint64_t first_token_ns; /* time to first token; 0 = none */
+    /* for debug mode: texts of the prompt and of the choices; is_text_cut: they are incomplete */
+    struct str prompt_text;
+    const struct str *response_texts;
+    int n_responses;
+    bool is_text_cut;
 };
 
 struct audit_refusal { /* a request that was answered with an error status */
@@ -51,6 +61,17 @@ struct audit_refusal { /* a request that was answered with an error status */
     struct str method, path; /* of an unknown route: as received, cut to 256 bytes */
     int status;
     const char *reason; /* name of the error code; no text of the client */
+    const char *tenant; /* NULL or "": as above */
+    struct str decision_ids;
+};
+
+struct audit_change { /* a change by an administrator; it contains no secret */
+    const char *request_id, *key_id, *tenant;
+    const char *action; /* object and verb, such as "api_key.created" */
+    struct str route;   /* path of the object */
+    int status;
+    struct str before, after; /* JSON values; "" = null */
+    bool is_reserved;         /* audit_reserve has returned true for it */
 };
 
 struct audit_stats {
@@ -73,6 +94,7 @@ struct audit_options {
     /* REFUSE and BLOCK: audit_reserve fails if the queue has no room; BLOCK: its callers wait
      * (audit_watch) */
     enum audit_when_full when_full;
+    bool debug_mode; /* the lines contain the texts of prompts and responses */
 };
 
 /* Continues the chain of an existing file. A torn end of it is recorded in a new line. Main thread.
@@ -97,6 +119,8 @@ void audit_watch(struct audit *a, void (*fn)(void *ctx), void *ctx);
 /* A line whose room was reserved is never lost, unless memory is short. */
 void audit_write(struct audit *a, const struct audit_entry *entry);
 void audit_refuse(struct audit *a, const struct audit_refusal *refusal);
+void audit_record_change(struct audit *a, const struct audit_change *change);
+bool audit_wants_text(const struct audit *a); /* debug mode */
 
 /* Opens the path again before the next line, if the file was renamed or removed. The new file
  * continues the chain. If that fails, the old file remains in use, and the failure is logged and

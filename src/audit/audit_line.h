@@ -14,7 +14,7 @@
 #include "base/buf.h"
 
 enum {
-    AUDIT_LINE_BYTES = 8192, /* longest line with its newline */
+    AUDIT_LINE_BYTES = 64 * 1024, /* longest line with its newline */
     AUDIT_MEMBERS_BYTES = AUDIT_LINE_BYTES - 256
 };
 

@@ -275,7 +275,8 @@ static int open_audit(struct audit **out, const struct options *o, struct err *e
         .rotate_bytes = (uint64_t)o->audit_rotate_bytes,
         .rotate_s = o->audit_rotate_hours * HOUR_S,
         .retain_s = o->audit_retain_days * DAY_S,
-        .key_s = o->audit_key_days * DAY_S };
+        .key_s = o->audit_key_days * DAY_S,
+        .debug_mode = o->audit_debug };
 
     while (strcmp(o->audit_when_full, when_full[ao.when_full]))
         ao.when_full++;

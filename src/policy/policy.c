@@ -170,7 +170,7 @@ static void keep_identity(struct policy_key *k, const struct policy_key *present
 static int store_key(struct policy *p, struct policy_change *c, struct err *e)
 {
     uint64_t version = policy_snapshot_version(p->current) + 1;
-    const struct policy_key *present;
+    const struct policy_key *present = NULL;
     struct policy_snapshot *next;
 
     if (c->action == POLICY_PUT) {
@@ -190,6 +190,8 @@ static int store_key(struct policy *p, struct policy_change *c, struct err *e)
         return -1;
     }
     c->result = policy_key_ref(c->key);
+    if (c->action == POLICY_PUT)
+        c->before = policy_key_ref(present);
     publish(p, next);
     return 0;
 }
@@ -257,7 +259,7 @@ static void *run(void *arg)
 
 void policy_post(struct policy *p, struct policy_change *take)
 {
-    take->result = NULL;
+    take->result = take->before = NULL;
     take->err.code = ERR_NONE;
     mailbox_post(p->mailbox, &take->msg);
 }

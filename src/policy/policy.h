@@ -49,6 +49,7 @@ struct policy_change {
     uint64_t version; /* If-Match: only if the key has this version */
     /* Result: NULL with `err`, or a reference: the key as it is stored or was deleted. */
     const struct policy_key *result;
+    const struct policy_key *before; /* with a result: the key before PUT; a reference, or NULL */
     struct err err;
 };
 

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "serve/async.h"
+#include "serve/audit_record.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -312,6 +313,7 @@ static void on_free(struct async *a)
     struct key_change *k = container_of(a, struct key_change, async);
 
     policy_key_unref(k->change.result);
+    policy_key_unref(k->change.before);
     policy_key_unref(k->change.key);
     OPENSSL_cleanse(k->secret, sizeof(k->secret));
 }
@@ -380,7 +382,7 @@ static void start_change(
     k->change.action = action;
     k->caller = c->caller;
     memcpy(k->request_id, c->request_id, sizeof(k->request_id));
-    if (prepare_change(io, x, k, &e)) {
+    if (prepare_change(io, x, k, &e) || audit_change_reserve(io, &e)) {
         async_reply_error(&k->async, &e, NULL);
         return;
     }
@@ -405,26 +407,46 @@ void api_keys_delete(struct io *io, struct http_exchange *x, struct route_call *
     start_change(io, x, c, POLICY_DELETE);
 }
 
+/* JSON of a key without its secret; NULL: null. */
+static void key_json(const struct policy_key *k, struct buf *b)
+{
+    struct jw w;
+
+    buf_init(b, KEY_JSON_MAX);
+    jw_init(&w, b);
+    if (k)
+        put_key(&w, k, NULL);
+}
+
 static void record_change(const struct key_change *k)
 {
-    static const char *const names[] = {
-        [POLICY_CREATE] = "created", [POLICY_PUT] = "replaced", [POLICY_DELETE] = "deleted"
-    };
+    static const char *const names[] = { [POLICY_CREATE] = "api_key.created",
+        [POLICY_PUT] = "api_key.replaced",
+        [POLICY_DELETE] = "api_key.deleted" };
+    const struct policy_change *p = &k->change;
     const struct io *io = k->async.io;
-    const char *name = names[k->change.action];
+    const char *name = names[p->action];
+    struct buf before, after;
     char path[80];
 
-    snprintf(path, sizeof(path), "%s/%s", API_KEYS_PATH, k->change.result->id);
-    log_info("policy", "api_key_changed", "key=%s change=%s caller=%s", k->change.result->id, name,
+    snprintf(path, sizeof(path), "%s/%s", API_KEYS_PATH, p->result->id);
+    log_info("policy", "api_key_changed", "key=%s change=%s caller=%s", p->result->id, name,
         k->caller.id);
-    if (io->o->audit)
-        audit_write(io->o->audit, &(struct audit_entry){ .request_id = k->request_id,
-                                      .key_id = k->caller.id,
-                                      .route = path,
-                                      .model = STR(""),
-                                      .prompt = STR(""),
-                                      .status = k->change.action == POLICY_CREATE ? 201 : 200,
-                                      .finish = name });
+    if (!io->o->audit)
+        return;
+    key_json(p->action == POLICY_DELETE ? p->result : p->before, &before);
+    key_json(p->action == POLICY_DELETE ? NULL : p->result, &after);
+    audit_record_change(io->o->audit, &(struct audit_change){ .request_id = k->request_id,
+                                          .key_id = k->caller.id,
+                                          .tenant = k->caller.tenant,
+                                          .action = name,
+                                          .route = str_of(path),
+                                          .status = p->action == POLICY_CREATE ? 201 : 200,
+                                          .before = buf_str(&before),
+                                          .after = buf_str(&after),
+                                          .is_reserved = true });
+    buf_clear(&before);
+    buf_clear(&after);
 }
 
 static void reply_deleted(struct key_change *k)
@@ -450,6 +472,8 @@ void api_keys_message(struct io *io, struct msg *m)
 
     if (p->result)
         record_change(k);
+    else if (io->o->audit)
+        audit_unreserve(io->o->audit);
     if (k->async.is_open && !p->result) {
         async_reply_error(&k->async, &p->err, NULL);
     } else if (k->async.is_open) {

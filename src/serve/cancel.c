@@ -9,6 +9,7 @@
  * home thread.
  *
  *     home: own requests -> next io thread -> ... -> home: 200 or 404 */
+#include "serve/audit_record.h"
 #include "serve/async.h"
 #include "serve/inflight.h"
 
@@ -165,8 +166,21 @@ void admin_cache_show(struct io *io, struct http_exchange *x, struct route_call 
 void admin_cache_flush(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     static const char *const names[] = { "flushed" };
-    uint64_t n = io->o->response_cache ? response_cache_flush(io->o->response_cache) : 0;
+    struct buf before, after;
+    struct err e;
 
+    if (audit_change_reserve(io, &e)) {
+        reply_error(x, c, &e, NULL);
+        return;
+    }
+    uint64_t n = io->o->response_cache ? response_cache_flush(io->o->response_cache) : 0;
     log_info("serve", "response_cache_flush", "responses=%d", (int)n);
+    buf_init(&before, KB);
+    buf_init(&after, KB);
+    buf_printf(&before, "{\"responses\":%llu}", (unsigned long long)n);
+    buf_putz(&after, "{\"responses\":0}");
+    audit_change_write(c, "cache.flushed", &before, &after);
+    buf_clear(&before);
+    buf_clear(&after);
     reply_numbers(x, c, names, &n, 1);
 }

@@ -2,7 +2,7 @@
  * and the weights of the keys (by the key id that logs contain). Owner: the io thread. */
 #include "base/json.h"
 #include "base/log.h"
-#include "serve/io.h"
+#include "serve/audit_record.h"
 
 static void put_weights(struct jw *w, const struct keys *keys)
 {
@@ -16,29 +16,28 @@ static void put_weights(struct jw *w, const struct keys *keys)
     jw_end_object(w);
 }
 
-static void reply_fairness(
-    const struct io *io, struct http_exchange *x, struct route_call *c, const struct fairness *f)
+static void put_fairness(const struct io *io, const struct fairness *f, struct buf *b)
 {
-    struct buf b;
     struct jw w;
 
-    buf_init(&b, 64 * KB);
-    jw_init(&w, &b);
+    buf_init(b, 64 * KB);
+    jw_init(&w, b);
     jw_object(&w);
     jw_key(&w, "enable_preemption"), jw_bool(&w, f->enable_preemption);
     jw_key(&w, "high_priority_threshold"), jw_i64(&w, f->high_priority_threshold);
     jw_key(&w, "max_timeslice_tokens"), jw_i64(&w, f->max_timeslice_tokens);
     put_weights(&w, io->o->keys);
     jw_end_object(&w);
-    reply_json(x, c, 200, &b);
-    buf_clear(&b);
 }
 
 void fairness_show(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct fairness f = io->o->fairness ? fairness_get(io->o->fairness) : fairness_default;
+    struct buf b;
 
-    reply_fairness(io, x, c, &f);
+    put_fairness(io, &f, &b);
+    reply_json(x, c, 200, &b);
+    buf_clear(&b);
 }
 
 static int parse_number(const struct json *v, int *out, struct err *e)
@@ -119,6 +118,7 @@ void fairness_change(struct io *io, struct http_exchange *x, struct route_call *
 {
     const struct json *weights;
     struct fairness f;
+    struct buf before, after;
     struct err e;
 
     if (!io->o->fairness) {
@@ -127,13 +127,19 @@ void fairness_change(struct io *io, struct http_exchange *x, struct route_call *
         return;
     }
     f = fairness_get(io->o->fairness);
-    if (parse_body(io, x, &f, &weights, &e)) {
+    put_fairness(io, &f, &before);
+    if (parse_body(io, x, &f, &weights, &e) || audit_change_reserve(io, &e)) {
         reply_error(x, c, &e, NULL);
+        buf_clear(&before);
         return;
     }
     fairness_set(io->o->fairness, &f);
     set_weights(io, c, weights);
     log_info("serve", "fairness_set", "preempt=%d high=%d slice=%d caller=%s", f.enable_preemption,
         f.high_priority_threshold, f.max_timeslice_tokens, c->caller.id);
-    reply_fairness(io, x, c, &f);
+    put_fairness(io, &f, &after);
+    audit_change_write(c, "fairness.changed", &before, &after);
+    reply_json(x, c, 200, &after);
+    buf_clear(&before);
+    buf_clear(&after);
 }

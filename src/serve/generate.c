@@ -4,6 +4,7 @@
  *
  *     parse -> model -> tokens -> sessions ... text, text, choice_end ... end
  *                                    \-> response -> sink           \-> freed after the last */
+#include "serve/audit_record.h"
 #include "serve/audit_wait.h"
 #include "serve/model_wait.h"
 
@@ -338,6 +339,8 @@ static int start_sessions(struct inflight *r, struct err *e)
     if (!r->request.load_only)
         look_up_cache(r);
     report_priority(r);
+    if (audit_record_open(&r->audit_record, r, e))
+        return -1;
     if ((r->request.background && background_new(r, e)) || open_response(r, e) ||
         (r->background && background_store(r, e)) ||
         (!r->request.load_only && open_session(r, 0, e)))

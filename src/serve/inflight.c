@@ -1,3 +1,4 @@
+#include "serve/audit_record.h"
 #include "serve/audit_wait.h"
 #include "serve/model_wait.h"
 
@@ -7,17 +8,6 @@
 #include "serve/responses/background.h"
 
 /* ---- end */
-
-static void write_audit(const struct inflight *r, const char *finish, int status)
-{
-    const struct prompt *p = r->prompts; /* NULL: the request was not prepared */
-    struct str prompt = { p ? (const char *)p->ids : "", p ? (size_t)p->n * sizeof(*p->ids) : 0 };
-
-    audit_write(r->io->o->audit,
-        &(struct audit_entry){ r->request_id, r->caller.id, r->route->path,
-            str_of(r->model->spec->id), prompt, status, finish, r->n_prompt, r->n_completion,
-            r->n_cached, clock_ns() - r->began_ns, r->has_audit_room });
-}
 
 static void count_end(struct inflight *r)
 {
@@ -45,13 +35,14 @@ static void on_free(struct async *a)
     CHECK(!r->response);
     count_end(r);
     if (r->io->o->audit && r->is_accepted)
-        write_audit(r, finish, r->err.code ? status_of(r->err.code).http : 200);
+        audit_record_write(r, finish, r->err.code ? status_of(r->err.code).http : 200);
     else if (r->has_audit_room)
         audit_unreserve(r->io->o->audit);
     log_info("serve", "done", "req=%s finish=%s prompt=%d cached=%d tokens=%d ttft_ms=%d ms=%d",
         r->request_id, finish, r->n_prompt, r->n_cached, r->n_completion,
         r->first_token_ns ? (int)((r->first_token_ns - r->began_ns) / NS_PER_MS) : -1,
         (int)((clock_ns() - r->began_ns) / NS_PER_MS));
+    audit_record_free(r->audit_record);
     cached_response_unref(r->cached_response);
     background_free(r);
     if (r->previous)

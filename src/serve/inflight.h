@@ -50,7 +50,8 @@ struct inflight {
     struct io *io; /* equals async.io */
     const struct route *route;
     bool is_accepted;
-    bool has_audit_room; /* audit_reserve has returned true */
+    bool has_audit_room;               /* audit_reserve has returned true */
+    struct audit_record *audit_record; /* set while RUNNING and ENDING if there is an audit log */
     /* PREPARING: the step that async.ops->run executes */
     int (*prepare_step)(struct inflight *r, struct err *e);
     struct request request;

@@ -1,7 +1,7 @@
 /* inflight_events.c: callbacks of a session: tokens and ends of choices for the response, metrics
  * and times. The response receives the output events itself (response_output_ops). Owner: the io
  * thread. */
-#include "serve/inflight.h"
+#include "serve/audit_record.h"
 
 #include "os/clock.h"
 #include "serve/responses/background.h"
@@ -127,6 +127,7 @@ static void on_token(void *ctx, int choice, const struct sampled *t)
     struct inflight *r = p->inflight;
 
     measure_token(r, choice_of(p, choice));
+    audit_record_token(r->audit_record, choice_of(p, choice), t->id);
     background_set_running(r);
     echo_rest(p);
     if (choice == 0)

@@ -25,6 +25,7 @@ void audit_refused_call(
     audit_refuse(
         c->io->o->audit, &(struct audit_refusal){ .request_id = c->request_id,
                              .key_id = c->caller.id,
+                             .tenant = c->caller.tenant,
                              .peer = x->req->peer,
                              .method = x->req->method,
                              .path = c->route ? str_of(c->route->path) : x->req->path,

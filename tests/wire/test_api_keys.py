@@ -439,6 +439,12 @@ def test_changes_are_in_the_audit_log():
         for name, line in zip(("created", "replaced", "deleted"), lines):
             assert name in json.dumps(line) and key["id"] in json.dumps(line), line
         assert len(lines) == 4 and "404" in json.dumps(lines[3]), lines
+        equal([line["event"] for line in lines], ["change", "change", "change", "refused"])
+        created, replaced, deleted = lines[:3]
+        equal((created["before"], deleted["after"]), (None, None))
+        equal(replaced["before"], created["after"])
+        equal(deleted["before"], replaced["after"])
+        assert replaced["before"]["version"] < replaced["after"]["version"], replaced
         equal(subprocess.run([program("inferctl"), "admin", "audit", "verify", log], capture_output=True).returncode, 0)
 
 

@@ -599,6 +599,11 @@ def test_an_audit_log_has_a_line_per_request_and_no_prompt():
         assert "secret" not in json.dumps(lines)
         equal(lines[0]["completion_tokens"] > 0, True)
         equal(len({line["prompt_hmac"] for line in lines[:3]}), 1)
+        equal(len({line["response_hmac"] for line in lines[:3]}), 1)
+        equal(len({line["response_hmac"] for line in lines}), 2)
+        equal({line["action"] for line in lines}, {"generate"})
+        equal([line["decision_ids"] for line in lines], [[]] * 4)
+        assert all(0 <= line["ttft_ms"] <= line["total_ms"] for line in lines), lines
         equal(verify_audit(path), 0)
         with open(path) as f:
             text = f.read().splitlines()
@@ -641,6 +646,53 @@ def test_an_audit_log_that_was_cut_is_not_intact_and_the_server_starts():
         equal([line["reason"] for line in audit_lines(path)], ["missing"])
         equal(verify_audit(path), 1)
         equal(len([f for f in os.listdir(os.path.dirname(path)) if ".damaged-" in f]), 1)
+
+
+def test_the_hmac_of_several_choices_does_not_depend_on_their_interleaving():
+    with audit_path() as path:
+        with Server("--audit-log", path) as s:
+            for stream in (False, True):
+                s.request("POST", CHAT, chat_body(n=3, temperature=1, seed=7, max_tokens=20,
+                    stream=stream))
+            s.request("POST", "/v1/completions", json.dumps({"model": "demo", "max_tokens": 3,
+                "prompt": ["a", "b"]}))
+        lines = audit_lines(path)[1:]
+        equal(lines[0]["response_hmac"], lines[1]["response_hmac"])
+        equal(lines[0]["prompt_hmac"], lines[1]["prompt_hmac"])
+        equal(len({line["response_hmac"] for line in lines}), 2)
+
+
+def test_texts_are_in_the_audit_log_in_debug_mode_only():
+    long = "\u0001\"é" * 20000
+    with audit_path() as path:
+        with Server("--audit-log", path, "--audit-debug-mode",
+                "--audit-when-full", "refuse") as s:
+            s.request("POST", CHAT, chat_body(model="echo", script="secret answer",
+                messages=[{"role": "user", "content": "secret question"}]))
+            equal(s.request("POST", CHAT, chat_body(model="echo", script=long,
+                messages=[{"role": "user", "content": long}]))[0], 200)
+        short, cut = audit_lines(path)[1:]
+        assert "secret question" in short["prompt"], short
+        equal(short["responses"], ["secret answer"])
+        equal("is_text_cut" in short, False)
+        equal(cut["is_text_cut"], True)
+        assert long.startswith(cut["responses"][0]) and len(cut["responses"][0]) > 1000
+        assert 1000 < len(cut["prompt"]) < 30000
+        equal(verify_audit(path), 0)
+
+
+def test_changes_of_an_administrator_are_in_the_audit_log_before_and_after():
+    with audit_path() as path:
+        with Server("--audit-log", path) as s:
+            equal(s.request("PUT", "/v1/admin/fairness",
+                json.dumps({"max_timeslice_tokens": 77}), X_Request_Id="own")[0], 200)
+            equal(s.request("DELETE", "/v1/admin/cache", "")[0], 200)
+        fairness, cache = audit_lines(path)[1:]
+        equal((fairness["event"], fairness["action"], fairness["request_id"]),
+            ("change", "fairness.changed", "own"))
+        equal([fairness[m]["max_timeslice_tokens"] for m in ("before", "after")], [0, 77])
+        equal((cache["action"], cache["before"]), ("cache.flushed", {"responses": 0}))
+        equal(verify_audit(path), 0)
 
 
 def test_refused_requests_are_in_the_audit_log_with_their_reason():
