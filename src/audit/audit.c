@@ -353,6 +353,7 @@ static bool write_group(struct audit *a, struct group *g)
     for (size_t i = 0; i < n_written; i++)
         a->queued_bytes -= line_bytes(g->lines[i]->n);
     a->stats.n_lines += n_written;
+    a->stats.end = a->file.chain.n_lines;
     report_room(a);
     pthread_mutex_unlock(&a->mu);
     for (size_t i = 0; i < n_written; i++)
@@ -491,6 +492,7 @@ static void next_group(struct audit *a, uint64_t retry_ns, struct group *g, bool
     bool may_write;
 
     pthread_mutex_lock(&a->mu);
+    a->stats.end = a->file.chain.n_lines;
     for (;;) {
         may_write = clock_ns() >= retry_ns || a->is_closing;
         if ((may_write && a->queue.first) || a->want_reopen || a->is_closing ||
@@ -629,6 +631,7 @@ int audit_open(struct audit **out, const struct audit_options *o, struct err *e)
     if (open_keys(a, o, e) || audit_file_open(&a->file, o->path, a->keys, &torn, &n_torn, e))
         goto fail;
     add_torn(a, &torn, n_torn);
+    a->stats.end = a->file.chain.n_lines;
     if (thread_start(&a->thread, "audit", write_lines, a, e)) {
         audit_file_close(&a->file);
         goto fail;

@@ -77,6 +77,7 @@ struct audit_change { /* a change by an administrator; it contains no secret */
 struct audit_stats {
     uint64_t n_lines;    /* lines written to the file */
     uint64_t n_lost;     /* lines lost because the queue was full */
+    uint64_t end;        /* number of the line after the last one of the file */
     uint64_t n_failures; /* failed writes, synchronisations, rotations and others */
 };
 

@@ -1,10 +1,13 @@
 #include "audit/retention.h"
+#include "audit/log_files.h"
 #include "base/mem.h"
 #include "os/clock.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,15 +16,13 @@ enum { NUMBER_DIGITS = 20 };
 /* A file that was closed by rotation, or moved aside because it was damaged (audit_file.h). */
 static bool is_former_file(const char *name, const char *log_name)
 {
-    static const char damaged[] = "damaged-";
-    size_t n = strlen(log_name);
+    char damaged[NAME_MAX + 16];
 
-    if (strncmp(name, log_name, n) || name[n] != '.')
-        return false;
-    name += n + 1;
-    if (!strncmp(name, damaged, sizeof(damaged) - 1))
-        name += sizeof(damaged) - 1;
-    return strlen(name) == NUMBER_DIGITS && strspn(name, "0123456789") == NUMBER_DIGITS;
+    snprintf(damaged, sizeof(damaged), "%s.damaged-", log_name);
+    size_t n = strlen(damaged);
+    bool is_damaged = !strncmp(name, damaged, n) && strlen(name + n) == NUMBER_DIGITS &&
+                      strspn(name + n, "0123456789") == NUMBER_DIGITS;
+    return is_damaged || log_file_is_rotated(name, log_name);
 }
 
 static bool is_old(int dir, const char *name, int64_t age_s)

@@ -7,6 +7,10 @@ static const struct {
 } actions[] = {
     { "audit", "verify", "[--keys FILE] [--at LINES:MAC] FILE...",
         "verify audit logs, the oldest file first", ctl_audit_verify },
+    { "audit", "list", "[--from TIME] [--to TIME] [--key ID] ...",
+        "list lines of the audit log of the server, the newest first; also --tenant, --model, "
+        "--action, --status, --limit",
+        ctl_audit_list },
     { "api-keys", "list", "", "list the API keys of the server", ctl_api_keys },
     { "api-keys", "show", "ID", "print an API key without its secret", ctl_api_keys },
     { "api-keys", "create", "--name NAME ...", "create an API key and print its secret once",

@@ -2,6 +2,7 @@
  * the service, waits for a signal, and drains. Exit status: 0 after a drain, 1 on failure, 2 on a
  * usage error. */
 #include "api/common/response.h"
+#include "audit/audit_index.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cmd/options.h"
@@ -263,7 +264,8 @@ static void wait_for_signal(struct audit *audit)
     pthread_sigmask(SIG_UNBLOCK, &end, NULL);
 }
 
-static int open_audit(struct audit **out, const struct options *o, struct err *e)
+static int open_audit(
+    struct audit **out, struct audit_index **index, const struct options *o, struct err *e)
 {
     enum { HOUR_S = 3600, DAY_S = 24 * HOUR_S };
     static const char *const when_full[] = {
@@ -280,7 +282,7 @@ static int open_audit(struct audit **out, const struct options *o, struct err *e
 
     while (strcmp(o->audit_when_full, when_full[ao.when_full]))
         ao.when_full++;
-    return audit_open(out, &ao, e);
+    return audit_open(out, &ao, e) || audit_index_open(index, o->audit_log, *out, e) ? -1 : 0;
 }
 
 enum { PASSPHRASE_MAX = 4096 };
@@ -478,7 +480,8 @@ static int run_server(const struct options *o, struct err *e)
         goto out;
     http_settings(o, &so.http);
     if (decide_auth(o, &so, e) || check_directories(o, e) ||
-        (*o->audit_log && open_audit(&so.audit, o, e)) || registry_open(&registry, &po, e))
+        (*o->audit_log && open_audit(&so.audit, &so.audit_index, o, e)) ||
+        registry_open(&registry, &po, e))
         goto out;
     if (*o->slot_save_path)
         slots_remove_stale_files(o->slot_save_path);
@@ -507,6 +510,7 @@ out:
     slots_free(so.slots);
     response_store_close(so.response_store);
     response_cache_close(so.response_cache);
+    audit_index_close(so.audit_index);
     audit_close(so.audit, AUDIT_FLUSH_MS);
     budget_free(so.request_memory);
     budget_free(so.http.bodies);

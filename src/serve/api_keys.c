@@ -3,12 +3,12 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/rfc3339.h"
 #include "serve/async.h"
 #include "serve/audit_record.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
-#include <time.h>
 
 #define API_KEYS_PATH "/v1/admin/api_keys"
 
@@ -218,30 +218,12 @@ static int limits_text(
     return 0;
 }
 
-/* Unix time, or RFC 3339 without a fraction of a second: "2026-11-24T08:00:00Z", or with an offset
- * instead of Z. */
+/* Unix time, or RFC 3339 (base/rfc3339.h). */
 static bool read_time(const struct json *v, int64_t *out)
 {
-    char text[40];
-    struct tm tm = { 0 };
+    bool is_read = v->kind == JSON_STRING ? rfc3339_read(v->s, out) : json_i64(v, out);
 
-    if (v->kind != JSON_STRING)
-        return json_i64(v, out) && *out > 0;
-    if (v->s.n >= sizeof(text) || has_control_characters(v->s))
-        return false;
-    snprintf(text, sizeof(text), STR_FMT, STR_ARG(v->s));
-    const char *zone = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
-    if (!zone)
-        return false;
-    *out = timegm(&tm);
-    struct tm offset = { 0 };
-    bool has_offset = *zone == '+' || *zone == '-';
-    const char *end = has_offset ? strptime(zone + 1, "%H:%M", &offset) : zone + (*zone == 'Z');
-    if (!end || *end || end == zone)
-        return false;
-    int64_t s = offset.tm_hour * 3600 + offset.tm_min * 60;
-    *out += *zone == '+' ? -s : s;
-    return *out > 0;
+    return is_read && *out > 0;
 }
 
 static int attribute_text(

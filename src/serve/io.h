@@ -37,9 +37,8 @@ struct io {
     struct list subscribers;   /* exchanges that follow a background response */
     struct list audit_waiting; /* struct inflight, the oldest first: see audit_wait.h */
     int n_held;                /* references that keep this thread running */
-    struct wakeup response_appended,
-        response_cancelled;   /* events of background responses; see background.h */
-    struct wakeup audit_room; /* the queue of the audit log has room */
+    /* events of background responses (background.h); the queue of the audit log has room */
+    struct wakeup response_appended, response_cancelled, audit_room;
     pthread_t thread;
     bool has_thread, is_draining, is_closing;
     struct loop_timer drain_limit;
@@ -58,7 +57,8 @@ enum {
     MSG_RESPONSE_CANCELLED,
     MSG_POLICY, /* struct policy_message */
     MSG_POLICY_CHANGED,
-    MSG_AUDIT_ROOM
+    MSG_AUDIT_ROOM,
+    MSG_AUDIT_LINES /* struct audit_query */
 };
 
 enum { ROUTE_CALL_FIELDS_MAX = 8, REQUEST_ID_MAX = 64 };
@@ -132,10 +132,7 @@ struct responses_page;
 void tokenize_routes_list_input(struct io *io, struct http_exchange *x, struct route_call *c,
     const struct stored_response *take, const struct responses_page *page);
 
-/* grammar_check.c */
 void grammar_check(struct io *io, struct http_exchange *x, struct route_call *c);
-
-/* slot_files.c */
 void slots_show(struct io *io, struct http_exchange *x, struct route_call *c);
 void slots_post_action(struct io *io, struct http_exchange *x, struct route_call *c);
 void tokenize_routes_count_responses(struct io *io, struct http_exchange *x, struct route_call *c);
@@ -176,6 +173,8 @@ size_t models_info(
 /* Reads the value of `name` in the query, percent-decoded; *out is unchanged if there is none.
  * ERR_SYNTAX, ERR_MEMORY. */
 int query_get(const struct http_exchange *x, const char *name, struct str *out, struct err *e);
+/* ERR_INVALID: the query has a parameter that is not in names[n]. */
+int query_check(const struct http_exchange *x, const char *const *names, int n, struct err *e);
 void reply_json(
     struct http_exchange *x, const struct route_call *c, int status, const struct buf *body);
 /* Also writes the refusal to the audit log, unless the handler does (has_audit_line). */

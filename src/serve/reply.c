@@ -3,6 +3,8 @@
 #include "http/parse.h"
 #include "serve/io.h"
 
+#include <stdio.h>
+
 void reply_json(
     struct http_exchange *x, const struct route_call *c, int status, const struct buf *body)
 {
@@ -69,6 +71,24 @@ int query_get(const struct http_exchange *x, const char *name, struct str *out, 
             return err_param(e, ERR_SYNTAX, name, "The query parameter '%s' is invalid.", name);
         *out = (struct str){ text, (size_t)n };
         return 0;
+    }
+    return 0;
+}
+
+int query_check(const struct http_exchange *x, const char *const *names, int n, struct err *e)
+{
+    for (struct str rest = x->req->query; rest.n;) {
+        struct str name = next_pair(&rest);
+        ptrdiff_t is = str_find(name, STR("="));
+        char text[48];
+        int i = 0;
+        name.n = is < 0 ? name.n : (size_t)is;
+        while (i < n && !str_is(name, names[i]))
+            i++;
+        if (i < n || !name.n)
+            continue;
+        snprintf(text, sizeof(text), "%.*s", (int)MIN(name.n, sizeof(text) - 1), name.p);
+        return err_param(e, ERR_INVALID, text, "Unknown query parameter '%s'.", text);
     }
     return 0;
 }

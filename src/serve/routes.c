@@ -1,6 +1,7 @@
 /* routes.c: table of all routes: method, path, required scope, error format, time limit, dialect.
  * Constant; any thread. */
 #include "serve/api_keys.h"
+#include "serve/audit_routes.h"
 
 #include <stdio.h>
 
@@ -17,6 +18,7 @@ static const struct route routes[] = {
     { "GET", "/v1/admin/api_keys/*", SCOPE_ADMIN, false, ERROR_PROBLEM, api_keys_show },
     { "PUT", "/v1/admin/api_keys/*", SCOPE_ADMIN, true, ERROR_PROBLEM, api_keys_replace },
     { "DELETE", "/v1/admin/api_keys/*", SCOPE_ADMIN, false, ERROR_PROBLEM, api_keys_delete },
+    { "GET", "/v1/admin/audit", SCOPE_ADMIN, false, ERROR_PROBLEM, audit_routes_list },
     { "GET", "/v1/admin/cache", SCOPE_ADMIN, false, ERROR_PROBLEM, admin_cache_show },
     { "DELETE", "/v1/admin/cache", SCOPE_ADMIN, false, ERROR_PROBLEM, admin_cache_flush },
     { "GET", "/debug/invariants", SCOPE_ADMIN, false, ERROR_PROBLEM, health_invariants },

@@ -52,9 +52,10 @@ struct serve_options { /* borrowed for the life of the service */
     struct keys *keys;                     /* an administrator may change their weights */
     struct policy *policy;                 /* NULL = the keys of `keys` alone */
     bool needs_key;
-    bool needs_key_once_set;        /* a key is required as soon as the policy has one */
-    struct audit *audit;            /* NULL = none */
-    struct live_fairness *fairness; /* shared by all engines; NULL = cannot be changed */
+    bool needs_key_once_set;         /* a key is required as soon as the policy has one */
+    struct audit *audit;             /* NULL = none */
+    struct audit_index *audit_index; /* NULL = none */
+    struct live_fairness *fairness;  /* shared by all engines; NULL = cannot be changed */
 };
 
 /* Tenant number of the prefix cache entries that the caller shares; 0 = all callers. */

@@ -3,6 +3,7 @@
 #include "serve/inflight.h"
 #include "serve/responses/background.h"
 #include "serve/api_keys.h"
+#include "serve/audit_routes.h"
 #include "serve/audit_wait.h"
 #include "serve/model_wait.h"
 #include "serve/responses/subscriber.h"
@@ -393,6 +394,9 @@ static void on_message(void *ctx, struct msg *m)
         return;
     case MSG_POLICY_CHANGED:
         api_keys_message(io, m);
+        break;
+    case MSG_AUDIT_LINES:
+        audit_routes_message(m);
         break;
     case MSG_AUDIT_ROOM:
         audit_wait_message(io);

@@ -695,6 +695,60 @@ def test_changes_of_an_administrator_are_in_the_audit_log_before_and_after():
         equal(verify_audit(path), 0)
 
 
+def test_the_audit_log_is_searched_by_filters_and_in_pages():
+    def page(s, query="", **fields):
+        status, _, text = s.get("/v1/admin/audit" + query, **fields)
+        return status, json.loads(text)
+
+    def lines(s, query=""):
+        status, body = page(s, query)
+        equal(status, 200, body)
+        return body["data"]
+
+    def ctl(s, *arguments):
+        done = subprocess.run([program("inferctl"), "--url", s.url, "--api-key", "root", "admin",
+            "audit", "list", *arguments], capture_output=True, text=True)
+        return done.returncode, done.stdout
+
+    with audit_path() as path:
+        with Server("--audit-log", path, env={"INFERFLUX_API_KEYS": "alpha,root:admin"},
+                key="root") as s:
+            s.url = f"http://127.0.0.1:{s.port}"
+            for _ in range(5):
+                s.request("POST", CHAT, chat_body(model="echo", script="x"))
+            s.request("POST", CHAT, chat_body(model="demo", max_tokens=1),
+                Authorization="Bearer alpha")
+            equal(s.request("POST", CHAT, "{", X_Request_Id="own")[0], 400)
+            until(lambda: len(lines(s)) == 8, "the lines are not in the index")
+            alpha, = lines(s, "?model=demo")
+            equal([len(lines(s, q)) for q in ("?action=generate", "?action=refused", "?status=400",
+                f"?key={alpha['key']}", "?key=", "?model=echo&status=200", "?tenant=x",
+                "?from=2000-01-01T00:00:00Z", "?to=2000-01-01T00:00:00Z", "?from=9999999999")],
+                [6, 1, 1, 1, 1, 5, 0, 8, 0, 0])
+            equal(lines(s, "?status=400")[0]["request_id"], "own")
+            got, query = [], "?limit=3"
+            while query:
+                body = page(s, query)[1]
+                got += body["data"]
+                query = f"?limit=3&before={body['next_before']}" if body["has_more"] else ""
+            equal([line["seq"] for line in got], list(range(7, -1, -1)))
+            with open(path) as f:  # the bytes of the log
+                equal(got[::-1], [json.loads(line) for line in f][:8])
+            for query, name in (("?limit=501", "limit"), ("?limit=0", "limit"), ("?from=x", "from"),
+                    ("?status=7", "status"), ("?before=-1", "before"), ("?a=1", "a"),
+                    ("?key=" + "k" * 300, "key"), ("?model=%zz", "model")):
+                status, body = page(s, query)
+                equal((status, name in json.dumps(body)), (400, True), body)
+            equal(page(s, Authorization="Bearer alpha")[0], 403)
+            equal(ctl(s, "--action", "generate", "--json", "--limit", "6")[0], 0)
+            equal(len(ctl(s, "--action", "generate", "--limit", "4")[1].splitlines()), 4)
+            equal(len(ctl(s, "--json", "--model", "demo")[1].splitlines()), 1)
+            equal(ctl(s, "--limit", "0")[0], 2)
+            equal(ctl(s, "--from", "x")[0], 1)
+        with Server() as s:
+            equal(page(s)[0], 501)
+
+
 def test_refused_requests_are_in_the_audit_log_with_their_reason():
     config = CONFIG + "  - id: broken\n    path: /nonexistent.gguf\n"
     large = b"POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer alpha\r\n" \
