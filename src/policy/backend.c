@@ -22,8 +22,23 @@ int policy_list_add(struct policy_list *l, struct policy_key *take, struct err *
     return 0;
 }
 
+int policy_list_put_limits(struct policy_list *l, const struct limit_entry *entry, struct err *e)
+{
+    struct limit_set *next;
+
+    if (limit_set_find(l->limits, entry->kind, entry->name))
+        return err_set(e, ERR_CORRUPT, "two entries have the limits of %s %s",
+            limit_entry_kinds[entry->kind], entry->name);
+    if (limit_set_put(&next, l->limits, entry, e))
+        return -1;
+    limit_set_unref(l->limits);
+    l->limits = next;
+    return 0;
+}
+
 void policy_list_clear(struct policy_list *l)
 {
+    limit_set_unref(l->limits);
     for (int i = 0; i < l->n; i++)
         policy_key_unref(l->keys[i]);
     mem_free(l->keys);

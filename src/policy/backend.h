@@ -1,11 +1,11 @@
-/* backend.h: storage of the policy. A backend stores API keys and the version of the policy, which
- * every change increments by 1.
+/* backend.h: storage of the policy. A backend stores API keys, limits, and the version of the
+ * policy, which every change increments by 1.
  *
  *   ini     one encrypted file, which is replaced as a whole; for one server and up to a few
  *           thousand keys
  *   sqlite  a database, which several servers on one machine may share
  *
- * A change is on the disk when put or delete returns 0. After an error it is not stored, except
+ * A change is on the disk when its function returns 0. After an error it is not stored, except
  * that a power failure at that moment may have stored it.
  *
  * Owner: the main thread until policy_start, then the policy thread. The calls block. */
@@ -13,7 +13,8 @@
 
 #include "policy/snapshot.h"
 
-struct policy_list { /* keys that a backend has loaded, each a reference */
+struct policy_list {          /* what a backend has loaded: references of keys, and of limits */
+    struct limit_set *limits; /* NULL: none */
     struct policy_key **keys;
     int n, n_max; /* n_max: room in `keys` */
     uint64_t version;
@@ -21,6 +22,9 @@ struct policy_list { /* keys that a backend has loaded, each a reference */
 
 /* Takes the reference, on failure, too. ERR_MEMORY; ERR_RANGE: more than POLICY_KEYS_MAX. */
 int policy_list_add(struct policy_list *l, struct policy_key *take, struct err *e) MUST_CHECK;
+/* Adds an entry of limits. ERR_MEMORY, ERR_RANGE; ERR_CORRUPT: two entries of one subject. */
+int policy_list_put_limits(
+    struct policy_list *l, const struct limit_entry *entry, struct err *e) MUST_CHECK;
 void policy_list_clear(struct policy_list *l);
 
 struct policy_backend {
@@ -37,7 +41,7 @@ struct policy_backend_ops {
     /* Creates the file if it is absent. ERR_INVALID, ERR_IO, ERR_CORRUPT: not readable with this
      * passphrase, or changed. */
     int (*open)(struct policy_backend **out, const struct policy_backend_options *o, struct err *e);
-    /* Adds all keys to the empty list. */
+    /* Adds all keys and limits to the empty list. */
     int (*load)(struct policy_backend *b, struct policy_list *out, struct err *e);
     /* Store a change. `next`: the snapshot after the change, with the next version.
      * ERR_PRECONDITION: another process has changed the policy since version next - 1. */
@@ -45,6 +49,8 @@ struct policy_backend_ops {
         const struct policy_snapshot *next, struct err *e);
     int (*delete)(struct policy_backend *b, const struct policy_key *key,
         const struct policy_snapshot *next, struct err *e);
+    /* Replaces the limits by those of `next`. */
+    int (*put_limits)(struct policy_backend *b, const struct policy_snapshot *next, struct err *e);
     /* The stored version, which another process may have incremented. */
     int (*version)(struct policy_backend *b, uint64_t *out, struct err *e);
     void (*close)(struct policy_backend *b); /* accepts NULL */

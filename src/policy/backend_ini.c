@@ -188,6 +188,12 @@ static int ini_change(struct policy_backend *base, const struct policy_key *key,
     return 0;
 }
 
+static int ini_put_limits(
+    struct policy_backend *base, const struct policy_snapshot *next, struct err *e)
+{
+    return ini_change(base, NULL, next, e);
+}
+
 static int ini_version(struct policy_backend *base, uint64_t *out, struct err *e)
 {
     *out = ini_of(base)->version;
@@ -199,5 +205,6 @@ const struct policy_backend_ops policy_backend_ini = { .name = "ini",
     .load = ini_load,
     .put = ini_change,
     .delete = ini_change,
+    .put_limits = ini_put_limits,
     .version = ini_version,
     .close = ini_close };

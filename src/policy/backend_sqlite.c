@@ -39,6 +39,10 @@ static const char *const migrations[] = {
     " models TEXT NOT NULL,"
     " networks TEXT NOT NULL,"
     " limits TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE limits ("
+    " subject TEXT PRIMARY KEY NOT NULL,"
+    " version INTEGER NOT NULL,"
+    " limit_values TEXT NOT NULL) WITHOUT ROWID",
 };
 
 static struct backend_sqlite *sqlite_of(struct policy_backend *b)
@@ -226,7 +230,37 @@ static int read_rows(struct backend_sqlite *b, struct policy_list *out, struct e
     return failed;
 }
 
-/* One transaction, so that the keys belong to the version. */
+static struct str text_of(sqlite3_stmt *s, int column)
+{
+    const unsigned char *p = sqlite3_column_text(s, column);
+
+    return (struct str){ (const char *)p, p ? (size_t)sqlite3_column_bytes(s, column) : 0 };
+}
+
+static int read_limits(struct backend_sqlite *b, struct policy_list *out, struct err *e)
+{
+    sqlite3_stmt *s = NULL;
+    struct limit_entry l;
+    int rc = sqlite3_prepare_v2(
+            b->db, "SELECT subject, version, limit_values FROM limits", -1, &s, NULL),
+        failed = 0;
+
+    if (rc == SQLITE_OK)
+        while (!failed && (rc = sqlite3_step(s)) == SQLITE_ROW) {
+            failed = limit_entry_init(&l, text_of(s, 0), ' ', e) ||
+                     limit_entry_read(&l, text_of(s, 2), e);
+            l.version = (uint64_t)sqlite3_column_int64(s, 1);
+            failed = failed || policy_list_put_limits(out, &l, e);
+            if (failed)
+                err_wrap(e, "policy: %s: limits", b->path);
+        }
+    if (!failed && rc != SQLITE_DONE)
+        failed = fail(b, e);
+    sqlite3_finalize(s);
+    return failed;
+}
+
+/* One transaction, so that the keys and limits belong to the version. */
 static int sqlite_load(struct policy_backend *base, struct policy_list *out, struct err *e)
 {
     struct backend_sqlite *b = sqlite_of(base);
@@ -234,7 +268,7 @@ static int sqlite_load(struct policy_backend *base, struct policy_list *out, str
     if (run_sql(b, "BEGIN", e))
         return -1;
     if (!sqlite_version(base, &out->version, e) && !read_rows(b, out, e) &&
-        !run_sql(b, "COMMIT", e))
+        !read_limits(b, out, e) && !run_sql(b, "COMMIT", e))
         return 0;
     roll_back(b);
     policy_list_clear(out);
@@ -334,10 +368,65 @@ static int sqlite_delete(struct policy_backend *base, const struct policy_key *k
     return change(base, key, next, delete_row, e);
 }
 
+static int insert_limits(struct backend_sqlite *b, const struct limit_entry *l, struct err *e)
+{
+    sqlite3_stmt *s = NULL;
+    struct buf subject, values;
+    int rc = sqlite3_prepare_v2(b->db, "INSERT INTO limits VALUES (?, ?, ?)", -1, &s, NULL);
+
+    buf_init(&subject, LIMIT_ENTRY_NAME_MAX + 16 + LIMIT_VALUES_BYTES);
+    buf_init(&values, LIMIT_ENTRY_NAME_MAX + 16 + LIMIT_VALUES_BYTES);
+    limit_entry_write_subject(l, ' ', &subject);
+    limit_entry_write(l, &values);
+    if (rc == SQLITE_OK)
+        rc = bind_text(s, 1, buf_str(&subject));
+    if (rc == SQLITE_OK)
+        rc = sqlite3_bind_int64(s, 2, (int64_t)l->version);
+    if (rc == SQLITE_OK)
+        rc = bind_text(s, 3, buf_str(&values));
+    if (rc == SQLITE_OK)
+        rc = sqlite3_step(s);
+    bool is_complete = buf_ok(&subject) && buf_ok(&values);
+    int failed = !is_complete        ? err_set(e, ERR_MEMORY, "no memory for the limits")
+                 : rc == SQLITE_DONE ? 0
+                                     : fail(b, e);
+    sqlite3_finalize(s);
+    buf_clear(&subject);
+    buf_clear(&values);
+    return failed;
+}
+
+static int replace_limits(
+    struct backend_sqlite *b, const struct policy_snapshot *next, struct err *e)
+{
+    const struct limit_set *limits = policy_snapshot_limits(next);
+
+    if (advance_version(b, next, e) || run_sql(b, "DELETE FROM limits", e))
+        return -1;
+    for (int i = 0; i < limit_set_count(limits); i++)
+        if (insert_limits(b, limit_set_at(limits, i), e))
+            return -1;
+    return 0;
+}
+
+static int sqlite_put_limits(
+    struct policy_backend *base, const struct policy_snapshot *next, struct err *e)
+{
+    struct backend_sqlite *b = sqlite_of(base);
+
+    if (run_sql(b, "BEGIN IMMEDIATE", e))
+        return -1;
+    if (!replace_limits(b, next, e) && !run_sql(b, "COMMIT", e))
+        return 0;
+    roll_back(b);
+    return -1;
+}
+
 const struct policy_backend_ops policy_backend_sqlite = { .name = "sqlite",
     .open = sqlite_open,
     .load = sqlite_load,
     .put = sqlite_put,
     .delete = sqlite_delete,
+    .put_limits = sqlite_put_limits,
     .version = sqlite_version,
     .close = sqlite_close };

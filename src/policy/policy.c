@@ -91,6 +91,11 @@ static int make_snapshot(struct policy_snapshot **out, struct policy_list *take,
             out, (const struct policy_key *const *)take->keys, take->n, take->version, e);
         take->n = 0;
     }
+    if (!failed && take->limits) {
+        struct policy_snapshot *keys_only = *out;
+        failed = policy_snapshot_set_limits(out, keys_only, take->limits, take->version, e);
+        policy_snapshot_unref(keys_only);
+    }
     policy_list_clear(take);
     return failed ? -1 : 0;
 }
@@ -214,6 +219,56 @@ static int delete_key(struct policy *p, struct policy_change *c, struct err *e)
     return 0;
 }
 
+/* Stores a snapshot with other limits, and publishes it. */
+static int store_limits(struct policy *p, const struct limit_set *set, struct err *e)
+{
+    uint64_t version = policy_snapshot_version(p->current) + 1;
+    struct policy_snapshot *next;
+
+    if (policy_snapshot_set_limits(&next, p->current, set, version, e))
+        return -1;
+    if (p->backend->ops->put_limits(p->backend, next, e)) {
+        policy_snapshot_unref(next);
+        return -1;
+    }
+    publish(p, next);
+    return 0;
+}
+
+static int change_limits(struct policy *p, struct policy_change *c, struct err *e)
+{
+    const struct limit_set *old = policy_snapshot_limits(p->current);
+    const struct limit_entry *present = limit_set_find(old, c->limits.kind, c->limits.name);
+    uint64_t version = present ? present->version : 0;
+    struct limit_set *set;
+
+    if (!present && c->action == POLICY_DELETE_LIMITS)
+        return err_set(e, ERR_NOT_FOUND, "There are no limits of %s%s%s.",
+            limit_entry_kinds[c->limits.kind], *c->limits.name ? " " : "", c->limits.name);
+    if (c->has_version && c->version != version)
+        return err_param(e, ERR_PRECONDITION, "If-Match",
+            "The limits have version %llu, not %llu: they were changed.",
+            (unsigned long long)version, (unsigned long long)c->version);
+    if (c->action == POLICY_PUT_LIMITS)
+        c->limits.version = policy_snapshot_version(p->current) + 1;
+    else
+        c->limits = *present;
+    int failed = c->action == POLICY_PUT_LIMITS ? limit_set_put(&set, old, &c->limits, e)
+                                                : limit_set_delete(&set, old, present, e);
+    if (failed)
+        return -1;
+    failed = store_limits(p, set, e);
+    limit_set_unref(set);
+    return failed;
+}
+
+static int change_once(struct policy *p, struct policy_change *c, struct err *e)
+{
+    if (c->action == POLICY_PUT_LIMITS || c->action == POLICY_DELETE_LIMITS)
+        return change_limits(p, c, e);
+    return c->action == POLICY_DELETE ? delete_key(p, c, e) : store_key(p, c, e);
+}
+
 /* A change of another process in between is loaded, and the change is tried again. */
 static void execute(struct policy *p, struct policy_change *c)
 {
@@ -221,7 +276,7 @@ static void execute(struct policy *p, struct policy_change *c)
     int failed = -1;
 
     for (int i = 0; failed && i < TRIES; i++) {
-        failed = c->action == POLICY_DELETE ? delete_key(p, c, &c->err) : store_key(p, c, &c->err);
+        failed = change_once(p, c, &c->err);
         if (failed && (c->err.code != ERR_PRECONDITION || *c->err.param))
             break;
         if (failed)

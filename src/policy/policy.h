@@ -36,7 +36,13 @@ int policy_start(struct policy *p, void (*publish)(void *ctx, struct policy_snap
 void policy_stop(struct policy *p);
 void policy_close(struct policy *p); /* accepts NULL */
 
-enum policy_action { POLICY_CREATE, POLICY_PUT, POLICY_DELETE };
+enum policy_action {
+    POLICY_CREATE,
+    POLICY_PUT,
+    POLICY_DELETE,
+    POLICY_PUT_LIMITS,
+    POLICY_DELETE_LIMITS
+};
 
 struct policy_change {
     struct msg msg; /* kind: of the reply */
@@ -45,12 +51,14 @@ struct policy_change {
     char id[2 * KEY_ID_BYTES + 1]; /* of PUT and DELETE */
     /* CREATE: the new key; PUT: the new attributes, with any digest. The policy takes it. */
     struct policy_key *key;
+    /* PUT_LIMITS, DELETE_LIMITS: the subject, and the new values; then as stored or deleted */
+    struct limit_entry limits;
     bool has_version;
-    uint64_t version; /* If-Match: only if the key has this version */
+    uint64_t version; /* If-Match: only if the key or entry has this version */
     /* Result: NULL with `err`, or a reference: the key as it is stored or was deleted. */
     const struct policy_key *result;
     const struct policy_key *before; /* with a result: the key before PUT; a reference, or NULL */
-    struct err err;
+    struct err err;                  /* code ERR_NONE: success */
 };
 
 /* The change is owned by the policy until it is posted to reply_to. Only after policy_start of a

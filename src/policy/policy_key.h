@@ -36,7 +36,8 @@ enum {
     X(tokens_per_day)                                                                              \
     X(tokens_per_month)                                                                            \
     X(cost_per_day)                                                                                \
-    X(cost_per_month)
+    X(cost_per_month)                                                                              \
+    X(exempt) /* 1: the limits of limit_set.h for each key do not apply */
 
 enum policy_limit {
 #define X(name) POLICY_LIMIT_##name,

@@ -20,20 +20,32 @@ static void write_key(const struct policy_key *k, struct buf *out)
     }
 }
 
+static void write_limits(const struct limit_entry *l, struct buf *out)
+{
+    buf_putz(out, "\n[limits ");
+    limit_entry_write_subject(l, ' ', out);
+    buf_printf(out, "]\nversion = %llu\nvalues = ", (unsigned long long)l->version);
+    limit_entry_write(l, out);
+    buf_putc(out, '\n');
+}
+
 void policy_text_write(const struct policy_snapshot *s, struct buf *out)
 {
     buf_printf(out, "[policy]\nversion = %llu\n", (unsigned long long)policy_snapshot_version(s));
     for (int i = 0; i < policy_snapshot_count(s); i++)
         if (!policy_snapshot_at(s, i)->is_static)
             write_key(policy_snapshot_at(s, i), out);
+    for (int i = 0; i < limit_set_count(policy_snapshot_limits(s)); i++)
+        write_limits(limit_set_at(policy_snapshot_limits(s), i), out);
 }
 
 /* ---- reading */
 
 struct reader {
     struct policy_list *out;
-    struct policy_key *key; /* of the current section; also in the list. NULL: [policy] */
-    bool has_section;
+    struct policy_key *key;    /* of the current section; also in the list. NULL: another section */
+    struct limit_entry limits; /* of the current section, if in_limits */
+    bool has_section, in_limits;
 };
 
 static int hex_digit(char c)
@@ -54,16 +66,40 @@ static bool read_digest(uint8_t out[POLICY_DIGEST_BYTES], struct str text)
     return true;
 }
 
+/* Limits are complete at the end of their section. */
+static int end_section(struct reader *r, struct err *e)
+{
+    bool in_limits = r->in_limits;
+
+    r->in_limits = false;
+    return in_limits ? policy_list_put_limits(r->out, &r->limits, e) : 0;
+}
+
+static int read_limits_member(struct reader *r, struct str name, struct str value, struct err *e)
+{
+    if (str_is(name, "values"))
+        return limit_entry_read(&r->limits, value, e);
+    if (str_is(name, "version") && str_to_u64(value, &r->limits.version))
+        return 0;
+    return err_set(e, ERR_SYNTAX, "unknown entry '%.*s', or a version that is no number",
+        (int)MIN(name.n, (size_t)80), name.p);
+}
+
 /* name: between the brackets. */
 static int read_section(struct reader *r, struct str name, struct err *e)
 {
-    const struct str prefix = STR("api_key ");
+    const struct str prefix = STR("api_key "), limits = STR("limits ");
     uint8_t digest[POLICY_DIGEST_BYTES];
 
+    if (end_section(r, e))
+        return -1;
     r->has_section = true;
     r->key = NULL;
     if (str_is(name, "policy"))
         return 0;
+    r->in_limits = str_starts(name, limits);
+    if (r->in_limits)
+        return limit_entry_init(&r->limits, str_skip(name, limits.n), ' ', e);
     if (!str_starts(name, prefix) || !read_digest(digest, str_skip(name, prefix.n)))
         return err_set(
             e, ERR_SYNTAX, "unknown section '%.*s'", (int)MIN(name.n, (size_t)80), name.p);
@@ -79,6 +115,8 @@ static int read_member(struct reader *r, struct str name, struct str value, stru
 
     if (!r->has_section)
         return err_set(e, ERR_SYNTAX, "an entry before the first section");
+    if (r->in_limits)
+        return read_limits_member(r, name, value, e);
     if (!r->key && str_is(name, "version"))
         return str_to_u64(value, &r->out->version)
                    ? 0
@@ -115,5 +153,8 @@ int policy_text_read(struct str text, struct policy_list *out, struct err *e)
         }
         text = str_skip(text, n + 1);
     }
-    return 0;
+    if (!end_section(&r, e))
+        return 0;
+    policy_list_clear(out);
+    return -1;
 }

@@ -7,13 +7,17 @@
  *     name = reports                       attributes of policy_key.h; absent: the default
  *     scopes = generate<TAB>read
  *
+ *     [limits tenant acme]                 subject (limit_set.h)
+ *     version = 11
+ *     values = tokens_per_minute=1000      limits, separated by tab characters
+ *
  * A line that begins with ; or # is a comment. Errors name the line. Any thread. */
 #pragma once
 
 #include "policy/backend.h"
 
-/* Appends the version and the keys that are not static. */
+/* Appends the version, the limits, and the keys that are not static. */
 void policy_text_write(const struct policy_snapshot *s, struct buf *out);
-/* Adds the keys to the empty list. ERR_SYNTAX, ERR_INVALID, ERR_RANGE, ERR_MEMORY; then the list
- * is empty. */
+/* Adds the keys and limits to the empty list. ERR_SYNTAX, ERR_INVALID, ERR_RANGE, ERR_CORRUPT,
+ * ERR_MEMORY; then the list is empty. */
 int policy_text_read(struct str text, struct policy_list *out, struct err *e) MUST_CHECK;

@@ -9,6 +9,7 @@
 struct policy_snapshot {
     _Atomic int n_refs;
     uint64_t version;
+    const struct limit_set *limits; /* a reference; NULL: none */
     int n;
     const struct policy_key **keys; /* references, in the order of the digests */
     uint32_t *slots;                /* open addressing: index + 1 into keys; 0 = empty */
@@ -112,6 +113,7 @@ static int derive(struct policy_snapshot **out, const struct policy_snapshot *ol
     }
     if (key)
         s->keys[s->n++] = policy_key_ref(key);
+    s->limits = limit_set_ref(old->limits);
     return finish(out, s, e);
 }
 
@@ -139,6 +141,26 @@ int policy_snapshot_delete(struct policy_snapshot **out, const struct policy_sna
     return derive(out, old, key, NULL, s, e);
 }
 
+int policy_snapshot_set_limits(struct policy_snapshot **out, const struct policy_snapshot *old,
+    const struct limit_set *limits, uint64_t version, struct err *e)
+{
+    struct policy_snapshot *s = new_empty(old->n, version);
+
+    if (!s)
+        return err_set(e, ERR_MEMORY, "no memory for the API keys");
+    if (derive(&s, old, NULL, NULL, s, e))
+        return -1;
+    limit_set_unref(s->limits);
+    s->limits = limit_set_ref(limits);
+    *out = s;
+    return 0;
+}
+
+const struct limit_set *policy_snapshot_limits(const struct policy_snapshot *s)
+{
+    return s->limits;
+}
+
 struct policy_snapshot *policy_snapshot_ref(struct policy_snapshot *s)
 {
     atomic_fetch_add_explicit(&s->n_refs, 1, memory_order_relaxed);
@@ -151,6 +173,7 @@ void policy_snapshot_unref(struct policy_snapshot *s)
         return;
     for (int i = 0; i < s->n; i++)
         policy_key_unref(s->keys[i]);
+    limit_set_unref(s->limits);
     mem_free((void *)s->keys);
     mem_free(s->slots);
     mem_free(s);

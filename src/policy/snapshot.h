@@ -1,5 +1,5 @@
-/* snapshot.h: all API keys of one version of the policy: those of the configuration and those of
- * the backend, found by the digest of their secret.
+/* snapshot.h: all API keys and limits of one version of the policy: the keys of the configuration
+ * and those of the backend, found by the digest of their secret.
  *
  * A lookup reads one slot of a hash table on average, whatever the number of keys is. A change
  * makes a new snapshot that shares the keys with the old one: a copy of pointers, in O(n).
@@ -7,7 +7,7 @@
  * Immutable after creation; references are counted atomically. Any thread. */
 #pragma once
 
-#include "policy/policy_key.h"
+#include "policy/limit_set.h"
 
 enum { POLICY_KEYS_MAX = 1 << 17 }; /* static and stored ones together */
 
@@ -24,6 +24,11 @@ int policy_snapshot_put(struct policy_snapshot **out, const struct policy_snapsh
 /* A copy without `key`, which `old` contains. ERR_MEMORY. */
 int policy_snapshot_delete(struct policy_snapshot **out, const struct policy_snapshot *old,
     const struct policy_key *key, uint64_t version, struct err *e) MUST_CHECK;
+/* A copy with other limits (NULL: none), of which it takes a reference on success. A new snapshot
+ * has none, and the functions above keep those of `old`. ERR_MEMORY. */
+int policy_snapshot_set_limits(struct policy_snapshot **out, const struct policy_snapshot *old,
+    const struct limit_set *limits, uint64_t version, struct err *e) MUST_CHECK;
+const struct limit_set *policy_snapshot_limits(const struct policy_snapshot *s); /* borrowed */
 struct policy_snapshot *policy_snapshot_ref(struct policy_snapshot *s);
 void policy_snapshot_unref(struct policy_snapshot *s); /* accepts NULL */
 

@@ -97,6 +97,10 @@ static void bad_text_is_an_error_with_its_line(void)
         { "[api_key " DIGEST "]\nscopes = root\n", "line 2: scopes: 'root'" },
         { "[api_key " DIGEST "]\nnothing = 1\n", "line 2: unknown entry 'nothing'" },
         { "[policy]\ntext\n", "line 2: neither" },
+        { "[limits key x]\n", "line 1: 'key x' is neither" },
+        { "[limits default]\nvalues = x=1\n", "line 2: there is no limit 'x'" },
+        { "[limits default]\nother = 1\n", "line 2: unknown entry 'other'" },
+        { "[limits default]\n[limits default]\n[policy]\n", "line 3: two entries" },
     };
     struct policy_list l = { 0 };
     struct err e;
@@ -377,6 +381,107 @@ static void kill_9_loses_nothing_that_was_acknowledged(void)
     tmpdir_remove(p.dir);
 }
 
+/* ---- limits */
+
+static void entries_of_limits_equal_their_text(void)
+{
+    static const char *const bad_subjects[] = { "", "tenant", "tenant ", "model", "defaults",
+        "key a", "tenant a]b", "tenant 123456789012345678901234567890123", "model a\tb",
+        "model  a" };
+    static const char *const bad_values[] = { "x=1", "tokens_per_day",
+        "tokens_per_day=", "tokens_per_day=0", "tokens_per_day=-1",
+        "tokens_per_day=9223372036854775807", "exempt=1", "prompt_price=1",
+        "tokens_per_day=1\t\t" };
+    struct limit_entry l;
+    struct buf b;
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(bad_subjects); i++)
+        EXPECT_EQ(limit_entry_init(&l, str_of(bad_subjects[i]), ' ', &e), -1);
+    for (size_t i = 0; i < ARRAY_LEN(bad_values); i++) {
+        EXPECT_EQ(limit_entry_init(&l, STR("tenant a"), ' ', &e), 0);
+        EXPECT_EQ(limit_entry_read(&l, str_of(bad_values[i]), &e), -1);
+    }
+    buf_init(&b, KB);
+    EXPECT_EQ(limit_entry_init(&l, STR("model/org/name"), '/', &e), 0);
+    EXPECT_STR(l.name, "org/name");
+    EXPECT_EQ(limit_entry_read(&l, STR("output_price=5\trequests_per_minute=1"), &e), 0);
+    limit_entry_write(&l, &b);
+    EXPECT(str_is(buf_str(&b), "requests_per_minute=1\toutput_price=5"));
+    buf_clear(&b);
+}
+
+static enum errcode change_limits(struct policy *p, struct mailbox *replies,
+    struct policy_change *c, const char *subject, int64_t tokens)
+{
+    struct err e;
+
+    c->reply_to = replies;
+    EXPECT_EQ(limit_entry_init(&c->limits, str_of(subject), ' ', &e), 0);
+    c->limits.values[POLICY_LIMIT_tokens_per_day] = tokens;
+    policy_post(p, c);
+    while (!mailbox_drain(replies))
+        mailbox_wait(replies, UINT64_MAX);
+    return c->err.code;
+}
+
+static void ignore_snapshot(void *ctx, struct policy_snapshot *s)
+{
+}
+
+static int64_t tokens_of(const struct policy_snapshot *s, enum limit_entry_kind kind, const char *n)
+{
+    const struct limit_entry *l = limit_set_find(policy_snapshot_limits(s), kind, n);
+
+    return l ? l->values[POLICY_LIMIT_tokens_per_day] : 0;
+}
+
+static void limits_survive_changes_of_keys_and_a_restart(void)
+{
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct policy_change put = { .action = POLICY_PUT_LIMITS },
+                             gone = { .action = POLICY_DELETE_LIMITS }, create = { 0 };
+        struct mailbox *m;
+        struct policy *policy;
+        struct place p;
+        struct err e;
+
+        place_init(&p);
+        struct policy_options o = { NULL, names[i], p.o };
+        EXPECT_EQ(mailbox_open(&m, &e), 0);
+        EXPECT(!policy_open(&policy, &o, &e) && !policy_start(policy, ignore_snapshot, NULL, &e));
+        EXPECT_EQ((int)change_limits(policy, m, &put, "tenant acme", 70), (int)ERR_NONE);
+        EXPECT_EQ((int)change_limits(policy, m, &put, "default", 10), (int)ERR_NONE);
+        EXPECT_EQ(put.limits.version, (uint64_t)2);
+        EXPECT_EQ((int)change_limits(policy, m, &put, "model m x", 30), (int)ERR_NONE);
+        EXPECT_EQ((int)change_limits(policy, m, &gone, "model none", 0), (int)ERR_NOT_FOUND);
+        gone.has_version = true;
+        gone.version = 2;
+        EXPECT_EQ((int)change_limits(policy, m, &gone, "tenant acme", 0), (int)ERR_PRECONDITION);
+        gone.version = 1;
+        EXPECT_EQ((int)change_limits(policy, m, &gone, "tenant acme", 0), (int)ERR_NONE);
+        EXPECT_EQ(gone.limits.values[POLICY_LIMIT_tokens_per_day], 70);
+        create.reply_to = m;
+        create.key = key_of(1);
+        policy_post(policy, &create);
+        while (!mailbox_drain(m))
+            mailbox_wait(m, UINT64_MAX);
+        EXPECT(create.result);
+        policy_key_unref(create.result);
+        policy_close(policy);
+        EXPECT_EQ(policy_open(&policy, &o, &e), 0);
+        struct policy_snapshot *s = policy_first(policy);
+        EXPECT_EQ(policy_snapshot_version(s), (uint64_t)5);
+        EXPECT_EQ(limit_set_count(policy_snapshot_limits(s)), 2);
+        EXPECT_EQ(tokens_of(s, LIMITS_DEFAULT, ""), 10);
+        EXPECT_EQ(tokens_of(s, LIMITS_MODEL, "m x"), 30);
+        policy_snapshot_unref(s);
+        policy_close(policy);
+        mailbox_close(m);
+        tmpdir_remove(p.dir);
+    }
+}
+
 /* ---- policy thread */
 
 static _Atomic int n_published;
@@ -451,4 +556,5 @@ TESTS(TEST(sealed_text_is_read_back_and_differs_each_time),
     TEST(encrypted_file_needs_its_passphrase_and_one_server),
     TEST(database_refuses_a_change_of_an_old_version), TEST(full_disk_loses_nothing),
     TEST(every_failed_allocation_is_an_error), TEST(kill_9_loses_nothing_that_was_acknowledged),
+    TEST(entries_of_limits_equal_their_text), TEST(limits_survive_changes_of_keys_and_a_restart),
     TEST(policy_thread_executes_and_publishes_changes))
