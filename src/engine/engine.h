@@ -64,6 +64,9 @@ struct gen_input {
     float tenant_weight;       /* relative share of service; 0 = 1 */
     uint64_t deadline_ns; /* clock_ns; 0 = none; when it passes: FINISH_ERROR with ERR_TIMEOUT */
     bool want_drafts;     /* index the tokens for n-gram drafts */
+    /* Token events of a choice, at most; 0 = SEQ_EVENTS. Fewer bound the tokens that are generated
+     * and not returned. */
+    int n_events_max;
 };
 
 struct gen;

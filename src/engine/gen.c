@@ -41,6 +41,8 @@ static int check_input(const struct gen_input *in, struct err *e)
             (long long)in->n_prompt + in->max_tokens);
     if (in->n_predicted < 0 || in->n_predicted > TOKENS_MAX)
         return err_set(e, ERR_RANGE, "a prediction cannot have %d tokens", in->n_predicted);
+    if (in->n_events_max < 0)
+        return err_set(e, ERR_RANGE, "a choice cannot have %d events", in->n_events_max);
     if (in->script && in->constraints)
         return err_set(e, ERR_UNSUPPORTED, "the output of a script cannot be constrained");
     return in->script ? check_script(in->script, e) : 0;
@@ -55,7 +57,9 @@ static int max_events(const struct gen_input *in, int choice)
 
 static int n_events_of(const struct gen_input *in, int choice)
 {
-    return MIN(max_events(in, choice), (int)SEQ_EVENTS);
+    int limit = in->n_events_max ? in->n_events_max : SEQ_EVENTS;
+
+    return MIN(max_events(in, choice), MIN(limit, (int)SEQ_EVENTS));
 }
 
 /* Slots of the n-gram indexes: one index over the prompt and one over the prediction, shared by all

@@ -12,7 +12,9 @@ struct session_choice {
     struct output output;
     struct str stop_string;
     int n_tokens;
-    bool has_ended; /* the callback choice_end was called */
+    struct msg_queue withheld; /* paced: events of processed tokens */
+    int n_withheld, n_granted; /* n_granted: tokens that the engine may generate in total */
+    bool has_ended;            /* the callback choice_end was called */
 };
 
 struct session_replay {     /* replay of a cached response, in slices */
@@ -58,6 +60,7 @@ static int choice_init(struct session *s, struct session_choice *c, struct err *
     const struct session_params *p = &s->p;
 
     c->detok.has_begun = p->gen.constraints != NULL; /* the constraint has read the first blank */
+    c->n_granted = p->gen.n_events_max;
     buf_init(&c->raw, TEXT_MAX);
     buf_init(&c->out, TEXT_MAX);
     if (output_init(&c->output, &p->output, p->first_choice + (int)(c - s->choices),
@@ -383,6 +386,48 @@ static void on_replay_message(struct session *s)
         schedule_replay(s);
 }
 
+/* ---- pace */
+
+static bool needs_group(const struct session *s, const struct session_choice *c)
+{
+    return !c->has_ended && c->n_withheld >= s->p.pace_group && c->n_granted < s->p.gen.max_tokens;
+}
+
+bool session_needs_group(const struct session *s)
+{
+    for (int i = 0; s->p.pace_group && i < s->p.gen.n_choices; i++)
+        if (needs_group(s, &s->choices[i]))
+            return true;
+    return false;
+}
+
+bool session_return_group(struct session *s)
+{
+    int i = 0;
+
+    while (i < s->p.gen.n_choices && !needs_group(s, &s->choices[i]))
+        i++;
+    if (i == s->p.gen.n_choices)
+        return false;
+    struct session_choice *c = &s->choices[i];
+    c->n_granted += s->p.pace_group;
+    c->n_withheld -= s->p.pace_group;
+    for (int k = 0; k < s->p.pace_group; k++)
+        gen_event_done(container_of(msg_queue_take(&c->withheld), struct gen_event, msg));
+    return true;
+}
+
+/* The engine frees the events of an ended choice with the request. */
+static void withhold(struct session *s, struct gen_event *ev)
+{
+    struct session_choice *c = &s->choices[ev->choice];
+
+    msg_queue_put(&c->withheld, &ev->msg);
+    c->n_withheld++;
+    if (!s->is_cancelled && needs_group(s, c))
+        s->ctx.ops->paced(s->ctx.ctx);
+}
+
 void session_event(struct gen_event *ev)
 {
     if (ev->msg.kind == SESSION_REPLAY) {
@@ -398,6 +443,8 @@ void session_event(struct gen_event *ev)
     handle_event(s, ev);
     if (ev->msg.kind == GEN_END)
         on_end(s);
+    else if (ev->msg.kind == GEN_TOKEN && s->p.pace_group)
+        withhold(s, ev);
     else
         gen_event_done(ev);
 }

@@ -52,6 +52,8 @@ struct session_ops { /* ctx is the caller's; a callback must not close the sessi
     void (*choice_end)(void *ctx, const struct choice_end *c);
     /* last callback; frees the arena if the callback owns it */
     void (*end)(void *ctx, const struct session_end *s);
+    /* With pace_group: a choice has a group of events that session_return_group would return. */
+    void (*paced)(void *ctx);
     void (*begun)(void *ctx); /* with want_begin: the engine has started the prompt; may be NULL */
 };
 
@@ -67,6 +69,10 @@ struct session_params {
     bool skip_special_tokens; /* control tokens do not appear in the text */
     bool ignore_eos;          /* the model's end tokens do not end a choice */
     struct output_params output;
+    /* Paced session: gen.n_events_max events of a choice are in use, and the session keeps those of
+     * processed tokens until session_return_group returns this number of them; 0 = not paced. At
+     * least as many as the engine needs to continue a parked sequence: a quarter. */
+    int pace_group;
     int first_choice; /* number of the session's first choice in the output events */
     /* Cached response that is replayed (one choice); borrowed. NULL: generate. */
     const struct cached_response *replay;
@@ -101,5 +107,10 @@ void session_cancel(struct session *s);
  * queue, which parks the sequences. Used for slow readers. */
 void session_pause(struct session *s);
 void session_resume(struct session *s);
+
+/* A paced session: whether a choice needs a group of events to continue, and returns that group, so
+ * that the engine may generate as many tokens more. False: no choice needs one. */
+bool session_needs_group(const struct session *s);
+bool session_return_group(struct session *s);
 
 uint64_t session_first_token_ns(const struct session *s); /* 0 before the first token */
