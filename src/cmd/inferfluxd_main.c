@@ -476,6 +476,9 @@ static int run_server(const struct options *o, struct err *e)
         (*o->api_keys_file && keys_add_file(keys, o->api_keys_file, e)))
         goto out;
     so.keys = keys;
+    so.pace = !strcmp(o->when_full, "pace");
+    if (limiter_open(&so.limiter, (uint64_t)o->limits_window_s * NS_PER_S, e))
+        goto out;
     if (open_policy(&so.policy, o, keys, e))
         goto out;
     http_settings(o, &so.http);
@@ -507,6 +510,7 @@ out:
     policy_stop(so.policy);
     service_close(service);
     policy_close(so.policy);
+    limiter_close(so.limiter);
     slots_free(so.slots);
     response_store_close(so.response_store);
     response_cache_close(so.response_cache);

@@ -500,8 +500,8 @@ struct limit_hold *limiter_granted(struct limiter *l, struct limit_waker *w)
 
 /* ---- reports */
 
-int64_t limiter_max_output(
-    struct limiter *l, const struct limit_hold *h, int64_t prompt, const struct limit_time *t)
+int64_t limiter_max_output(struct limiter *l, const struct limit_hold *h, int64_t prompt,
+    bool with_windows, const struct limit_time *t)
 {
     int64_t least = INT64_MAX;
 
@@ -511,7 +511,7 @@ int64_t limiter_max_output(
             struct counter *c = &h->subjects[i]->counters[r];
             const struct row *row = &rows[r];
             int64_t each = row->is_cost ? h->price.output : 1;
-            if (!c->limit || !row->output || !each)
+            if (!c->limit || !row->output || !each || (!is_budget(row) && !with_windows))
                 continue;
             advance_counter(l, row, c);
             int64_t max = is_budget(row) ? room(c) : c->limit;

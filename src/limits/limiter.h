@@ -92,9 +92,10 @@ void limiter_close(struct limiter *l); /* accepts NULL; no hold has subjects */
 int limiter_begin(struct limiter *l, struct limit_hold *h, const struct limit_subject_of *subjects,
     int n, struct err *e) MUST_CHECK;
 /* Output tokens that the limits can ever grant to the request in addition to `prompt` prompt
- * tokens: the least limit of a window, and what the budgets have left. INT64_MAX: no limit. */
-int64_t limiter_max_output(
-    struct limiter *l, const struct limit_hold *h, int64_t prompt, const struct limit_time *t);
+ * tokens: what the budgets have left and, with_windows, the least limit of a window. INT64_MAX: no
+ * limit. */
+int64_t limiter_max_output(struct limiter *l, const struct limit_hold *h, int64_t prompt,
+    bool with_windows, const struct limit_time *t);
 /* Reserves want->window from the windows and want->budget from the budgets. The first reservation
  * also begins to count in the concurrency limits. LIMIT_IDLE: refused, *why has the first limit
  * without room. LIMIT_WAITING only with may_wait; h->waker is set. */

@@ -94,10 +94,12 @@ static int build_constraints(struct inflight *r, const struct prompt_ctx *prompt
     return rc;
 }
 
-static int max_tokens_of(const struct inflight *r, int i)
+int inflight_max_tokens(const struct inflight *r, int i)
 {
-    return prompt_max_tokens(&r->request, r->model, &r->prompts[i],
+    int n = prompt_max_tokens(&r->request, r->model, &r->prompts[i],
         r->request.kind == REQUEST_CHAT ? r->io->o->default_max_tokens : 0);
+
+    return r->limits.max_output ? (int)MIN(n, r->limits.max_output) : n;
 }
 
 /* A request that sets no max_tokens may end early; its response is limited while it grows. */
@@ -106,7 +108,7 @@ static int check_output_size(const struct inflight *r, struct err *e)
     int64_t n_tokens = 0;
 
     for (int i = 0; r->request.max_tokens >= 0 && i < r->request.n_prompts; i++)
-        n_tokens += (int64_t)max_tokens_of(r, i) * r->request.best_of;
+        n_tokens += (int64_t)inflight_max_tokens(r, i) * r->request.best_of;
     return response_check_size(&r->request, n_tokens, e);
 }
 
@@ -204,7 +206,7 @@ static void look_up_cache(struct inflight *r)
     if (!r->cache_key.n || str_find(control, STR("no-cache")) >= 0)
         return;
     r->cached_response = response_cache_take(
-        r->io->o->response_cache, r->cache_key, max_tokens_of(r, 0), clock_ns());
+        r->io->o->response_cache, r->cache_key, inflight_max_tokens(r, 0), clock_ns());
     if (r->cached_response)
         c->fields[c->n_fields++] = (struct http_field){ STR("x-inferflux-cache"), STR("exact") };
 }
@@ -254,7 +256,7 @@ static int take_slot(struct inflight *r, int i, struct err *e)
         .wanted = request->id_slot,
         .prompt = r->prompts[i].ids,
         .n_prompt = r->prompts[i].n,
-        .n_max = max_tokens_of(r, i),
+        .n_max = inflight_max_tokens(r, i),
         .params = { .sample = request->sample,
             .n_predict = request->max_tokens,
             .stream = request->stream,
@@ -275,7 +277,7 @@ static int open_session(struct inflight *r, int i, struct err *e)
     struct session_params p = {
         .gen = { .prompt = r->prompts[i].ids,
             .n_prompt = r->prompts[i].n,
-            .max_tokens = max_tokens_of(r, i),
+            .max_tokens = inflight_max_tokens(r, i),
             .n_choices = request->best_of,
             .sample = request->sample,
             .constraints = choice_constraints_list(r->inflight_prompts[i].constraints),
@@ -292,6 +294,7 @@ static int open_session(struct inflight *r, int i, struct err *e)
             .cache_prompt = request->cache_prompt,
             .name = r->request_id,
             .deadline_ns = r->async.deadline_ns == UINT64_MAX ? 0 : r->async.deadline_ns,
+            .n_events_max = r->limits.slice,
             .script = r->inflight_prompts[i].script },
         .stops = request->stops,
         .n_stops = request->n_stops,
@@ -299,6 +302,7 @@ static int open_session(struct inflight *r, int i, struct err *e)
         .skip_special_tokens = request->skip_special_tokens,
         .ignore_eos = request->ignore_eos,
         .output = r->prompts[i].output,
+        .pace_group = r->limits.group,
         .first_choice = i * request->best_of,
         .replay = r->cached_response,
     };
@@ -336,8 +340,6 @@ static void count_start(struct inflight *r)
  * room; if not, the client receives an HTTP status. */
 static int start_sessions(struct inflight *r, struct err *e)
 {
-    if (!r->request.load_only)
-        look_up_cache(r);
     report_priority(r);
     if (audit_record_open(&r->audit_record, r, e))
         return -1;
@@ -346,6 +348,7 @@ static int start_sessions(struct inflight *r, struct err *e)
         (!r->request.load_only && open_session(r, 0, e)))
         return -1;
     count_start(r);
+    rate_limit_started(r);
     if (r->request.load_only)
         return 0; /* the model is loaded: the response ends with the last reference */
     response_set_usage(r->response, r->n_prompt, 0);
@@ -362,6 +365,29 @@ static int start_sessions(struct inflight *r, struct err *e)
     return 0;
 }
 
+/* The rate limits have granted the request, which has one reference for this function. */
+static void start_granted(struct inflight *r)
+{
+    struct err e;
+
+    if (start_sessions(r, &e)) {
+        async_explain_refusal(&r->async, &e);
+        inflight_fail(r, &e);
+    }
+    inflight_release(r);
+}
+
+/* Reserves the amounts of the request. 0: granted; 1: start_granted is called later. */
+static int reserve_amounts(struct inflight *r, struct err *e)
+{
+    if (r->request.load_only)
+        return 0;
+    if (rate_limit_open(r, e))
+        return -1;
+    look_up_cache(r);
+    return rate_limit_reserve(r, start_granted, e);
+}
+
 int generate_run_step(struct async *a)
 {
     struct inflight *r = inflight_of(a);
@@ -375,19 +401,24 @@ static void continue_loaded(struct inflight *r)
     async_start(&r->async, r->async.was_at_worker);
 }
 
-/* Drops the caller's reference. */
-static void start_or_fail(struct inflight *r)
+/* There is room for the audit line: starts the request as soon as the rate limits have granted it.
+ * Drops the caller's reference. */
+static void start_limited(struct inflight *r)
 {
     struct err e;
+    int must_wait = reserve_amounts(r, &e);
 
-    if (start_sessions(r, &e)) {
-        async_explain_refusal(&r->async, &e);
-        inflight_fail(r, &e);
+    if (must_wait > 0)
+        return;
+    if (!must_wait) {
+        start_granted(r);
+        return;
     }
+    inflight_fail(r, &e);
     inflight_release(r);
 }
 
-/* Starts the request as soon as there is room for its audit line. Drops the caller's reference. */
+/* Reserves room for the audit line, waits for it if necessary, and goes on. Drops the caller's reference. */
 static void start_audited(struct inflight *r)
 {
     struct err e;
@@ -396,11 +427,11 @@ static void start_audited(struct inflight *r)
         async_set_deadline(&r->async, r->began_ns + (uint64_t)(r->request.timeout_s * 1e9));
     int must_wait = audit_wait_reserve(r, &e);
     if (must_wait > 0) {
-        audit_wait_start(r, start_or_fail);
+        audit_wait_start(r, start_limited);
         return;
     }
     if (!must_wait) {
-        start_or_fail(r);
+        start_limited(r);
         return;
     }
     inflight_fail(r, &e);

@@ -33,6 +33,7 @@ static void on_free(struct async *a)
     const char *finish = r->err.code ? errcode_name(r->err.code) : "done";
 
     CHECK(!r->response);
+    rate_limit_close(r, r->is_computed);
     count_end(r);
     if (r->io->o->audit && r->is_accepted)
         audit_record_write(r, finish, r->err.code ? status_of(r->err.code).http : 200);
@@ -72,6 +73,11 @@ static void fill_error_extra(const struct inflight *r, struct error_extra *extra
     }
     if (r->err.code == ERR_OVERLOADED && r->prompts)
         extra->retry_after_s = (uint32_t)MIN(engine_wait_ns(r->model->engine) / NS_PER_S + 1, 600u);
+    if (r->err.code == ERR_RATE && r->limits.refusal.max) {
+        extra->retry_after_s = (uint32_t)MIN(
+            (r->limits.refusal.retry_ns + NS_PER_S - 1) / NS_PER_S, (uint64_t)UINT32_MAX);
+        extra->retry_never = r->limits.refusal.is_never;
+    }
 }
 
 static void finish_response(struct inflight *r)
@@ -141,6 +147,8 @@ static void wind_down(struct inflight *r)
         audit_wait_stop(r);
         r->n_refs--;
     }
+    if (rate_limit_stop(r))
+        r->n_refs--;
     inflight_release(r);
 }
 

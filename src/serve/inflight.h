@@ -81,8 +81,10 @@ struct inflight {
     /* stored response that this request continues; a reference; NULL: none */
     const struct stored_response *previous;
     struct response_cache_end response_cache_end; /* finish NONE: not finished by itself */
-    int n_refs;     /* running sessions, plus one per function that needs the struct */
-    struct err err; /* first error */
+    struct rate_limit limits;
+    bool is_computed; /* the engine has begun to process a prompt */
+    int n_refs;       /* running sessions, plus one per function that needs the struct */
+    struct err err;   /* first error */
     struct loop_timer ping;
     uint64_t began_ns, first_token_ns, last_write_ns;
     uint64_t *last_token_ns;     /* per choice */
@@ -118,6 +120,9 @@ void inflight_revoke(struct io *io, const struct policy_snapshot *s);
 /* Finds an open request by its id. `whose`: only requests of this caller, NULL: of all callers.
  * NULL: not found. */
 struct inflight *inflight_find(struct io *io, struct str id, const struct caller *whose);
+
+/* Largest output of prompt i, in tokens per choice. */
+int inflight_max_tokens(const struct inflight *r, int i);
 
 /* Flushes the response after data was added to it. Pauses the sessions if the client reads
  * slowly. */

@@ -128,6 +128,7 @@ static void on_token(void *ctx, int choice, const struct sampled *t)
 
     measure_token(r, choice_of(p, choice));
     audit_record_token(r->audit_record, choice_of(p, choice), t->id);
+    rate_limit_count(r);
     background_set_running(r);
     echo_rest(p);
     if (choice == 0)
@@ -253,6 +254,7 @@ static void on_end(void *ctx, const struct session_end *s)
     slot_end(&p->slot);
     put_in_cache(r, s);
     r->n_cached += t->n_cached;
+    r->is_computed |= t->started_ns != 0;
     merge_times(r, t);
     r->n_accepted += s->n_predicted;
     metric_add(m, METRIC_tool_calls_total, s->n_calls);
@@ -267,7 +269,17 @@ static void on_end(void *ctx, const struct session_end *s)
     inflight_release(r);
 }
 
+/* A session has used a group of the tokens that were reserved for it. */
+static void on_paced(void *ctx)
+{
+    struct inflight_prompt *p = ctx;
+
+    if (inflight_is_open(p->inflight))
+        rate_limit_pace(p->inflight);
+}
+
 const struct session_ops inflight_events_ops = { .begun = on_begun,
+    .paced = on_paced,
     .prompt_token = on_prompt_token,
     .token = on_token,
     .after_output = after_output,

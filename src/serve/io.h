@@ -8,6 +8,7 @@
 #include "api/models.h"
 #include "api/common/dialect.h"
 #include "serve/constraint_ends.h"
+#include "serve/rate_limit.h"
 #include "serve/serve.h"
 
 #include <pthread.h>
@@ -29,6 +30,7 @@ struct io {
     struct http_server *http;
     struct metrics metrics;
     struct constraint_ends constraint_ends;
+    struct limit_wait limits;
     struct worker *worker;
     int index; /* index in the service */
     /* lists of requests that are answered later, of three kinds; see async.h */
@@ -58,10 +60,11 @@ enum {
     MSG_POLICY, /* struct policy_message */
     MSG_POLICY_CHANGED,
     MSG_AUDIT_ROOM,
-    MSG_AUDIT_LINES /* struct audit_query */
+    MSG_AUDIT_LINES, /* struct audit_query */
+    MSG_LIMITS       /* struct limit_wait */
 };
 
-enum { ROUTE_CALL_FIELDS_MAX = 8, REQUEST_ID_MAX = 64 };
+enum { ROUTE_CALL_FIELDS_MAX = 24, REQUEST_ID_MAX = 64 };
 
 struct route_call { /* one HTTP request on a known route; allocated in the exchange's arena */
     struct io *io;

@@ -10,6 +10,7 @@
 #include "policy/policy.h"
 #include "constrain/compile_cache.h"
 #include "http/server.h"
+#include "limits/limiter.h"
 #include "generate/response_cache.h"
 #include "registry/registry.h"
 #include "serve/metrics.h"
@@ -50,7 +51,9 @@ struct serve_options { /* borrowed for the life of the service */
     struct response_cache *response_cache; /* NULL = none */
     struct response_store *response_store; /* NULL = none */
     struct keys *keys;                     /* an administrator may change their weights */
-    struct policy *policy;                 /* NULL = the keys of `keys` alone */
+    struct limiter *limiter;               /* rate limits; NULL = none */
+    bool pace;             /* a full window delays requests (rate_limit.h); else it refuses them */
+    struct policy *policy; /* NULL = the keys of `keys` alone */
     bool needs_key;
     bool needs_key_once_set;         /* a key is required as soon as the policy has one */
     struct audit *audit;             /* NULL = none */

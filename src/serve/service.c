@@ -401,6 +401,9 @@ static void on_message(void *ctx, struct msg *m)
     case MSG_AUDIT_ROOM:
         audit_wait_message(io);
         break;
+    case MSG_LIMITS:
+        rate_limit_message(io);
+        break;
     case WORKER_DONE:
         worker_done(io->worker, m);
         break;
@@ -453,6 +456,7 @@ static int io_open(struct io **out, struct service *s, int port, struct err *e)
     http.port_use = s->o.n_threads < 2 ? PORT_OWN : port < 0 ? PORT_SHARE : PORT_JOIN;
     if (loop_open(&io->loop, e))
         return -1;
+    rate_limit_io_init(io);
     loop_on_message(io->loop, on_message, io);
     if (worker_open(&io->worker, loop_mailbox(io->loop), e))
         return -1;

@@ -18,7 +18,7 @@
 
 struct worker;
 
-enum { WORKER_DONE = 210 }; /* msg.kind of a job that returns to the io thread */
+enum { WORKER_DONE = 300 }; /* msg.kind of a job that returns to the io thread */
 
 enum { WORKER_JOBS_MAX = 4096 };
 

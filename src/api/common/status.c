@@ -216,7 +216,7 @@ int status_fields(
 {
     uint32_t seconds = x && x->retry_after_s ? x->retry_after_s : 1;
 
-    switch (status_of(code).retry) {
+    switch (x && x->retry_never ? RETRY_NEVER : status_of(code).retry) {
     case RETRY_DEFAULT:
         return 0;
     case RETRY_LATER:

@@ -26,6 +26,7 @@ struct error_extra {            /* zero = none */
     int n_prompt_tokens, n_ctx; /* for ERR_CONTEXT */
     bool is_lower_bound;        /* n_prompt_tokens is a lower bound: the prompt was not built */
     uint32_t retry_after_s;     /* 0 = 1 */
+    bool retry_never;           /* a retry would fail again, whatever the code is */
     const char *constraint;     /* kind, if the request was accepted with one; NULL = none */
     const char *instance;       /* problem documents: the path; NULL */
     /* In Anthropic's body; empty = the field `request-id` of the response. */

@@ -248,7 +248,7 @@ static void budgets_end_with_their_period_and_never_wait(void)
     EXPECT(limiter_reserve(s.l, &h, &want, &s.now, &why) == LIMIT_IDLE);
     EXPECT(why.limit == POLICY_LIMIT_tokens_per_day);
     EXPECT_EQ(why.retry_ns, 86400 * NS_PER_S);
-    EXPECT_EQ(limiter_max_output(s.l, &h, 100, &s.now), 400);
+    EXPECT_EQ(limiter_max_output(s.l, &h, 100, true, &s.now), 400);
     s.now.wall_s += 86400; /* a jump, which does not begin a new day at once */
     EXPECT(limiter_reserve(s.l, &h, &want, &s.now, &why) == LIMIT_IDLE);
     s.now.wall_s -= 86400;

@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+"""Rate limits and budgets: refusals in every dialect, paced responses, and the admin routes."""
+import json
+import os
+import sys
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests/support"))
+sys.path.insert(0, os.path.join(ROOT, "tests/wire"))
+from harness import equal, run
+from test_api_keys import Keys, as_key
+
+CHAT = "/v1/chat/completions"
+WINDOW = ("--limits-window", "1")  # limits per minute are divided by 60
+
+
+class Limits(Keys):
+    def __init__(self, **options):
+        super().__init__(**{"ready": True, **options})
+
+
+def chat(s, key, n_tokens, **more):
+    """A response of n_tokens of a script model. Returns (status, fields, body, seconds)."""
+    began = time.monotonic()
+    status, head, body = s.request("POST", CHAT, json.dumps({"model": "echo", "max_tokens": n_tokens,
+        "script": {"text": "word " * n_tokens}, "messages": [{"role": "user", "content": "x"}], **more}),
+        **as_key(key["key"]))
+    return status, head, json.loads(body), time.monotonic() - began
+
+
+def usage_of(s, key, n=1):
+    status, _, body, _ = chat(s, key, n)
+    equal(status, 200, body)
+    return body["usage"]
+
+
+def test_a_full_window_is_a_429_in_the_form_of_each_dialect():
+    user = [{"role": "user", "content": "x"}]
+    requests = {
+        CHAT: ({"messages": user}, lambda b: b["error"]["type"]),
+        "/v1/completions": ({"prompt": "x"}, lambda b: b["error"]["type"]),
+        "/v1/responses": ({"input": "x"}, lambda b: b["error"]["type"]),
+        "/v1/messages": ({"messages": user}, lambda b: b["error"]["type"]),
+        "/api/chat": ({"messages": user}, lambda b: type(b["error"]).__name__),
+        "/completion": ({"prompt": "x"}, lambda b: b["error"]["code"]),
+    }
+    types = {"/api/chat": "str", "/completion": 429}
+    with Limits() as s:
+        for path, (body, type_of) in requests.items():
+            key = s.create(limits={"requests_per_minute": 1})
+            body = {"model": "echo", "max_tokens": 2, "script": {"text": "a b"}, **body}
+            status, head, data = s.request("POST", path, json.dumps(body), **as_key(key["key"]))
+            equal(status, 200, data)
+            own = "anthropic-ratelimit-requests-" if "messages" in path else "x-ratelimit-"
+            names = {k for k in head if "ratelimit" in k}
+            equal(len(names), 3, head)
+            assert all(k.startswith(own) for k in names), names
+            status, head, data = s.request("POST", path, json.dumps(body), **as_key(key["key"]))
+            equal(status, 429, data)
+            equal(type_of(json.loads(data)), types.get(path, "rate_limit_error"), data)
+            assert 1 <= int(head["retry-after"]) <= 61, head
+            assert "requests_per_minute is 1" in data.decode(), data
+
+
+def test_tokens_are_reserved_settled_and_refunded():
+    with Limits() as s:
+        key = s.create(limits={"tokens_per_minute": 1000})
+        used = usage_of(s, key)["total_tokens"]
+        _, head, _, _ = chat(s, key, 100)
+        equal(int(head["x-ratelimit-limit-tokens"]), 1000)
+        n_prompt = used - 1
+        # of this request the prompt and max_tokens are reserved when the fields are written
+        equal(int(head["x-ratelimit-remaining-tokens"]), 1000 - used - n_prompt - 100)
+        assert head["x-ratelimit-reset-tokens"].endswith("s")
+        # more than what is left, then more than the limit permits at all
+        status, head, body, _ = chat(s, key, 900)
+        equal(status, 429, body)
+        assert "retry-after" in head, head
+        status, head, body, _ = chat(s, key, 1001)
+        equal((status, head.get("x-should-retry")), (429, "false"), body)
+        # a response that ends early refunds the rest
+        for _ in range(5):
+            status, _, body, _ = chat(s, key, 700, script={"text": "a"})
+            equal(status, 200, body)
+        # without max_tokens the response has what the limit permits
+        status, _, body, _ = chat(s, s.create(limits={"tokens_per_minute": 50}), 100,
+            max_tokens=None)
+        equal((status, body["choices"][0]["finish_reason"]), (200, "length"), body)
+        equal(body["usage"]["total_tokens"], 50)
+
+
+def test_a_cancelled_request_refunds_its_tokens():
+    with Limits() as s:
+        key = s.create(limits={"output_tokens_per_minute": 1500, "concurrent_requests": 1})
+        body = json.dumps({"model": "echo", "stream": True, "max_tokens": 1000, "messages":
+            [{"role": "user", "content": "x"}], "script": {"text": "w " * 1000, "delay_ms": 20}})
+        c = s.connect()
+        c.sendall((f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+            f"{key['key']}\r\nContent-Length: {len(body)}\r\n\r\n{body}").encode())
+        c.recv(100)
+        status, _, data, _ = chat(s, key, 1)
+        equal(status, 429, data)
+        assert "concurrent_requests is 1" in data["error"]["message"], data
+        c.close()
+        end = time.monotonic() + 20
+        while chat(s, key, 800)[0] != 200:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
+def test_a_paced_response_is_slower_and_has_the_same_bytes():
+    with Limits(more=(*WINDOW, "--limits-when-full", "pace")) as s:
+        free = s.create()
+        n_prompt = usage_of(s, free)["prompt_tokens"]
+        for model in "echo", "demo":
+            # 100 tokens per second beyond the prompts
+            key = s.create(limits={"tokens_per_minute": 60 * (100 + 4 * n_prompt)})
+            more = {"model": model, "temperature": 0, "ignore_eos": True, "n": 2}
+            _, _, want, _ = chat(s, free, 200, **more)
+            status, _, got, seconds = chat(s, key, 200, **more)
+            equal(status, 200, got)
+            equal(got["choices"], want["choices"])
+            equal(got["usage"]["completion_tokens"], 400 if model == "demo" else
+                want["usage"]["completion_tokens"])
+            assert seconds > 1, seconds
+
+
+def test_paced_streams_of_one_key_are_never_over_the_limit():
+    limit, n_streams, n = 120, 8, 60
+    times = []
+    with Limits(more=(*WINDOW, "--limits-when-full", "pace")) as s:
+        key = s.create(limits={"output_tokens_per_minute": 60 * limit})
+
+        def stream():
+            body = json.dumps({"model": "demo", "stream": True, "max_tokens": n, "ignore_eos": True,
+                "temperature": 0, "messages": [{"role": "user", "content": "x"}]})
+            c = s.connect()
+            c.sendall((f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+                f"{key['key']}\r\nContent-Length: {len(body)}\r\n\r\n{body}").encode())
+            data = b""
+            while b"[DONE]" not in data and b"error" not in data:
+                more = c.recv(65536)
+                assert more, data
+                data += more
+            assert b"error" not in data, data
+            times.append((time.monotonic(), data))
+            c.close()
+
+        began = time.monotonic()
+        threads = [threading.Thread(target=stream) for _ in range(n_streams)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        seconds = time.monotonic() - began
+    equal(len(times), n_streams)
+    # 480 tokens in windows of 120: the fourth window begins after three seconds
+    assert seconds > 2.9, seconds
+    assert seconds < 20, seconds
+
+
+def test_a_budget_refuses_with_the_time_to_the_next_day():
+    with Limits(more=("--limits-when-full", "pace")) as s:
+        key = s.create(limits={"tokens_per_day": 100})
+        n_prompt = usage_of(s, key)["prompt_tokens"]
+        status, head, body, _ = chat(s, key, 100 - n_prompt)
+        equal(status, 429, body)
+        assert 1 <= int(head["retry-after"]) <= 86400, head
+        assert "tokens_per_day is 100" in body["error"]["message"], body
+
+
+def test_a_waiting_request_ends_with_its_deadline_and_with_its_client():
+    with Limits(more=("--limits-when-full", "pace")) as s:
+        key = s.create(limits={"requests_per_minute": 1})
+        usage_of(s, key)
+        status, _, body = s.request("POST", CHAT, json.dumps({"model": "echo", "max_tokens": 1,
+            "script": {"text": "a"}, "messages": [{"role": "user", "content": "x"}]}),
+            x_request_timeout_ms="300", **as_key(key["key"]))
+        equal(status, 504, body)
+        c = s.connect()
+        c.sendall((f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
+            f"{key['key']}\r\nContent-Length: 2\r\n\r\n{{}}").encode())
+        c.close()
+
+
+if __name__ == "__main__":
+    run(globals())
