@@ -418,7 +418,7 @@ static void start_limited(struct inflight *r)
     inflight_release(r);
 }
 
-/* Reserves room for the audit line, waits for it if necessary, and goes on. Drops the caller's reference. */
+/* Reserves room for the audit line, or waits for it, and goes on. Drops a reference. */
 static void start_audited(struct inflight *r)
 {
     struct err e;

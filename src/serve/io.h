@@ -44,8 +44,7 @@ struct io {
     pthread_t thread;
     bool has_thread, is_draining, is_closing;
     struct loop_timer drain_limit;
-    struct msg
-        loaded_msg; /* message after a model changed its state; posted while is_loaded_posted */
+    struct msg loaded_msg; /* a model has changed its state; posted while is_loaded_posted */
     _Atomic bool is_loaded_posted;
 };
 
@@ -63,7 +62,6 @@ enum {
     MSG_AUDIT_LINES, /* struct audit_query */
     MSG_LIMITS       /* struct limit_wait */
 };
-
 enum { ROUTE_CALL_FIELDS_MAX = 24, REQUEST_ID_MAX = 64 };
 
 struct route_call { /* one HTTP request on a known route; allocated in the exchange's arena */
