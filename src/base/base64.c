@@ -48,3 +48,32 @@ bool base64_decode(struct buf *out, struct str text)
     }
     return buf_ok(out);
 }
+
+static int url_value_of(char c)
+{
+    if (c == '-' || c == '_')
+        return c == '-' ? 62 : 63;
+    return c == '+' || c == '/' ? -1 : value_of(c);
+}
+
+ptrdiff_t base64url_decode(void *out, struct str text)
+{
+    uint8_t *p = out;
+    uint32_t v = 0;
+    int n_bits = 0;
+
+    if (text.n % 4 == 1)
+        return -1;
+    for (size_t i = 0; i < text.n; i++) {
+        int d = url_value_of(text.p[i]);
+        if (d < 0)
+            return -1;
+        v = v << 6 | (uint32_t)d;
+        n_bits += 6;
+        if (n_bits >= 8) {
+            n_bits -= 8;
+            *p++ = (uint8_t)(v >> n_bits & 255);
+        }
+    }
+    return v & ((1u << n_bits) - 1) ? -1 : p - (uint8_t *)out;
+}
