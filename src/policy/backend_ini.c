@@ -4,7 +4,9 @@
  * for the directory. A second server cannot open the file: a lock on PATH.lock excludes it. */
 #include "base/log.h"
 #include "base/mem.h"
+#include "os/clock.h"
 #include "os/files.h"
+#include "policy/old_form.h"
 #include "policy/policy_text.h"
 #include "policy/seal.h"
 
@@ -82,16 +84,65 @@ static int take_lock(struct backend_ini *b, struct err *e)
     return 0;
 }
 
+/* Encrypts the text and replaces the file. */
+static int write_text(struct backend_ini *b, struct str text, struct err *e)
+{
+    struct buf sealed;
+
+    buf_init(&sealed, FILE_MAX);
+    int failed = seal_write(&b->key, text, &sealed, e) ||
+                 file_replace_at(b->dir, b->name, sealed.p, sealed.n, e);
+    buf_clear(&sealed);
+    return failed ? -1 : 0;
+}
+
+/* The present form has no guardrails: a file that has some is kept under another name. */
+static int keep_old_file(struct backend_ini *b, struct str file, int n_words, struct err *e)
+{
+    char name[PATH_BYTES + 16];
+
+    if (!n_words)
+        return 0;
+    snprintf(name, sizeof(name), "%s.old-form", b->name);
+    if (file_replace_at(b->dir, name, file.p, file.n, e))
+        return -1;
+    log_warn("policy", "guardrail_not_imported",
+        "words=%d note=\"set them again; the old file is kept as %s.old-form\"", n_words, b->path);
+    return 0;
+}
+
+/* Reads a file of the old form and rewrites it, so that it is read once. */
+static int import_file(
+    struct backend_ini *b, struct str passphrase, struct str file, struct buf *text, struct err *e)
+{
+    struct policy_list list = { 0 };
+    int n_words = 0;
+
+    if (old_form_read(passphrase, file, clock_wall_s(), text, &n_words, e) ||
+        policy_text_read(buf_str(text), &list, e))
+        return -1;
+    int n_keys = list.n;
+    policy_list_clear(&list);
+    if (keep_old_file(b, file, n_words, e) || seal_key_new(&b->key, passphrase, SEAL_LOG2_N, e) ||
+        write_text(b, buf_str(text), e))
+        return -1;
+    log_info("policy", "old_form_rewritten", "path=\"%s\" keys=%d", b->path, n_keys);
+    return 0;
+}
+
 /* Reads and decrypts the file. ERR_NOT_FOUND: there is none. */
 static int read_file(struct backend_ini *b, struct str passphrase, struct err *e)
 {
-    struct buf sealed, text;
+    struct buf file, text;
 
-    buf_init(&sealed, FILE_MAX);
+    buf_init(&file, FILE_MAX);
     buf_init(&text, FILE_MAX);
-    int failed = file_read_at(b->dir, b->name, &sealed, e) ||
-                 seal_read(&b->key, passphrase, buf_str(&sealed), &text, e);
-    buf_clear(&sealed);
+    int failed = file_read_at(b->dir, b->name, &file, e);
+    if (!failed)
+        failed = old_form_is(buf_str(&file))
+                     ? import_file(b, passphrase, buf_str(&file), &text, e)
+                     : seal_read(&b->key, passphrase, buf_str(&file), &text, e);
+    buf_clear(&file);
     b->text = buf_steal(&text);
     if (failed)
         free_secret(&b->text);
@@ -100,17 +151,14 @@ static int read_file(struct backend_ini *b, struct str passphrase, struct err *e
 
 static int write_file(struct backend_ini *b, const struct policy_snapshot *s, struct err *e)
 {
-    struct buf text, sealed;
+    struct buf text;
 
     buf_init(&text, FILE_MAX);
-    buf_init(&sealed, FILE_MAX);
     policy_text_write(s, &text);
-    int failed = !buf_ok(&text) ? err_set(e, ERR_MEMORY, "no memory to write the policy")
-                                : seal_write(&b->key, buf_str(&text), &sealed, e) ||
-                                      file_replace_at(b->dir, b->name, sealed.p, sealed.n, e);
+    int failed = buf_ok(&text) ? write_text(b, buf_str(&text), e)
+                               : err_set(e, ERR_MEMORY, "no memory to write the policy");
     struct str secret = buf_steal(&text);
     free_secret(&secret);
-    buf_clear(&sealed);
     return failed ? err_wrap(e, "policy") : 0;
 }
 

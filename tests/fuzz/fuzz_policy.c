@@ -1,6 +1,7 @@
 /* Fuzzes the reader of the policy's INI text and of sealed files. Text that is accepted is written
  * again, and reading that gives the same keys. */
 #include "base/mem.h"
+#include "policy/old_form.h"
 #include "policy/policy_text.h"
 #include "policy/seal.h"
 
@@ -52,6 +53,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (s)
             write_and_read_again(s);
         policy_snapshot_unref(s);
+    }
+    if (old_form_is(text)) {
+        int n_words;
+        buf_init(&b, 64 * MB);
+        if (old_form_read(STR("passphrase"), text, 1, &b, &n_words, &e))
+            CHECK(e.code);
+        buf_clear(&b);
+        return 0;
     }
     /* Only headers with the smallest cost of scrypt, since others take most of the time. */
     if (n <= 12 || data[12] > SEAL_LOG2_N_MIN)

@@ -8,6 +8,8 @@
 #include "policy/seal.h"
 #include "support/tmpdir.h"
 
+#include <openssl/evp.h>
+#include <openssl/sha.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -243,6 +245,114 @@ static void encrypted_file_needs_its_passphrase_and_one_server(void)
     EXPECT_EQ((int)e.code, (int)ERR_INVALID);
     EXPECT_EQ(policy_backend_open(&b, "postgres", &p.o, &e), -1);
     EXPECT_EQ((int)e.code, (int)ERR_UNSUPPORTED);
+    tmpdir_remove(p.dir);
+}
+
+/* Files that the program of policy/policy_store.cpp writes, encrypted with `passphrase`: see
+ * seal_old. */
+static void seal_old(const char *path, struct str text)
+{
+    static const uint8_t nonce[12] = { 1, 2, 3 };
+    uint8_t key[32], tag[16], data[4096];
+    EVP_CIPHER_CTX *c = EVP_CIPHER_CTX_new();
+    FILE *f = fopen(path, "w");
+    int n = 0, n_last = 0;
+
+    EXPECT(c && f && text.n <= sizeof(data));
+    SHA256((const uint8_t *)passphrase.p, passphrase.n, key);
+    EXPECT(EVP_EncryptInit_ex(c, EVP_aes_256_gcm(), NULL, key, nonce) == 1);
+    EXPECT(EVP_EncryptUpdate(c, data, &n, (const uint8_t *)text.p, (int)text.n) == 1);
+    EXPECT(EVP_EncryptFinal_ex(c, data + n, &n_last) == 1);
+    EXPECT(EVP_CIPHER_CTX_ctrl(c, EVP_CTRL_GCM_GET_TAG, sizeof(tag), tag) == 1);
+    EVP_CIPHER_CTX_free(c);
+    fputs("ENC\nnonce=", f);
+    for (size_t i = 0; i < sizeof(nonce); i++)
+        fprintf(f, "%02x", nonce[i]);
+    fputs("\ntag=", f);
+    for (size_t i = 0; i < sizeof(tag); i++)
+        fprintf(f, "%02x", tag[i]);
+    fputs("\ndata=", f);
+    for (size_t i = 0; i < text.n; i++)
+        fprintf(f, "%02x", data[i]);
+    fputs("\n", f);
+    fclose(f);
+}
+
+#define OLD_KEY(digit) digit digit digit digit digit digit digit digit
+#define OLD_DIGEST(d)                                                                              \
+    OLD_KEY(d) OLD_KEY(d) OLD_KEY(d) OLD_KEY(d) OLD_KEY(d) OLD_KEY(d) OLD_KEY(d) OLD_KEY(d)
+
+static const char old_text[] = "[api_keys]\n" OLD_DIGEST("a") "=generate,admin\n" OLD_DIGEST(
+    "b") "=\n\n[guardrail]\nwords=\n\n[rate_limit]\ntokens=30\n";
+
+static void old_form_is_read_once_and_rewritten(void)
+{
+    uint8_t a[POLICY_DIGEST_BYTES], b[POLICY_DIGEST_BYTES];
+    char kept[TMPDIR_NAME + 32], begin[9] = "";
+    struct place p;
+
+    place_init(&p);
+    memset(a, 0xaa, sizeof(a));
+    memset(b, 0xbb, sizeof(b));
+    snprintf(kept, sizeof(kept), "%s.old-form", p.path);
+    seal_old(p.path, str_of(old_text));
+    for (int i = 0; i < 2; i++) { /* the old form, then the new one */
+        struct policy_backend *backend = open_at(&p, "ini");
+        struct policy_snapshot *s = load_from(backend);
+        EXPECT_EQ(policy_snapshot_count(s), 2);
+        const struct policy_key *first = policy_snapshot_find(s, a),
+                                *second = policy_snapshot_find(s, b);
+        EXPECT(first && second);
+        EXPECT_EQ((int)first->scopes, SCOPE_READ | SCOPE_GENERATE | SCOPE_ADMIN);
+        EXPECT_EQ((int)second->scopes, SCOPE_READ | SCOPE_GENERATE);
+        EXPECT_EQ(first->limits[0], (int64_t)30);
+        policy_snapshot_unref(s);
+        backend->ops->close(backend);
+        FILE *f = fopen(p.path, "r");
+        EXPECT(f && fread(begin, 1, 8, f) == 8);
+        fclose(f);
+        EXPECT_STR(begin, "IFLUXPOL");
+    }
+    EXPECT(access(kept, F_OK)); /* nothing was lost */
+    tmpdir_remove(p.dir);
+}
+
+static void old_form_is_refused_with_one_error_and_unchanged(void)
+{
+    static const struct {
+        const char *text;
+        enum errcode code;
+    } bad[] = { { "[api_keys]\nabc=read\n", ERR_INVALID },
+        { "[api_keys]\n" OLD_DIGEST("x") "=read\n", ERR_SYNTAX },
+        { "[api_keys]\n" OLD_DIGEST("a") "=root\n", ERR_INVALID },
+        { "[rate_limit]\ntokens=many\n", ERR_INVALID } };
+    struct policy_backend *b;
+    char before[4096], after[4096], kept[TMPDIR_NAME + 32];
+    struct place p;
+    struct err e;
+
+    place_init(&p);
+    for (size_t i = 0; i <= ARRAY_LEN(bad); i++) {
+        bool is_wrong_key = i == ARRAY_LEN(bad);
+        seal_old(p.path, is_wrong_key ? str_of(old_text) : str_of(bad[i].text));
+        FILE *f = fopen(p.path, "r");
+        size_t n = fread(before, 1, sizeof(before), f);
+        fclose(f);
+        p.o.passphrase = is_wrong_key ? STR("wrong") : passphrase;
+        EXPECT_EQ(policy_backend_open(&b, "ini", &p.o, &e), -1);
+        EXPECT_EQ((int)e.code, (int)(is_wrong_key ? ERR_CORRUPT : bad[i].code));
+        f = fopen(p.path, "r");
+        EXPECT_EQ(fread(after, 1, sizeof(after), f), n);
+        fclose(f);
+        EXPECT(!memcmp(before, after, n));
+    }
+    /* Words of the guardrail, which are not imported: the file is kept. */
+    p.o.passphrase = passphrase;
+    seal_old(p.path, STR("[guardrail]\nwords=one, two\n"));
+    b = open_at(&p, "ini");
+    b->ops->close(b);
+    snprintf(kept, sizeof(kept), "%s.old-form", p.path);
+    EXPECT_EQ(access(kept, F_OK), 0);
     tmpdir_remove(p.dir);
 }
 
@@ -550,7 +660,9 @@ static void policy_thread_executes_and_publishes_changes(void)
     tmpdir_remove(p.dir);
 }
 
-TESTS(TEST(sealed_text_is_read_back_and_differs_each_time),
+TESTS(TEST(old_form_is_read_once_and_rewritten),
+    TEST(old_form_is_refused_with_one_error_and_unchanged),
+    TEST(sealed_text_is_read_back_and_differs_each_time),
     TEST(every_changed_byte_and_every_truncation_is_an_error),
     TEST(bad_text_is_an_error_with_its_line), TEST(changes_are_loaded_by_the_next_process),
     TEST(encrypted_file_needs_its_passphrase_and_one_server),
