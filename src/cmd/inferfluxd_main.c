@@ -446,6 +446,7 @@ static int run_server(const struct options *o, struct err *e)
             [LIMIT_TOKENIZE] = (uint32_t)o->tokenize_timeout_ms },
         .cors_origin = o->cors_origin,
         .hosts = o->hosts,
+        .proxies = o->proxies,
         .role = o->role,
         .strip_billing = o->strip_billing,
         .reasoning_names = reasoning_names(o->reasoning_field),

@@ -295,6 +295,11 @@ static struct exchange *exchange_new(struct conn *c)
     return x;
 }
 
+void http_set_peer(struct http_exchange *x, struct str peer)
+{
+    container_of(x, struct exchange, x)->req.peer = peer;
+}
+
 /* The response is complete (queued, not yet sent): prepares for the next request. */
 static void finish_exchange(struct conn *c)
 {

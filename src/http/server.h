@@ -65,6 +65,9 @@ struct http_body {
 void http_body_take(struct http_exchange *x, struct http_body *out);
 void http_body_free(struct http_body *b); /* accepts zeroed and freed ones */
 
+/* Replaces req->peer by an address that lives as long as the exchange. */
+void http_set_peer(struct http_exchange *x, struct str peer);
+
 /* Value of a field without surrounding whitespace; STR_NONE if absent. The name is
  * case-insensitive. */
 struct str http_field_get(const struct http_request *r, const char *name);

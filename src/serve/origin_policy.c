@@ -1,5 +1,7 @@
 #include "serve/origin_policy.h"
 
+#include "http/forwarded.h"
+
 #include <arpa/inet.h>
 #include <stdio.h>
 
@@ -104,12 +106,25 @@ static int read_origins(struct origin_policy *p, struct str list, struct err *e)
     return 0;
 }
 
+static int read_proxies(struct origin_policy *p, struct str list, struct err *e)
+{
+    for (struct str entry; next_entry(&list, &entry);) {
+        if (p->n_proxies == POLICY_PROXIES_MAX)
+            return err_set(
+                e, ERR_INVALID, "server.proxies: more than %d entries", POLICY_PROXIES_MAX);
+        if (network_parse(&p->proxies[p->n_proxies++], entry, e))
+            return err_wrap(e, "server.proxies");
+    }
+    return 0;
+}
+
 int origin_policy_init(struct origin_policy *p, const struct origin_settings *s, struct err *e)
 {
     *p = (struct origin_policy){ .is_loopback = host_is_loopback(s->listen_host),
         .needs_key = s->needs_key };
     return read_hosts(p, str_trim(str_of(s->hosts)), e) ||
-                   read_origins(p, str_trim(str_of(s->origins)), e)
+                   read_origins(p, str_trim(str_of(s->origins)), e) ||
+                   read_proxies(p, str_trim(str_of(s->proxies)), e)
                ? -1
                : 0;
 }
@@ -127,6 +142,30 @@ bool host_is_loopback(const char *host)
 }
 
 /* ---- requests */
+
+static bool is_proxy(const struct origin_policy *p, struct str address)
+{
+    for (int i = 0; i < p->n_proxies; i++)
+        if (network_contains(&p->proxies[i], address))
+            return true;
+    return false;
+}
+
+int origin_client(
+    const struct origin_policy *p, const struct http_request *q, struct str *out, struct err *e)
+{
+    struct str hops[FORWARDED_MAX];
+    int n;
+
+    *out = q->peer;
+    if (!is_proxy(p, *out))
+        return 0;
+    if (forwarded_read(q, hops, &n, e))
+        return -1;
+    while (n > 0 && is_proxy(p, *out))
+        *out = hops[--n];
+    return 0;
+}
 
 /* The host is a loopback name or configured: its name cannot point to another machine's pages. */
 static bool is_known_host(const struct origin_policy *p, const struct http_authority *host)

@@ -19,14 +19,16 @@
 #include "base/err.h"
 #include "http/authority.h"
 #include "http/server.h"
+#include "policy/network.h"
 
-enum { POLICY_HOSTS_MAX = 32, POLICY_ORIGINS_MAX = 32 };
+enum { POLICY_HOSTS_MAX = 32, POLICY_ORIGINS_MAX = 32, POLICY_PROXIES_MAX = 32 };
 
 struct origin_policy {
     bool is_loopback; /* the server listens on a loopback address */
     bool needs_key;
     bool allows_any_origin; /* "*" */
-    int n_hosts, n_origins;
+    int n_hosts, n_origins, n_proxies;
+    struct network proxies[POLICY_PROXIES_MAX];
     struct http_authority hosts[POLICY_HOSTS_MAX];
     struct str origins[POLICY_ORIGINS_MAX]; /* borrowed from origin_settings */
 };
@@ -36,6 +38,7 @@ struct origin_settings {     /* the strings outlive the policy */
     const char *hosts;       /* comma-separated names and addresses without port */
     const char *origins;     /* comma-separated origins; "*" = any, only with API keys */
     bool needs_key;
+    const char *proxies; /* comma-separated addresses and networks of reverse proxies */
 };
 
 /* ERR_INVALID. */
@@ -50,6 +53,12 @@ struct origin_verdict {
 /* is_admin: the route needs the admin scope. ERR_HOST, ERR_ORIGIN, ERR_FORBIDDEN. */
 int origin_check(const struct origin_policy *p, const struct http_request *q, bool is_admin,
     struct origin_verdict *out, struct err *e) MUST_CHECK;
+
+/* The address of the client: the peer of the connection. If that is one of the proxies, the last
+ * address in Forwarded or X-Forwarded-For that is none of them; a hop that a proxy does not name is
+ * `unknown`, which is in no network. ERR_SYNTAX, ERR_RANGE: a field of a proxy is invalid. */
+int origin_client(const struct origin_policy *p, const struct http_request *q, struct str *out,
+    struct err *e) MUST_CHECK;
 
 /* True if `host` is a loopback address or "localhost". */
 bool host_is_loopback(const char *host);

@@ -36,6 +36,7 @@ struct serve_options { /* borrowed for the life of the service */
     uint32_t limit_ms[N_SERVE_LIMITS]; /* longest duration of a response, else 504; 0 = no limit */
     const char *cors_origin;           /* origins that may use inference routes; may be NULL */
     const char *hosts;                 /* names of the server; may be NULL */
+    const char *proxies;               /* networks of reverse proxies; may be NULL */
     const char *role;                  /* "unified", "prefill", "decode" */
     bool strip_billing;                /* see convo_drop_billing */
     unsigned reasoning_names;          /* see response_setup */

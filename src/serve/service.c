@@ -215,6 +215,16 @@ static int check_origin(struct io *io, struct http_exchange *x, struct route_cal
     return 0;
 }
 
+static int find_client(struct io *io, struct http_exchange *x, struct err *e)
+{
+    struct str client;
+
+    if (origin_client(&io->origins, x->req, &client, e))
+        return -1;
+    http_set_peer(x, client);
+    return 0;
+}
+
 static int64_t on_head(void *ctx, struct http_exchange *x)
 {
     struct io *io = ctx;
@@ -229,7 +239,7 @@ static int64_t on_head(void *ctx, struct http_exchange *x)
     }
     init_call(io, x, c);
     find_route(x, c);
-    if (check_origin(io, x, c, &verdict, &e)) {
+    if (find_client(io, x, &e) || check_origin(io, x, c, &verdict, &e)) {
         reply_error(x, c, &e, NULL);
         return -1;
     }
@@ -505,7 +515,8 @@ int service_open(struct service **out, const struct serve_options *o, struct err
     struct service *s = xcalloc(1, sizeof(*s));
 
     s->o = *o;
-    struct origin_settings settings = { o->http.host, o->hosts, o->cors_origin, o->needs_key };
+    struct origin_settings settings = { o->http.host, o->hosts, o->cors_origin, o->needs_key,
+        o->proxies };
     if (origin_policy_init(&s->origins, &settings, e) || first_policy(s, e))
         goto fail;
     for (int i = 0; i < MIN(o->n_threads, THREADS_MAX); i++) {

@@ -749,6 +749,35 @@ def test_the_audit_log_is_searched_by_filters_and_in_pages():
             equal(page(s)[0], 501)
 
 
+def test_the_address_of_the_client_is_accepted_from_proxies_only():
+    def peer(s, **fields):
+        equal(s.get("/v1/nowhere", X_Request_Id="own", **fields)[0], 404)
+        until(lambda: metric(s, "audit_lines_total") > peer.n, "the line was not written")
+        peer.n = metric(s, "audit_lines_total")
+        return audit_lines(s.path)[-1]["peer"]
+
+    forwarded = {"Forwarded": 'for=192.0.2.9, for="[2001:db8::7]:99", for=10.1.2.3'}
+    for proxies, fields, want in (
+            ([], forwarded, "127.0.0.1"),
+            ([], {"X_Forwarded_For": "192.0.2.9"}, "127.0.0.1"),
+            (["--proxies", "10.0.0.0/8"], forwarded, "127.0.0.1"),
+            (["--proxies", "127.0.0.1,10.0.0.0/8"], forwarded, "2001:db8::7"),
+            (["--proxies", "127.0.0.0/8"], forwarded, "10.1.2.3"),
+            (["--proxies", "127.0.0.1"], {"X_Forwarded_For": "192.0.2.9, 192.0.2.10"}, "192.0.2.10"),
+            (["--proxies", "127.0.0.1"], {"Forwarded": "proto=https"}, "unknown"),
+            (["--proxies", "127.0.0.1"], {}, "127.0.0.1")):
+        with audit_path() as path:
+            with Server("--audit-log", path, *proxies) as s:
+                s.path, peer.n = path, 0
+                equal(peer(s, **fields), want)
+                if proxies == ["--proxies", "127.0.0.1"]:
+                    status, _, text = s.get("/v1/models", Forwarded="for=")
+                    equal((status, b"Forwarded" in text), (400, True))
+                    # without keys, administration is for loopback clients only
+                    equal(s.get("/v1/admin/cache", Forwarded="for=192.0.2.9")[0], 403)
+                    equal(s.get("/v1/admin/cache")[0], 200)
+
+
 def test_refused_requests_are_in_the_audit_log_with_their_reason():
     config = CONFIG + "  - id: broken\n    path: /nonexistent.gguf\n"
     large = b"POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer alpha\r\n" \
