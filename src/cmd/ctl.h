@@ -34,6 +34,7 @@ int ctl_admin(struct ctl *c, int argc, char **argv);
 int ctl_audit_verify(struct ctl *c, int argc, char **argv); /* actions of ctl_admin */
 int ctl_audit_list(struct ctl *c, int argc, char **argv);
 int ctl_api_keys(struct ctl *c, int argc, char **argv);
+int ctl_limits(struct ctl *c, int argc, char **argv);
 int ctl_probe(struct ctl *c, int argc, char **argv);
 int ctl_replay(struct ctl *c, int argc, char **argv);
 int ctl_constrain(struct ctl *c, int argc, char **argv);

@@ -18,6 +18,20 @@ static const struct {
     { "api-keys", "replace", "ID --name NAME ...", "replace all attributes of an API key",
         ctl_api_keys },
     { "api-keys", "delete", "ID", "revoke an API key", ctl_api_keys },
+    { "limits", "list", "", "list the limits of tenants and models, and the default ones of a key",
+        ctl_limits },
+    { "limits", "show", "default|tenant/NAME|model/NAME", "print limits and what is used of them",
+        ctl_limits },
+    { "limits", "put", "default|tenant/NAME|model/NAME LIMIT=N,...", "replace limits and prices",
+        ctl_limits },
+    { "limits", "delete", "default|tenant/NAME|model/NAME", "remove limits", ctl_limits },
+    { "tenants", "list", "", "list the tenants of keys and limits", ctl_limits },
+    { "tenants", "show", "NAME", "print the limits of a tenant", ctl_limits },
+    { "tenants", "put", "NAME LIMIT=N,...", "replace the limits of a tenant", ctl_limits },
+    { "tenants", "delete", "NAME", "remove the limits of a tenant", ctl_limits },
+    { "rate-limit", "get", "", "print the default number of requests per minute of a key",
+        ctl_limits },
+    { "rate-limit", "set", "N", "set it; 0 = no limit", ctl_limits },
 };
 
 static void print_help(void (*print)(const char *fmt, ...))

@@ -300,21 +300,6 @@ static void on_free(struct async *a)
     OPENSSL_cleanse(k->secret, sizeof(k->secret));
 }
 
-/* If-Match: a version in quotation marks, as in ETag; * = any. */
-static int read_if_match(const struct http_exchange *x, struct policy_change *c, struct err *e)
-{
-    struct str tag = str_trim(http_field_get(x->req, "if-match"));
-
-    if (!tag.n || str_is(tag, "*"))
-        return 0;
-    bool is_quoted = tag.n > 2 && *tag.p == '"' && str_ends(tag, STR("\""));
-    struct str number = is_quoted ? (struct str){ tag.p + 1, tag.n - 2 } : tag;
-    c->has_version = true;
-    if (str_to_u64(number, &c->version))
-        return 0;
-    return err_param(e, ERR_INVALID, "If-Match", "If-Match must be * or a version such as \"12\".");
-}
-
 /* After this key, the server requires one: without the scope admin it could not be administered. */
 static int check_first_key(const struct io *io, const struct policy_key *key, struct err *e)
 {
@@ -338,7 +323,7 @@ static int prepare_change(
         return err_set(e, ERR_NOT_FOUND, "There is no API key with the id '%.*s'.",
             (int)MIN(id.n, (size_t)40), id.p);
     snprintf(p->id, sizeof(p->id), STR_FMT, STR_ARG(id));
-    if (read_if_match(x, p, e))
+    if (query_if_match(x, &p->has_version, &p->version, e))
         return -1;
     if (p->action == POLICY_DELETE)
         return 0;

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/rfc3339.h"
 #include "serve/async.h"
+#include "serve/query.h"
 
 enum { PAGE = 100, LIST_JSON_MAX = 64 * 1024 * 1024 };
 

@@ -8,6 +8,7 @@
 #include "api/models.h"
 #include "api/common/dialect.h"
 #include "serve/constraint_ends.h"
+#include "serve/query.h"
 #include "serve/rate_limit.h"
 #include "serve/serve.h"
 
@@ -60,7 +61,8 @@ enum {
     MSG_POLICY_CHANGED,
     MSG_AUDIT_ROOM,
     MSG_AUDIT_LINES, /* struct audit_query */
-    MSG_LIMITS       /* struct limit_wait */
+    MSG_LIMITS,      /* struct limit_wait */
+    MSG_LIMITS_CHANGED
 };
 enum { ROUTE_CALL_FIELDS_MAX = 24, REQUEST_ID_MAX = 64 };
 
@@ -171,11 +173,6 @@ size_t models_info(
     struct io *io, const struct policy_key *key, struct model_info out[REGISTRY_MODELS_MAX]);
 
 /* reply.c */
-/* Reads the value of `name` in the query, percent-decoded; *out is unchanged if there is none.
- * ERR_SYNTAX, ERR_MEMORY. */
-int query_get(const struct http_exchange *x, const char *name, struct str *out, struct err *e);
-/* ERR_INVALID: the query has a parameter that is not in names[n]. */
-int query_check(const struct http_exchange *x, const char *const *names, int n, struct err *e);
 void reply_json(
     struct http_exchange *x, const struct route_call *c, int status, const struct buf *body);
 /* Also writes the refusal to the audit log, unless the handler does (has_audit_line). */

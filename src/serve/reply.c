@@ -93,6 +93,21 @@ int query_check(const struct http_exchange *x, const char *const *names, int n, 
     return 0;
 }
 
+int query_if_match(
+    const struct http_exchange *x, bool *has_version, uint64_t *version, struct err *e)
+{
+    struct str tag = str_trim(http_field_get(x->req, "if-match"));
+
+    *has_version = tag.n && !str_is(tag, "*");
+    if (!*has_version)
+        return 0;
+    bool is_quoted = tag.n > 2 && *tag.p == '"' && str_ends(tag, STR("\""));
+    struct str number = is_quoted ? (struct str){ tag.p + 1, tag.n - 2 } : tag;
+    if (str_to_u64(number, version))
+        return 0;
+    return err_param(e, ERR_INVALID, "If-Match", "If-Match must be * or a version such as \"12\".");
+}
+
 int model_check_ready(const struct model *m, struct err *e)
 {
     switch (model_state(m)) {

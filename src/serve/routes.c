@@ -2,6 +2,7 @@
  * Constant; any thread. */
 #include "serve/api_keys.h"
 #include "serve/audit_routes.h"
+#include "serve/limits.h"
 
 #include <stdio.h>
 
@@ -19,6 +20,16 @@ static const struct route routes[] = {
     { "PUT", "/v1/admin/api_keys/*", SCOPE_ADMIN, true, ERROR_PROBLEM, api_keys_replace },
     { "DELETE", "/v1/admin/api_keys/*", SCOPE_ADMIN, false, ERROR_PROBLEM, api_keys_delete },
     { "GET", "/v1/admin/audit", SCOPE_ADMIN, false, ERROR_PROBLEM, audit_routes_list },
+    { "GET", "/v1/admin/limits", SCOPE_ADMIN, false, ERROR_PROBLEM, limits_list },
+    { "GET", "/v1/admin/limits/*", SCOPE_ADMIN, false, ERROR_PROBLEM, limits_show },
+    { "PUT", "/v1/admin/limits/*", SCOPE_ADMIN, true, ERROR_PROBLEM, limits_replace },
+    { "DELETE", "/v1/admin/limits/*", SCOPE_ADMIN, false, ERROR_PROBLEM, limits_delete },
+    { "GET", "/v1/admin/tenants", SCOPE_ADMIN, false, ERROR_PROBLEM, tenants_list },
+    { "GET", "/v1/admin/tenants/*", SCOPE_ADMIN, false, ERROR_PROBLEM, limits_show },
+    { "PUT", "/v1/admin/tenants/*", SCOPE_ADMIN, true, ERROR_PROBLEM, limits_replace },
+    { "DELETE", "/v1/admin/tenants/*", SCOPE_ADMIN, false, ERROR_PROBLEM, limits_delete },
+    { "GET", "/v1/admin/rate_limit", SCOPE_ADMIN, false, ERROR_PROBLEM, rate_limit_show },
+    { "PUT", "/v1/admin/rate_limit", SCOPE_ADMIN, true, ERROR_PROBLEM, rate_limit_replace },
     { "GET", "/v1/admin/cache", SCOPE_ADMIN, false, ERROR_PROBLEM, admin_cache_show },
     { "DELETE", "/v1/admin/cache", SCOPE_ADMIN, false, ERROR_PROBLEM, admin_cache_flush },
     { "GET", "/debug/invariants", SCOPE_ADMIN, false, ERROR_PROBLEM, health_invariants },

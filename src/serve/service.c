@@ -5,6 +5,7 @@
 #include "serve/api_keys.h"
 #include "serve/audit_routes.h"
 #include "serve/audit_wait.h"
+#include "serve/limits.h"
 #include "serve/model_wait.h"
 #include "serve/responses/subscriber.h"
 
@@ -410,6 +411,9 @@ static void on_message(void *ctx, struct msg *m)
         break;
     case MSG_AUDIT_ROOM:
         audit_wait_message(io);
+        break;
+    case MSG_LIMITS_CHANGED:
+        limits_message(io, m);
         break;
     case MSG_LIMITS:
         rate_limit_message(io);

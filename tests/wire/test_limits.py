@@ -2,17 +2,19 @@
 """Rate limits and budgets: refusals in every dialect, paced responses, and the admin routes."""
 import json
 import os
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 sys.path.insert(0, os.path.join(ROOT, "tests/wire"))
-from harness import equal, run
+from harness import equal, program, run
 from test_api_keys import Keys, as_key
 
-CHAT = "/v1/chat/completions"
+ADMIN, CHAT = "/v1/admin", "/v1/chat/completions"
 WINDOW = ("--limits-window", "1")  # limits per minute are divided by 60
 
 
@@ -183,6 +185,117 @@ def test_a_waiting_request_ends_with_its_deadline_and_with_its_client():
         c.sendall((f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "
             f"{key['key']}\r\nContent-Length: 2\r\n\r\n{{}}").encode())
         c.close()
+
+
+def test_limits_are_read_replaced_and_deleted():
+    for backend in "ini", "sqlite":
+        with tempfile.TemporaryDirectory() as d:
+            with Limits(backend=backend, directory=d) as s:
+                call = s.call
+                equal(call("GET", f"{ADMIN}/limits")[2]["data"], [])
+                equal(call("GET", f"{ADMIN}/limits/default")[0], 404)
+                status, head, l = call("PUT", f"{ADMIN}/limits/tenant/acme",
+                    {"limits": {"tokens_per_day": 1000, "requests_per_minute": 5}})
+                equal((status, head["etag"], l["version"]), (200, '"1"', 1), l)
+                equal(l["limits"], {"requests_per_minute": 5, "tokens_per_day": 1000})
+                equal(call("PUT", f"{ADMIN}/tenants/acme", {"limits": {}}, If_Match='"7"')[0], 412)
+                status, _, l = call("PUT", f"{ADMIN}/tenants/acme",
+                    {"limits": {"tokens_per_day": 50}}, If_Match='"1"')
+                equal((status, l["version"]), (200, 2), l)
+                equal(call("PUT", f"{ADMIN}/limits/model/a%2Fb%20c",
+                    {"limits": {"prompt_price": 3}})[2]["name"], "a/b c")
+                equal(call("GET", f"{ADMIN}/limits/model/a/b%20c")[2]["limits"], {"prompt_price": 3})
+                equal(call("PUT", f"{ADMIN}/limits/default", {"limits": {"tokens_per_day": 9}})[0],
+                    200)
+                # pages
+                names, after = [], ""
+                while after is not None:
+                    page = call("GET", f"{ADMIN}/limits?limit=1&after={after}")[2]
+                    names += [(e["kind"], e["name"]) for e in page["data"]]
+                    after = page["has_more"] and page["last_id"].replace(" ", "%20") or None
+                equal(names, [("default", ""), ("tenant", "acme"), ("model", "a/b c")])
+                s.create(tenant="beta"), s.create(tenant="beta"), s.create(tenant="alpha")
+                page = call("GET", f"{ADMIN}/tenants?limit=2")[2]
+                equal([t["name"] for t in page["data"]], ["acme", "alpha"])
+                equal((page["has_more"], page["last_id"]), (True, "alpha"))
+                page = call("GET", f"{ADMIN}/tenants?limit=2&after=alpha")[2]
+                equal([t["name"] for t in page["data"]], ["beta"])
+                equal(page["has_more"], False)
+                equal(call("DELETE", f"{ADMIN}/limits/default")[0], 200)
+                equal(call("DELETE", f"{ADMIN}/limits/default")[0], 404)
+            with Limits(backend=backend, directory=d) as s:
+                equal(s.call("GET", f"{ADMIN}/tenants/acme")[2]["limits"], {"tokens_per_day": 50})
+
+
+def test_bad_limits_name_the_field():
+    cases = [({"limits": {"requests": 1}}, "limits.requests"),
+        ({"limits": {"tokens_per_day": 0}}, "limits.tokens_per_day"),
+        ({"limits": {"tokens_per_day": 1 << 62}}, "limits.tokens_per_day"),
+        ({"limits": {"tokens_per_day": "5"}}, "limits.tokens_per_day"),
+        ({"limits": {"prompt_price": 1}}, "limits.prompt_price"),
+        ({"limits": {"exempt": 1}}, "limits.exempt"), ({"limits": 5}, "limits"), ({}, "limits"),
+        ({"limits": {}, "x": 1}, "limits")]
+    with Keys() as s:
+        for body, name in cases:
+            status, head, error = s.call("PUT", f"{ADMIN}/tenants/a", body)
+            equal((status, head["content-type"]), (400, "application/problem+json"), body)
+            assert name in json.dumps(error), (body, error)
+        for path in "limits/key/x", "limits/x", "tenants/" + "a" * 33, "limits/model/" + "a" * 400:
+            equal(s.call("PUT", f"{ADMIN}/{path}", {"limits": {}})[0], 404, path)
+        equal(s.call("GET", f"{ADMIN}/limits?limit=501")[0], 400)
+        equal(s.call("GET", f"{ADMIN}/limits?after=x")[0], 400)
+        equal(s.get(f"{ADMIN}/limits", **as_key("user"))[0], 403)
+
+
+def test_default_tenant_and_model_limits_apply():
+    with Limits() as s:
+        equal(s.call("PUT", f"{ADMIN}/rate_limit", {"tokens_per_minute": 2})[2]["unit"], "requests")
+        equal(s.call("GET", f"{ADMIN}/limits/default")[2]["limits"], {"requests_per_minute": 2})
+        plain, exempt, own = s.create(), s.create(limits={"exempt": 1}), s.create(
+            limits={"requests_per_minute": 3})
+        for key, n in (plain, 2), (exempt, 5), (own, 3):
+            equal([chat(s, key, 1)[0] for _ in range(n)], [200] * n)
+        equal([chat(s, key, 1)[0] for key in (plain, exempt, own)], [429, 200, 429])
+        # 0 removes it
+        equal(s.call("PUT", f"{ADMIN}/rate_limit", {"tokens_per_minute": 0})[0], 200)
+        equal(chat(s, plain, 1)[0], 200)
+        # two keys of one tenant share its limit
+        s.call("PUT", f"{ADMIN}/tenants/acme", {"limits": {"concurrent_requests": 9,
+            "requests_per_minute": 2}})
+        a, b, c = s.create(tenant="acme"), s.create(tenant="acme"), s.create(tenant="other")
+        equal([chat(s, key, 1)[0] for key in (a, b, a, b, c)], [200, 200, 429, 429, 200])
+        equal(s.call("GET", f"{ADMIN}/tenants/acme")[2]["used"],
+            {"requests_per_minute": 2, "concurrent_requests": 0})
+        # money: 1 token costs as many millionths as the price has millions
+        s.call("PUT", f"{ADMIN}/limits/model/echo", {"limits": {"cost_per_day": 10000,
+            "prompt_price": 1000000, "output_price": 100000000}})
+        usage = usage_of(s, c, 20)
+        cost = usage["prompt_tokens"] + 100 * usage["completion_tokens"]
+        equal(s.call("GET", f"{ADMIN}/limits/model/echo")[2]["used"], {"cost_per_day": cost})
+        status, _, body, _ = chat(s, c, 90)
+        equal(status, 429, body)
+        assert "the model echo: cost_per_day is 10000" in body["error"]["message"], body
+
+
+def test_inferctl_administers_limits():
+    with Keys() as s:
+        def ctl(*arguments):
+            r = subprocess.run([program("inferctl"), "--url", s.url, "--api-key", "boss", "admin",
+                *arguments], capture_output=True, text=True)
+            return r.returncode, r.stdout and json.loads(r.stdout), r.stderr
+
+        equal(ctl("rate-limit", "set", "12")[0], 0)
+        equal(ctl("rate-limit", "get")[1]["tokens_per_minute"], 12)
+        equal(ctl("tenants", "put", "acme", "tokens_per_day=100,cost_per_month=7")[0], 0)
+        equal(ctl("tenants", "show", "acme")[1]["limits"],
+            {"tokens_per_day": 100, "cost_per_month": 7})
+        equal(ctl("limits", "put", "model/a b", "output_price=5")[0], 0)
+        equal([e["name"] for e in ctl("limits", "list")[1]["data"]], ["", "acme", "a b"])
+        equal(ctl("limits", "delete", "model/a b")[0], 0)
+        equal(ctl("limits", "show", "model/a b")[0], 1)
+        equal(ctl("limits", "put", "default", "tokens_per_day=x")[0], 1)
+        equal(ctl("limits", "put", "default")[0], 2)
+        equal(len(ctl("tenants", "list")[1]["data"]), 1)
 
 
 if __name__ == "__main__":
