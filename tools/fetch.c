@@ -3,8 +3,8 @@
  *     fetch [--public ADDRESS] [--nameserver PORT] [--ca FILE]
  *
  * Reads lines "POLICY MAX_BYTES TIMEOUT_MS REDIRECTS URL [AUTHORIZATION [BODY]]" from stdin. POLICY
- * is `configured` or `public`. Fetches run at the same time; a line `wait` waits for all of them.
- * Each result is one line of JSON with the number of the fetch.
+ * is `configured` or `public`. Fetches run at the same time; a line `wait` waits for all of them,
+ * `stop` and `close` end them. Each result is one line of JSON with the number of the fetch.
  *
  * --public: ADDRESS counts as public. --nameserver: names are resolved by the DNS server on this
  * port of 127.0.0.1, through the resolver of the C library. */
@@ -166,6 +166,10 @@ int main(int argc, char **argv)
         line[strcspn(line, "\n")] = '\0';
         if (!strcmp(line, "wait")) {
             n = collect(m, n);
+            continue;
+        }
+        if (!strcmp(line, "stop")) {
+            http_client_stop(client);
             continue;
         }
         if (!strcmp(line, "close"))

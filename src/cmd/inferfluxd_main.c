@@ -141,10 +141,11 @@ static int decide_auth(const struct options *o, struct serve_options *so, struct
     int n_keys = policy_snapshot_count(first);
 
     policy_snapshot_unref(first);
+    bool has_callers = n_keys > 0 || so->oidc;
     so->needs_key_once_set = !strcmp(o->auth, "auto");
     so->needs_key =
-        !strcmp(o->auth, "always") || (so->needs_key_once_set && (n_keys > 0 || !is_local));
-    if (so->needs_key && !n_keys)
+        !strcmp(o->auth, "always") || (so->needs_key_once_set && (has_callers || !is_local));
+    if (so->needs_key && !has_callers)
         return err_set(e, ERR_INVALID,
             "listening on %s needs an API key: set INFERFLUX_API_KEYS or --api-key-file (or use "
             "--auth never)",
@@ -171,12 +172,13 @@ static void http_settings(const struct options *o, struct http_options *h)
 static struct budget *new_budget(
     const struct options *o, const struct serve_options *so, struct budget_options limits)
 {
-    bool is_dynamic = policy_has_backend(so->policy);
+    bool is_dynamic = policy_has_backend(so->policy) || so->oidc;
+    int n_owners = so->oidc ? POLICY_KEYS_MAX + TOKEN_OWNERS : POLICY_KEYS_MAX;
     bool has_shares = is_dynamic || (so->needs_key && keys_count(so->keys) > 1);
 
     limits.small = MIN(limits.small, limits.max / 512);
     limits.share_percent = has_shares ? (int)o->request_share : 100;
-    limits.n_owners = (is_dynamic ? POLICY_KEYS_MAX : keys_count(so->keys)) + 1;
+    limits.n_owners = (is_dynamic ? n_owners : keys_count(so->keys)) + 1;
     return budget_new(&limits);
 }
 
@@ -341,6 +343,43 @@ static int open_policy(
     return failed;
 }
 
+/* Tokens of an issuer, and the HTTP client, which fetches its keys. */
+struct issuer {
+    struct http_client *client;
+    struct oidc *oidc;
+    struct oidc_options oidc_options;
+    struct token_options token_options;
+    struct token_rules rules;
+};
+
+static int open_issuer(struct issuer *is, const struct options *o, struct err *e)
+{
+    struct http_client_options co = { .ca_file = o->client_ca_file };
+
+    if (!*o->oidc_issuer)
+        return 0;
+    is->oidc_options = (struct oidc_options){ o->oidc_issuer, o->oidc_jwks_url,
+        (uint32_t)o->oidc_refresh_s, (uint32_t)o->oidc_refetch_ms };
+    is->token_options = (struct token_options){ .issuer = o->oidc_issuer,
+        .audience = o->oidc_audience,
+        .algorithms = o->oidc_algorithms,
+        .scopes = o->oidc_scopes,
+        .scopes_claim = o->oidc_scopes_claim,
+        .tenant_claim = o->oidc_tenant_claim,
+        .skew_s = o->oidc_skew_s };
+    if (token_rules_read(&is->rules, &is->token_options, e) ||
+        http_client_open(&is->client, &co, e))
+        return -1;
+    return oidc_open(&is->oidc, &is->oidc_options, is->client, e);
+}
+
+static void close_issuer(struct issuer *is)
+{
+    http_client_stop(is->client);
+    oidc_close(is->oidc);
+    http_client_close(is->client);
+}
+
 static int open_compile_cache(struct compile_cache **out, const struct options *o, struct err *e)
 {
     if (!o->constraint_cache_bytes)
@@ -436,6 +475,7 @@ static int run_server(const struct options *o, struct err *e)
     struct keys *keys = NULL;
     struct registry *registry = NULL;
     struct service *service = NULL;
+    struct issuer issuer = { NULL };
     struct serve_options so = { .n_threads = (int)o->threads_http,
         .max_body = o->max_body,
         .ping_ms = (uint32_t)o->sse_ping_ms,
@@ -480,8 +520,10 @@ static int run_server(const struct options *o, struct err *e)
     so.pace = !strcmp(o->when_full, "pace");
     if (limiter_open(&so.limiter, (uint64_t)o->limits_window_s * NS_PER_S, e))
         goto out;
-    if (open_policy(&so.policy, o, keys, e))
+    if (open_policy(&so.policy, o, keys, e) || open_issuer(&issuer, o, e))
         goto out;
+    so.oidc = issuer.oidc;
+    so.token_rules = &issuer.rules;
     http_settings(o, &so.http);
     if (decide_auth(o, &so, e) || check_directories(o, e) ||
         (*o->audit_log && open_audit(&so.audit, &so.audit_index, o, e)) ||
@@ -509,6 +551,7 @@ out:
     if (registry)
         registry_close(registry);
     policy_stop(so.policy);
+    close_issuer(&issuer);
     service_close(service);
     policy_close(so.policy);
     limiter_close(so.limiter);

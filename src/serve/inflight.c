@@ -206,7 +206,8 @@ void inflight_revoke(struct io *io, const struct policy_snapshot *s)
 
     LIST_EACH (struct async, a, &io->requests, in_open) {
         struct inflight *r = inflight_of(a);
-        if (a->key && check_key(r, policy_snapshot_find(s, a->key->digest), &e)) {
+        if (a->key && !a->key->is_token &&
+            check_key(r, policy_snapshot_find(s, a->key->digest), &e)) {
             log_info("serve", "key_revoked", "req=%s key=%s", r->request_id, r->caller.id);
             inflight_fail(r, &e);
         }

@@ -7,7 +7,9 @@
  * Owner: the main thread opens, drains and closes the service. */
 #pragma once
 
+#include "auth/oidc.h"
 #include "policy/policy.h"
+#include "policy/token_keys.h"
 #include "constrain/compile_cache.h"
 #include "http/server.h"
 #include "limits/limiter.h"
@@ -55,6 +57,8 @@ struct serve_options { /* borrowed for the life of the service */
     struct limiter *limiter;               /* rate limits; NULL = none */
     bool pace;             /* a full window delays requests (rate_limit.h); else it refuses them */
     struct policy *policy; /* NULL = the keys of `keys` alone */
+    struct oidc *oidc;     /* issuer of tokens; NULL = none */
+    const struct token_rules *token_rules; /* set if oidc is */
     bool needs_key;
     bool needs_key_once_set;         /* a key is required as soon as the policy has one */
     struct audit *audit;             /* NULL = none */
@@ -70,7 +74,7 @@ static inline uint64_t scope_tenant(const struct serve_options *o, const struct 
 
 struct service;
 
-/* Starts the thread of o->policy, which must be stopped before service_close. */
+/* Starts the threads of o->policy and o->oidc, which must be stopped before service_close. */
 int service_open(struct service **out, const struct serve_options *o, struct err *e);
 uint16_t service_port(const struct service *s);
 

@@ -6,6 +6,7 @@
 #include "serve/audit_routes.h"
 #include "serve/audit_wait.h"
 #include "serve/limits.h"
+#include "serve/key_wait.h"
 #include "serve/model_wait.h"
 #include "serve/responses/subscriber.h"
 
@@ -115,6 +116,11 @@ static int find_key(struct io *io, struct http_exchange *x, struct route_call *c
         policy_digest(digest, secret);
         key = policy_snapshot_find(io->policy, digest);
     }
+    if (!key && io->tokens && jwt_has_form(secret)) {
+        key = key_wait_find(io, c, secret, e);
+        if (!key)
+            return -1;
+    }
     if (!key)
         return err_set(e, ERR_AUTH,
             secret.n ? "Incorrect API key provided."
@@ -131,11 +137,10 @@ static int find_key(struct io *io, struct http_exchange *x, struct route_call *c
     return 0;
 }
 
-/* is_local: administration is allowed without a key. */
-static int check_caller(
-    struct io *io, struct http_exchange *x, struct route_call *c, bool is_local, struct err *e)
+int service_check_caller(
+    struct io *io, struct http_exchange *x, struct route_call *c, struct err *e)
 {
-    c->caller.scopes = SCOPE_READ | SCOPE_GENERATE | (is_local ? SCOPE_ADMIN : 0);
+    c->caller.scopes = SCOPE_READ | SCOPE_GENERATE | (c->is_local ? SCOPE_ADMIN : 0);
     c->caller.max_priority = INT32_MAX; /* without keys there is one tenant */
     if (!io->origins.needs_key || c->route->scope == SCOPE_NONE)
         return 0;
@@ -248,7 +253,8 @@ static int64_t on_head(void *ctx, struct http_exchange *x)
         reply_preflight(x, c);
         return -1;
     }
-    if (check_route(x, c, &e) || check_caller(io, x, c, verdict.is_local, &e) ||
+    c->is_local = verdict.is_local;
+    if (check_route(x, c, &e) || (service_check_caller(io, x, c, &e) && !c->waits_for_keys) ||
         read_deadline(io, x, c, &e)) {
         reply_error(x, c, &e, NULL);
         return -1;
@@ -292,7 +298,10 @@ static void on_request(void *ctx, struct http_exchange *x)
     struct route_call *c = x->user;
 
     x->user = NULL; /* NULL or a struct async from here on */
-    c->route->fn(ctx, x, c);
+    if (c->waits_for_keys)
+        key_wait_begin(ctx, x, c);
+    else
+        c->route->fn(ctx, x, c);
 }
 
 static void on_gone(void *ctx, struct http_exchange *x)
@@ -403,6 +412,9 @@ static void on_message(void *ctx, struct msg *m)
     case MSG_POLICY:
         on_policy_message(io, m);
         return;
+    case MSG_ISSUER_KEYS:
+        key_wait_message(io, m);
+        break;
     case MSG_POLICY_CHANGED:
         api_keys_message(io, m);
         break;
@@ -450,6 +462,7 @@ static void io_close(struct io *io)
     if (io->loop)
         loop_close(io->loop); /* handles or frees the last messages */
     policy_snapshot_unref(io->policy);
+    token_keys_free(io->tokens);
     mem_free(io);
 }
 
@@ -464,6 +477,7 @@ static int io_open(struct io **out, struct service *s, int port, struct err *e)
     io->o = &s->o;
     io->origins = s->origins;
     *out = io;
+    io->tokens = s->o.oidc ? token_keys_new(s->o.token_rules) : NULL;
     apply_policy(io, policy_snapshot_ref(s->policy));
     if (port >= 0)
         http.port = (uint16_t)port;
@@ -506,6 +520,23 @@ static void on_policy_change(void *arg, struct policy_snapshot *snapshot)
     }
 }
 
+/* Oidc thread. */
+static void on_issuer_keys(void *arg, const struct oidc_result *r)
+{
+    struct service *s = arg;
+
+    for (int i = 0; i < s->n; i++)
+        key_wait_publish(s->ios[i], r);
+}
+
+/* The threads that send messages to the io threads. */
+static int start_policy(struct service *s, struct err *e)
+{
+    if (s->o.policy && policy_start(s->o.policy, on_policy_change, s, e))
+        return -1;
+    return s->o.oidc ? oidc_start(s->o.oidc, on_issuer_keys, s, e) : 0;
+}
+
 static int first_policy(struct service *s, struct err *e)
 {
     if (!s->o.policy)
@@ -538,7 +569,7 @@ int service_open(struct service **out, const struct serve_options *o, struct err
         }
         s->ios[i]->has_thread = true;
     }
-    if (o->policy && policy_start(o->policy, on_policy_change, s, e)) {
+    if (start_policy(s, e)) {
         service_drain(s);
         goto fail;
     }

@@ -264,6 +264,15 @@ def test_close_ends_running_fetches():
         equal(found, ["CANCELLED"] * 2)
 
 
+def test_a_stopped_client_fetches_nothing():
+    with Peer(lambda path, *_: drip()) as peer, Client() as fetch:
+        fetch.post(peer.url)
+        fetch.process.stdin.write("stop\n")
+        fetch.post(peer.url)
+        fetch.post("not a URL")
+        equal([r["error"] for r in fetch.results(3)], ["CANCELLED", "CANCELLED", "INVALID"])
+
+
 SPELLINGS = ["127.0.0.1", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.0.0.1.",
     "localhost", "LOCALHOST", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[64:ff9b::7f00:1]",
     "[2002:7f00:1::]", "0", "0.0.0.0", "[::]", "127.255.255.254", "%31%32%37.0.0.1",

@@ -26,7 +26,8 @@ struct http_client {
     struct connections all[N_FETCH_POLICIES];
     struct list transfers;
     struct loop *loop;
-    struct msg stop; /* distinguished from a fetch by its address */
+    struct msg stop, quit; /* distinguished from a fetch by their addresses */
+    bool is_stopped;
     pthread_t thread;
     bool has_thread;
 };
@@ -143,12 +144,17 @@ static int set_timer(CURLM *multi, long ms, void *ctx)
     return 0;
 }
 
+static void cancel_transfer(struct http_client *c, struct transfer *t)
+{
+    curl_multi_remove_handle(c->all[t->fetch->policy].multi, t->easy); /* or it is in none */
+    err_set(&t->fetch->err, ERR_CANCELLED, "the server is shutting down");
+    end_transfer(t);
+}
+
 static void cancel_all(struct http_client *c)
 {
     LIST_EACH (struct transfer, t, &c->transfers, in_client) {
-        curl_multi_remove_handle(c->all[t->fetch->policy].multi, t->easy);
-        err_set(&t->fetch->err, ERR_CANCELLED, "the server is shutting down");
-        end_transfer(t);
+        cancel_transfer(c, t);
     }
 }
 
@@ -156,9 +162,11 @@ static void on_message(void *ctx, struct msg *m)
 {
     struct http_client *c = ctx;
 
-    if (m == &c->stop) {
+    if (m == &c->stop || m == &c->quit) {
+        c->is_stopped = true;
         cancel_all(c);
-        loop_stop(c->loop);
+        if (m == &c->quit)
+            loop_stop(c->loop);
         return;
     }
     struct http_fetch *f = container_of(m, struct http_fetch, msg);
@@ -168,7 +176,10 @@ static void on_message(void *ctx, struct msg *m)
         return;
     }
     list_add_last(&c->transfers, &t->in_client);
-    start_hop(&c->all[f->policy], t);
+    if (c->is_stopped)
+        cancel_transfer(c, t);
+    else
+        start_hop(&c->all[f->policy], t);
 }
 
 /* ---- life */
@@ -242,12 +253,18 @@ void http_client_post(struct http_client *c, struct http_fetch *take)
     mailbox_post(loop_mailbox(c->loop), &take->msg);
 }
 
+void http_client_stop(struct http_client *c)
+{
+    if (c)
+        mailbox_post(loop_mailbox(c->loop), &c->stop);
+}
+
 void http_client_close(struct http_client *c)
 {
     if (!c)
         return;
     if (c->has_thread) {
-        mailbox_post(loop_mailbox(c->loop), &c->stop);
+        mailbox_post(loop_mailbox(c->loop), &c->quit);
         pthread_join(c->thread, NULL);
     }
     for (int i = 0; i < N_FETCH_POLICIES; i++)

@@ -1,7 +1,7 @@
 /* http_client.h: the one HTTP client for requests that the server sends: JWKS, policy decisions,
  * media, telemetry, model files. It is libcurl's multi interface on one thread.
  *
- *     http_client_open --> http_client_post ... --> http_client_close
+ *     http_client_open --> http_client_post ... --> http_client_stop --> http_client_close
  *
  * Any thread posts a struct http_fetch, which the client owns until it posts it back to `reply_to`
  * with the result. No call but close waits for the network.
@@ -77,6 +77,9 @@ struct http_client_options { /* borrowed by http_client_open only */
 int http_client_open(
     struct http_client **out, const struct http_client_options *o, struct err *e) MUST_CHECK;
 void http_client_post(struct http_client *c, struct http_fetch *take);
+/* Ends the running fetches, and those that are posted later, with ERR_CANCELLED. So the senders can
+ * end before the client is closed. Main thread; at most once; accepts NULL. */
+void http_client_stop(struct http_client *c);
 /* Ends the running fetches with ERR_CANCELLED: all replies are posted when it returns. Accepts
  * NULL. */
 void http_client_close(struct http_client *c);

@@ -106,7 +106,7 @@ void subscriber_revoke(struct io *io, const struct policy_snapshot *s)
 {
     LIST_EACH (struct async, a, &io->subscribers, in_open) {
         struct subscriber *w = container_of(a, struct subscriber, async);
-        if (!a->key || policy_snapshot_find(s, a->key->digest))
+        if (!a->key || a->key->is_token || policy_snapshot_find(s, a->key->digest))
             continue;
         if (w->is_stream) {
             sink_abort(&a->x->sink);

@@ -1,0 +1,301 @@
+#include "policy/token_keys.h"
+
+#include "base/mem.h"
+
+#include <openssl/sha.h>
+#include <stdio.h>
+
+enum { CACHE_SLOTS = 1024, CACHE_WAYS = 4 }; /* a power of two; slots that a token may use */
+
+struct cached {
+    uint8_t digest[POLICY_DIGEST_BYTES]; /* of the token */
+    const struct policy_key *key;        /* NULL: empty */
+};
+
+struct token_keys {
+    const struct token_rules *rules;
+    struct jwks *keys;
+    uint64_t number;
+    unsigned next_way; /* of the entry that is replaced next */
+    struct cached cache[CACHE_SLOTS];
+};
+
+/* ---- rules */
+
+static bool next_item(struct str *rest, struct str *item)
+{
+    ptrdiff_t comma;
+
+    if (!rest->n)
+        return false;
+    comma = str_find(*rest, STR(","));
+    *item = str_trim((struct str){ rest->p, comma < 0 ? rest->n : (size_t)comma });
+    *rest = str_skip(*rest, comma < 0 ? rest->n : (size_t)comma + 1);
+    return true;
+}
+
+static int read_algorithms(unsigned *out, const char *list, struct err *e)
+{
+    struct str rest = str_of(list);
+
+    *out = 0;
+    for (struct str item; next_item(&rest, &item);) {
+        int a = jwt_algorithm_of(item);
+        if (a < 0)
+            return err_set(e, ERR_INVALID,
+                "auth.oidc.algorithms: '%.40s' is none of RS256, PS256, ES256, EdDSA",
+                item.n ? item.p : "");
+        *out |= 1u << a;
+    }
+    return *out ? 0 : err_set(e, ERR_INVALID, "auth.oidc.algorithms is empty");
+}
+
+static unsigned scope_of(struct str name)
+{
+    return str_is(name, "read")       ? SCOPE_READ
+           : str_is(name, "generate") ? SCOPE_GENERATE
+           : str_is(name, "admin")    ? SCOPE_ADMIN
+                                      : SCOPE_NONE;
+}
+
+static int read_scope_values(struct token_rules *out, const char *list, struct err *e)
+{
+    struct str rest = str_of(list);
+
+    for (struct str item; next_item(&rest, &item); out->n_values++) {
+        ptrdiff_t is = str_find(item, STR("="));
+        struct str name = { item.p, is < 0 ? 0 : (size_t)is };
+        struct str value = is < 0 ? STR_NONE : str_skip(item, (size_t)is + 1);
+        unsigned scope = scope_of(name);
+        if (!scope || !value.n)
+            return err_set(e, ERR_INVALID,
+                "auth.oidc.scopes: '%.*s' is not SCOPE=VALUE with read, generate or admin",
+                (int)MIN(item.n, (size_t)80), item.p);
+        if (out->n_values == TOKEN_SCOPE_VALUES_MAX)
+            return err_set(e, ERR_INVALID, "auth.oidc.scopes has more than %d entries",
+                TOKEN_SCOPE_VALUES_MAX);
+        out->values[out->n_values].scope = scope;
+        out->values[out->n_values].value = value;
+    }
+    return 0;
+}
+
+int token_rules_read(struct token_rules *out, const struct token_options *o, struct err *e)
+{
+    *out = (struct token_rules){ .jwt = { .issuer = str_of(o->issuer),
+                                     .audience = str_of(o->audience),
+                                     .skew_s = o->skew_s },
+        .scopes_claim = str_of(o->scopes_claim),
+        .tenant_claim = str_of(o->tenant_claim) };
+    if (!*o->audience)
+        return err_set(e, ERR_INVALID, "auth.oidc.issuer is set, and auth.oidc.audience is not");
+    if (read_algorithms(&out->jwt.algorithms, o->algorithms, e))
+        return -1;
+    return read_scope_values(out, o->scopes, e);
+}
+
+/* ---- claims */
+
+static const struct json *member(const struct json *object, struct str name)
+{
+    const struct json *found = NULL;
+
+    if (!object || object->kind != JSON_OBJECT)
+        return NULL;
+    for (const struct json *j = object->child; j; j = j->next)
+        if (str_eq(j->key, name))
+            found = j;
+    return found;
+}
+
+/* The claim with this name, which may contain dots; else the path that the dots separate. */
+static const struct json *find_claim(const struct json *claims, struct str name)
+{
+    const struct json *whole = member(claims, name);
+
+    while (!whole && claims) {
+        ptrdiff_t dot = str_find(name, STR("."));
+        claims = member(claims, (struct str){ name.p, dot < 0 ? name.n : (size_t)dot });
+        if (dot < 0)
+            return claims;
+        name = str_skip(name, (size_t)dot + 1);
+    }
+    return whole;
+}
+
+static unsigned scopes_of_value(const struct token_rules *r, struct str value)
+{
+    unsigned scopes = SCOPE_NONE;
+
+    for (int i = 0; i < r->n_values; i++)
+        if (str_eq(r->values[i].value, value))
+            scopes |= r->values[i].scope;
+    return scopes;
+}
+
+static unsigned scopes_of_claims(const struct token_rules *r, const struct json *claims)
+{
+    const struct json *claim = find_claim(claims, r->scopes_claim);
+    unsigned scopes = SCOPE_NONE;
+
+    if (claim && claim->kind == JSON_ARRAY)
+        for (const struct json *j = claim->child; j; j = j->next)
+            scopes |= j->kind == JSON_STRING ? scopes_of_value(r, j->s) : SCOPE_NONE;
+    if (!claim || claim->kind != JSON_STRING)
+        return scopes;
+    for (struct str rest = claim->s; rest.n;) {
+        ptrdiff_t space = str_find(rest, STR(" "));
+        size_t n = space < 0 ? rest.n : (size_t)space;
+        scopes |= scopes_of_value(r, (struct str){ rest.p, n });
+        rest = str_skip(rest, n + 1);
+    }
+    return scopes;
+}
+
+/* A value that is no name of a tenant, such as a UUID, is represented by its hash. */
+static int set_tenant(
+    struct policy_key *k, const struct token_rules *r, const struct json *claims, struct err *e)
+{
+    const struct json *claim = r->tenant_claim.n ? find_claim(claims, r->tenant_claim) : NULL;
+    uint8_t digest[SHA256_DIGEST_LENGTH];
+    struct err ignored;
+
+    if (!r->tenant_claim.n)
+        return 0;
+    if (!claim || claim->kind != JSON_STRING || !claim->s.n)
+        return err_set(e, ERR_AUTH, "The token has no claim " STR_FMT " with the tenant.",
+            STR_ARG(r->tenant_claim));
+    if (!policy_key_set(k, policy_attribute_find(STR("tenant")), claim->s, &ignored))
+        return 0;
+    SHA256((const unsigned char *)claim->s.p, claim->s.n, digest);
+    snprintf(k->tenant, sizeof(k->tenant), "oidc-");
+    for (int i = 0; i < 12; i++)
+        snprintf(k->tenant + 5 + 2 * i, 3, "%02x", digest[i]);
+    return 0;
+}
+
+static uint32_t hash_of(const char *text)
+{
+    uint8_t digest[SHA256_DIGEST_LENGTH];
+    uint32_t h;
+
+    SHA256((const unsigned char *)text, strlen(text), digest);
+    memcpy(&h, digest, sizeof(h));
+    return h;
+}
+
+static void digest_of_subject(
+    uint8_t out[POLICY_DIGEST_BYTES], const struct token_rules *r, struct str subject)
+{
+    uint8_t both[2 * POLICY_DIGEST_BYTES];
+
+    policy_digest(both, r->jwt.issuer);
+    policy_digest(both + POLICY_DIGEST_BYTES, subject);
+    policy_digest(out, (struct str){ (const char *)both, sizeof(both) });
+}
+
+static struct policy_key *key_of(const struct token_rules *r, const struct jwt *jwt, struct err *e)
+{
+    uint8_t digest[POLICY_DIGEST_BYTES];
+    struct policy_key *k;
+    struct err ignored;
+
+    digest_of_subject(digest, r, jwt->subject);
+    k = policy_key_new(digest);
+    if (!k) {
+        err_set(e, ERR_MEMORY, "no memory for a token");
+        return NULL;
+    }
+    k->is_token = true;
+    k->expires_at = jwt->expires_at;
+    k->scopes = scopes_of_claims(r, jwt->claims);
+    if (policy_key_set(k, policy_attribute_find(STR("name")), jwt->subject, &ignored))
+        *k->name = '\0'; /* for display only */
+    if (set_tenant(k, r, jwt->claims, e)) {
+        policy_key_unref(k);
+        return NULL;
+    }
+    k->owner = POLICY_KEYS_MAX + 1 +
+               (int)(hash_of(*k->tenant ? k->tenant : k->id) % (uint32_t)TOKEN_OWNERS);
+    return k;
+}
+
+/* ---- cache */
+
+static void clear_cache(struct token_keys *t)
+{
+    for (int i = 0; i < CACHE_SLOTS; i++) {
+        policy_key_unref(t->cache[i].key);
+        t->cache[i].key = NULL;
+    }
+}
+
+struct token_keys *token_keys_new(const struct token_rules *rules)
+{
+    struct token_keys *t = xcalloc(1, sizeof(*t));
+
+    t->rules = rules;
+    return t;
+}
+
+void token_keys_free(struct token_keys *t)
+{
+    if (!t)
+        return;
+    clear_cache(t);
+    jwks_unref(t->keys);
+    mem_free(t);
+}
+
+void token_keys_set(struct token_keys *t, struct jwks *keys, uint64_t number)
+{
+    t->number = number;
+    if (keys == t->keys)
+        return;
+    clear_cache(t);
+    jwks_unref(t->keys);
+    t->keys = jwks_ref(keys);
+}
+
+uint64_t token_keys_number(const struct token_keys *t)
+{
+    return t->number;
+}
+
+bool token_keys_has_set(const struct token_keys *t)
+{
+    return t->keys != NULL;
+}
+
+const struct policy_key *token_keys_find(
+    struct token_keys *t, struct str token, int64_t now_s, struct err *e)
+{
+    struct jwt_rules rules = t->rules->jwt;
+    uint8_t digest[POLICY_DIGEST_BYTES];
+    struct policy_key *k = NULL;
+    struct jwt jwt;
+    uint32_t h;
+
+    policy_digest(digest, token);
+    memcpy(&h, digest, sizeof(h));
+    struct cached *set = &t->cache[h % (CACHE_SLOTS / CACHE_WAYS) * CACHE_WAYS];
+    for (int i = 0; i < CACHE_WAYS; i++)
+        if (set[i].key && !memcmp(set[i].digest, digest, sizeof(digest)))
+            return set[i].key;
+    struct arena *a = arena_new(4 * MB);
+    if (!a) {
+        err_set(e, ERR_MEMORY, "no memory for a token");
+        return NULL;
+    }
+    rules.now_s = now_s;
+    if (!jwt_verify(&jwt, token, t->keys, &rules, a, e))
+        k = key_of(t->rules, &jwt, e);
+    arena_free(a);
+    if (!k)
+        return NULL;
+    struct cached *slot = &set[t->next_way++ % CACHE_WAYS];
+    policy_key_unref(slot->key);
+    memcpy(slot->digest, digest, sizeof(digest));
+    slot->key = k;
+    return k;
+}
