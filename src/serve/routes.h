@@ -5,6 +5,7 @@
  * Owner: the table is constant; a call belongs to the io thread of its connection. */
 #pragma once
 
+#include "api/common/dialect.h"
 #include "auth/keys.h"
 #include "http/server.h"
 #include "policy/policy.h"
