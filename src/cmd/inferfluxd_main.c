@@ -1,6 +1,7 @@
 /* inferfluxd_main.c: the server's main function. Reads the options, opens the model registry and
  * the service, waits for a signal, and drains. Exit status: 0 after a drain, 1 on failure, 2 on a
  * usage error. */
+#include "http/tls.h"
 #include "api/common/response.h"
 #include "audit/audit_index.h"
 #include "base/log.h"
@@ -248,19 +249,44 @@ static void block_signals(void)
     signal(SIGXFSZ, SIG_IGN); /* write(2) returns EFBIG instead */
 }
 
-/* Waits for a signal that starts the drain. SIGHUP reopens the log files, for logrotate. */
-static void wait_for_signal(struct audit *audit)
+static void reload_tls(struct service *service)
 {
+    struct err e;
+
+    if (service_reload_tls(service, &e))
+        log_error("cmd", "tls_reload_failed", "error=\"%s\"", e.msg);
+}
+
+/* Reads the certificates again if SIGHUP was received or their files have changed. */
+static void follow_tls(
+    struct service *service, const struct options *o, uint64_t *stamp, bool must_reload)
+{
+    if (!*o->tls_cert)
+        return;
+    uint64_t now = tls_files_stamp(o->tls_cert, o->tls_key);
+    if (now != *stamp || must_reload)
+        reload_tls(service);
+    *stamp = now;
+}
+
+/* Waits for a signal that starts the drain. SIGHUP reopens the log files, for logrotate, and
+ * reloads the certificates; their files are also looked at once a second. */
+static void wait_for_signal(struct audit *audit, struct service *service, const struct options *o)
+{
+    const struct timespec second = { 1, 0 };
     sigset_t set, end;
-    int sig = SIGHUP;
+    int sig;
 
     set_end_signals(&end);
     set = end;
     sigaddset(&set, SIGHUP);
-    while (sigwait(&set, &sig) || sig == SIGHUP) {
-        log_info("cmd", "reopen", "signal=\"%s\"", strsignal(sig));
-        if (audit)
+    uint64_t stamp = tls_files_stamp(o->tls_cert, o->tls_key);
+    while ((sig = sigtimedwait(&set, NULL, *o->tls_cert ? &second : NULL)) < 0 || sig == SIGHUP) {
+        if (sig == SIGHUP)
+            log_info("cmd", "reopen", "signal=\"%s\"", strsignal(sig));
+        if (sig == SIGHUP && audit)
             audit_reopen(audit);
+        follow_tls(service, o, &stamp, sig == SIGHUP);
     }
     log_info("cmd", "drain", "signal=\"%s\"", strsignal(sig));
     pthread_sigmask(SIG_UNBLOCK, &end, NULL);
@@ -540,7 +566,7 @@ static int run_server(const struct options *o, struct err *e)
         registry_start(registry, e))
         goto out;
     print_banner(o, service);
-    wait_for_signal(so.audit);
+    wait_for_signal(so.audit, service, o);
     service_notify("STOPPING=1");
     service_drain(service);
     rc = registry_check_failed(registry, e);

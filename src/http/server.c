@@ -326,6 +326,13 @@ fail:
     return -1;
 }
 
+void http_server_set_tls(struct http_server *s, struct tls *take)
+{
+    CHECK(s->tls);
+    tls_close(s->tls);
+    s->tls = take;
+}
+
 uint16_t http_server_port(const struct http_server *s)
 {
     return s->port;

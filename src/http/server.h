@@ -114,7 +114,7 @@ struct http_options {
     struct budget *bodies;
     size_t max_arena; /* limit of the arena of one exchange, in bytes */
     bool allow_half_close;
-    const char *tls_cert, *tls_key; /* PEM files; NULL = no TLS */
+    const char *tls_cert, *tls_key; /* see tls_open; NULL = no TLS */
 };
 
 extern const struct http_options http_options_default;
@@ -128,6 +128,9 @@ int http_server_open(struct http_server **out, struct loop *loop, const struct h
     const struct http_app *app, struct err *e);
 uint16_t http_server_port(const struct http_server *s);
 const struct http_stats *http_server_stats(const struct http_server *s);
+struct tls;
+/* Uses these certificates for new connections, in a server that was opened with TLS. */
+void http_server_set_tls(struct http_server *s, struct tls *take);
 /* Any thread. */
 void http_server_stats_read(const struct http_server *s, struct http_stats *out);
 

@@ -1,6 +1,10 @@
 /* tls.h: server side of TLS (1.2 and newer) on a non-blocking descriptor, implemented with OpenSSL.
  *
- * Owner: the io thread; a struct tls is shared by the connections of one server only. */
+ * A struct tls is immutable, counts its references, and may be shared by the servers of several
+ * threads. A connection keeps the certificates with which it began: to replace them, a server uses
+ * another struct tls for new connections.
+ *
+ * Owner: any thread for struct tls; the io thread for struct tls_conn. */
 #pragma once
 
 #include "base/err.h"
@@ -8,9 +12,17 @@
 struct tls;
 struct tls_conn;
 
-/* PEM files: the certificate chain, leaf first, and its private key. */
-int tls_open(struct tls **out, const char *cert, const char *key, struct err *e);
-void tls_close(struct tls *t);
+enum { TLS_CERTIFICATES_MAX = 32 };
+
+/* PEM files: the certificate chain, leaf first, and its private key; several are separated by
+ * commas, in the same order. A client receives the first certificate that has the name which it
+ * requests (SNI), else the first of all. ERR_INVALID and others; the messages name the file. */
+int tls_open(struct tls **out, const char *certs, const char *keys, struct err *e);
+struct tls *tls_ref(struct tls *t);
+void tls_close(struct tls *t);      /* drops a reference; accepts NULL */
+int tls_count(const struct tls *t); /* certificates */
+/* A number that changes when one of the files was replaced or changed. */
+uint64_t tls_files_stamp(const char *certs, const char *keys);
 
 struct tls_conn *tls_conn_new(struct tls *t, int fd) MUST_CHECK; /* NULL: out of memory */
 void tls_conn_free(struct tls_conn *c);                          /* accepts NULL */

@@ -78,6 +78,10 @@ struct service;
 int service_open(struct service **out, const struct serve_options *o, struct err *e);
 uint16_t service_port(const struct service *s);
 
+/* Reads the certificates of o->http again and uses them for new connections. Main thread; it waits
+ * for the disk. The errors are those of tls_open; the old certificates then remain in use. */
+int service_reload_tls(struct service *s, struct err *e) MUST_CHECK;
+
 /* Stops accepting, lets running requests finish, cancels the rest after drain_ms, joins the
  * threads. Main thread. */
 void service_drain(struct service *s);

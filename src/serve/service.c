@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "engine/engine.h"
+#include "http/tls.h"
 #include "os/clock.h"
 #include "os/thread.h"
 #include "generate/session.h"
@@ -386,6 +387,39 @@ static void on_policy_message(struct io *io, struct msg *m)
     stop_if_idle(io);
 }
 
+struct tls_message {
+    struct msg msg;
+    struct tls *tls; /* a reference */
+};
+
+static void on_tls_message(struct io *io, struct msg *m)
+{
+    struct tls_message *t = container_of(m, struct tls_message, msg);
+
+    if (io->is_closing)
+        tls_close(t->tls); /* the server is closed */
+    else
+        http_server_set_tls(io->http, t->tls);
+    mem_free(t);
+}
+
+int service_reload_tls(struct service *s, struct err *e)
+{
+    struct tls *tls;
+
+    if (tls_open(&tls, s->o.http.tls_cert, s->o.http.tls_key, e))
+        return -1;
+    for (int i = 0; i < s->n; i++) {
+        struct tls_message *m = xmalloc(sizeof(*m));
+        m->msg.kind = MSG_TLS;
+        m->tls = tls_ref(tls);
+        mailbox_post(loop_mailbox(s->ios[i]->loop), &m->msg);
+    }
+    log_info("serve", "tls_reloaded", "certificates=%d", tls_count(tls));
+    tls_close(tls);
+    return 0;
+}
+
 static void on_message(void *ctx, struct msg *m)
 {
     struct io *io = ctx;
@@ -417,6 +451,9 @@ static void on_message(void *ctx, struct msg *m)
         break;
     case MSG_POLICY_CHANGED:
         api_keys_message(io, m);
+        break;
+    case MSG_TLS:
+        on_tls_message(io, m);
         break;
     case MSG_AUDIT_LINES:
         audit_routes_message(m);

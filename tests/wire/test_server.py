@@ -10,6 +10,7 @@ import re
 import resource
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -962,6 +963,55 @@ def test_a_server_drains_while_a_request_waits_for_the_audit_log():
             equal(c.getresponse().status, 503)
             c.close()
             equal(s.process.wait(60), 0)
+
+
+def make_certificate(d, cn):
+    """Writes cert.pem and key.pem, each by a rename."""
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+        "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj", f"/CN={cn}", "-keyout",
+        f"{d}/key.new", "-out", f"{d}/cert.new"], check=True, capture_output=True)
+    for name in ("key", "cert"):
+        os.rename(f"{d}/{name}.new", f"{d}/{name}.pem")
+
+
+def test_certificates_are_reloaded_without_dropping_a_stream():
+    def certificate(s):
+        return ssl.get_server_certificate(("127.0.0.1", s.port))
+
+    with tempfile.TemporaryDirectory() as d:
+        make_certificate(d, "first")
+        with Server("--ssl-cert-file", f"{d}/cert.pem", "--ssl-key-file", f"{d}/key.pem",
+                ready=False) as s:
+            context = ssl._create_unverified_context()
+            def connect():
+                return http.client.HTTPSConnection("127.0.0.1", s.port, timeout=60, context=context)
+            first = certificate(s)
+            def is_ready():
+                c = connect()
+                c.request("GET", "/readyz")
+                status = c.getresponse().status
+                c.close()
+                return status == 200
+            until(is_ready, "the server is not ready")
+            stream = connect()
+            stream.request("POST", CHAT, chat_body(model="demo", stream=True, max_tokens=900,
+                min_tokens=900, ignore_eos=True), {"Content-Type": "application/json"})
+            r = stream.getresponse()
+            equal(r.status, 200)
+            head = r.read(100)
+            make_certificate(d, "second")
+            s.process.send_signal(signal.SIGHUP)
+            until(lambda: certificate(s) != first, "SIGHUP does not reload the certificate")
+            second = certificate(s)
+            make_certificate(d, "third")  # without a signal
+            until(lambda: certificate(s) != second, "a changed file is not reloaded")
+            third = certificate(s)
+            with open(f"{d}/cert.pem", "w") as f:
+                f.write("broken")
+            until(lambda: "tls_reload_failed" in s.errors(), "no error")
+            equal(certificate(s), third)  # the last good certificate remains
+            assert (head + r.read()).endswith(b"data: [DONE]\n\n")
+            stream.close()
 
 
 def test_sighup_without_an_audit_log_has_no_effect():

@@ -2,10 +2,13 @@
  * also uses OpenSSL. */
 #include "support/http_peer.h"
 
+#include "http/tls.h"
+
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
+#include <openssl/x509v3.h>
 
 #include <stdlib.h>
 
@@ -30,6 +33,31 @@ static void remove_files(void)
     rmdir(dir);
 }
 
+/* A self-signed certificate for the names ("DNS:a,DNS:*.b"; NULL: none). */
+static void write_certificate(const char *path, EVP_PKEY *key, const char *cn, const char *names)
+{
+    X509 *x = X509_new();
+    X509_NAME *name = X509_get_subject_name(x);
+
+    X509_set_version(x, 2);
+    ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
+    X509_gmtime_adj(X509_getm_notBefore(x), -60);
+    X509_gmtime_adj(X509_getm_notAfter(x), 3600);
+    X509_set_pubkey(x, key);
+    X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, (const unsigned char *)cn, -1, -1, 0);
+    X509_set_issuer_name(x, name);
+    if (names) {
+        X509_EXTENSION *ext = X509V3_EXT_conf_nid(NULL, NULL, NID_subject_alt_name, names);
+        EXPECT(ext && X509_add_ext(x, ext, -1));
+        X509_EXTENSION_free(ext);
+    }
+    EXPECT(X509_sign(x, key, EVP_sha256()));
+    FILE *f = fopen(path, "w");
+    EXPECT(f && PEM_write_X509(f, x));
+    fclose(f);
+    X509_free(x);
+}
+
 static void make_files(void)
 {
     if (cert_path[0])
@@ -41,20 +69,7 @@ static void make_files(void)
     snprintf(other_key_path, sizeof(other_key_path), "%s/other.pem", dir);
     EVP_PKEY_free(write_key(other_key_path));
     EVP_PKEY *key = write_key(key_path);
-    X509 *x = X509_new();
-    X509_NAME *name = X509_get_subject_name(x);
-    ASN1_INTEGER_set(X509_get_serialNumber(x), 1);
-    X509_gmtime_adj(X509_getm_notBefore(x), -60);
-    X509_gmtime_adj(X509_getm_notAfter(x), 3600);
-    X509_set_pubkey(x, key);
-    X509_NAME_add_entry_by_txt(
-        name, "CN", MBSTRING_ASC, (const unsigned char *)"localhost", -1, -1, 0);
-    X509_set_issuer_name(x, name);
-    EXPECT(X509_sign(x, key, EVP_sha256()));
-    FILE *f = fopen(cert_path, "w");
-    EXPECT(f && PEM_write_X509(f, x));
-    fclose(f);
-    X509_free(x);
+    write_certificate(cert_path, key, "localhost", NULL);
     EVP_PKEY_free(key);
 }
 
@@ -377,7 +392,121 @@ static void tls_1_2_requires_forward_secrecy_and_aead(void)
     }
 }
 
-TESTS(TEST(requests_are_answered_one_after_the_other), TEST(a_request_may_come_a_record_per_byte),
+/* Expects that a client that requests the name receives the certificate with this CN. */
+static void expect_certificate(struct http_kit *k, const char *name, const char *cn)
+{
+    struct client c;
+    char text[64] = "";
+
+    client_open(&c, k);
+    if (name)
+        EXPECT_EQ(SSL_set_tlsext_host_name(c.ssl, name), 1);
+    EXPECT_EQ(client_handshake(&c), 1);
+    X509 *x = SSL_get1_peer_certificate(c.ssl);
+    EXPECT(x);
+    X509_NAME_get_text_by_NID(X509_get_subject_name(x), NID_commonName, text, sizeof(text));
+    EXPECT_STR(text, cn);
+    X509_free(x);
+    client_close(&c);
+    http_kit_run_loop(k, 3);
+}
+
+static struct {
+    char certs[256], keys[256]; /* settings of two certificates */
+    char cert[2][96], key[2][96];
+} two;
+
+static void make_two(const char *first_cn)
+{
+    static const char *const names[] = { "DNS:a.example", "DNS:b.example,DNS:*.c.example" };
+
+    make_files();
+    for (int i = 0; i < 2; i++) {
+        snprintf(two.cert[i], sizeof(two.cert[i]), "%s.%d", cert_path, i);
+        snprintf(two.key[i], sizeof(two.key[i]), "%s.%d", key_path, i);
+        EVP_PKEY *key = write_key(two.key[i]);
+        write_certificate(two.cert[i], key, i ? "second" : first_cn, names[i]);
+        EVP_PKEY_free(key);
+    }
+    snprintf(two.certs, sizeof(two.certs), "%s, %s", two.cert[0], two.cert[1]);
+    snprintf(two.keys, sizeof(two.keys), "%s, %s", two.key[0], two.key[1]);
+}
+
+static void remove_two(void)
+{
+    for (int i = 0; i < 2; i++) {
+        unlink(two.cert[i]);
+        unlink(two.key[i]);
+    }
+}
+
+static void open_two(struct http_kit *k, const char *first_cn)
+{
+    make_two(first_cn);
+    http_kit_init(k);
+    k->o.tls_cert = two.certs;
+    k->o.tls_key = two.keys;
+    http_kit_open(k);
+}
+
+static void certificate_is_chosen_by_name(void)
+{
+    struct http_kit k;
+
+    open_two(&k, "first");
+    expect_certificate(&k, NULL, "first");
+    expect_certificate(&k, "a.example", "first");
+    expect_certificate(&k, "b.example", "second");
+    expect_certificate(&k, "x.c.example", "second");
+    expect_certificate(&k, "unknown.example", "first");
+    http_kit_close(&k);
+    expect_refused(two.certs, two.key[0], "the numbers of certificates and keys differ");
+    expect_refused(two.cert[0], two.keys, "the numbers of certificates and keys differ");
+    remove_two();
+}
+
+/* A connection that began before continues; new connections receive the new certificate. */
+static void certificates_are_replaced_without_dropping_a_connection(void)
+{
+    struct tls *next;
+    struct http_kit k;
+    struct client c;
+    struct buf b;
+    struct err e;
+
+    open_two(&k, "first");
+    uint64_t stamp = tls_files_stamp(two.certs, two.keys);
+    EXPECT_EQ(stamp, tls_files_stamp(two.certs, two.keys));
+    client_open(&c, &k);
+    EXPECT_EQ(client_handshake(&c), 1);
+    struct client half; /* its handshake continues with the old certificates */
+    client_open(&half, &k);
+    loop_once(k.loop, 1);
+    make_two("renewed");
+    EXPECT(stamp != tls_files_stamp(two.certs, two.keys));
+    EXPECT_EQ(tls_open(&next, two.certs, two.keys, &e), 0);
+    EXPECT_EQ(tls_count(next), 2);
+    http_server_set_tls(k.server, next);
+    expect_certificate(&k, "a.example", "renewed");
+    EXPECT_EQ(client_handshake(&half), 1);
+    buf_init(&b, MB);
+    client_send(&c, STR("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nold"));
+    expect_in_time(&c, &b, "POST /echo\nold");
+    buf_clear(&b);
+    client_close(&half);
+    client_close(&c);
+    http_kit_run_loop(&k, 3);
+    /* Files that do not fit together are an error. */
+    unlink(two.key[1]);
+    EXPECT_EQ(tls_open(&next, two.certs, two.keys, &e), -1);
+    EXPECT(strstr(e.msg, two.key[1]));
+    http_kit_close(&k);
+    remove_two();
+}
+
+TESTS(TEST(certificate_is_chosen_by_name),
+    TEST(certificates_are_replaced_without_dropping_a_connection),
+    TEST(requests_are_answered_one_after_the_other), TEST(a_request_may_come_a_record_per_byte),
     TEST(large_bodies_go_both_ways), TEST(disconnect_is_detected),
     TEST(only_http_1_1_is_negotiated), TEST(old_versions_and_plain_text_are_refused),
     TEST(missing_handshake_is_cut), TEST(errors_in_the_files_are_named),
