@@ -142,7 +142,7 @@ void options_man(struct buf *out)
                   "reports when one is ready.\n"
                   "The server ends if no model can be served.\n"
                   "SIGTERM and SIGINT start a drain: running requests can finish.\n"
-                  "SIGHUP reopens the audit log.\n.Pp\n"
+                  "SIGHUP reopens the audit log and reloads the certificates.\n.Pp\n"
                   "Every setting is a flag, an environment variable and a key of the\n"
                   "configuration file, in this order of precedence.\n"
                   "The flags are:\n.Bl -tag -width Ds\n"
