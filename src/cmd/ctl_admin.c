@@ -31,6 +31,7 @@ static const struct {
     { "tenants", "delete", "NAME", "remove the limits of a tenant", ctl_limits },
     { "rate-limit", "get", "", "print the default number of requests per minute of a key",
         ctl_limits },
+    { "usage", "list", "", "list requests and tokens by hour, key and model", ctl_limits },
     { "rate-limit", "set", "N", "set it; 0 = no limit", ctl_limits },
 };
 

@@ -1,5 +1,5 @@
-/* ctl_limits.c: `inferctl admin limits|tenants|rate-limit ...`: limits and prices of a server
- * (/v1/admin/limits, /v1/admin/tenants, /v1/admin/rate_limit). */
+/* ctl_limits.c: `inferctl admin limits|tenants|rate-limit|usage ...`: limits, prices and usage of
+ * a server (/v1/admin/limits, /v1/admin/tenants, /v1/admin/rate_limit, /v1/admin/usage). */
 #include "cmd/ctl.h"
 
 #include <stdio.h>
@@ -23,6 +23,7 @@ static const struct object {
 } objects[] = {
     { "limits", "/v1/admin/limits" },
     { "tenants", "/v1/admin/tenants" },
+    { "usage", "/v1/admin/usage" },
     { "rate-limit", "/v1/admin/rate_limit" },
 };
 
@@ -89,7 +90,9 @@ static struct str next_page(const struct ctl_response *r, struct arena *a)
     if (json_parse(&root, buf_str(&r->body), a, &json_limits_default, &e))
         return STR_NONE;
     const struct json *more = json_get(root, "has_more"), *last = json_get(root, "last_id");
-    return more && more->b && last && last->kind == JSON_STRING ? arena_str(a, last->s) : STR_NONE;
+    if (!more || !more->b || !last)
+        return STR_NONE;
+    return arena_str(a, last->kind == JSON_STRING ? last->s : last->raw);
 }
 
 static int list(struct ctl *c, const char *base)

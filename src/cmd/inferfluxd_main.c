@@ -9,6 +9,7 @@
 #include "cmd/options.h"
 #include "cmd/paths.h"
 #include "generate/probe.h"
+#include "os/clock.h"
 #include "os/files.h"
 #include "os/log_queue.h"
 #include "os/mapfile.h"
@@ -406,6 +407,25 @@ static void close_issuer(struct issuer *is)
     http_client_close(is->client);
 }
 
+/* Opens the limits and the usage, from which the budgets of this day and month continue. */
+static int open_limits(struct serve_options *so, const struct options *o, struct err *e)
+{
+    const struct limit_time now = { clock_ns(), clock_wall_s() };
+    const char *suffix = *o->usage_path || !*o->policy_path ? "" : ".usage";
+    char path[1024];
+
+    int n = snprintf(path, sizeof(path), "%s%s", *suffix ? o->policy_path : o->usage_path, suffix);
+    if (n >= (int)sizeof(path))
+        return err_set(
+            e, ERR_INVALID, "limits.usage_path: longer than %zu bytes", sizeof(path) - 1);
+    so->pace = !strcmp(o->when_full, "pace");
+    return limiter_open(&so->limiter, (uint64_t)o->limits_window_s * NS_PER_S, e) ||
+                   usage_open(&so->usage, path, e) ||
+                   usage_restore(so->usage, so->limiter, &now, e) || usage_start(so->usage, e)
+               ? -1
+               : 0;
+}
+
 static int open_compile_cache(struct compile_cache **out, const struct options *o, struct err *e)
 {
     if (!o->constraint_cache_bytes)
@@ -543,8 +563,7 @@ static int run_server(const struct options *o, struct err *e)
         (*o->api_keys_file && keys_add_file(keys, o->api_keys_file, e)))
         goto out;
     so.keys = keys;
-    so.pace = !strcmp(o->when_full, "pace");
-    if (limiter_open(&so.limiter, (uint64_t)o->limits_window_s * NS_PER_S, e))
+    if (open_limits(&so, o, e))
         goto out;
     if (open_policy(&so.policy, o, keys, e) || open_issuer(&issuer, o, e))
         goto out;
@@ -580,6 +599,7 @@ out:
     close_issuer(&issuer);
     service_close(service);
     policy_close(so.policy);
+    usage_close(so.usage);
     limiter_close(so.limiter);
     slots_free(so.slots);
     response_store_close(so.response_store);

@@ -411,7 +411,7 @@ enum limit_state limiter_reserve(struct limiter *l, struct limit_hold *h,
     return state;
 }
 
-void limiter_settle(struct limiter *l, struct limit_hold *h, const struct limit_amounts *used,
+int64_t limiter_settle(struct limiter *l, struct limit_hold *h, const struct limit_amounts *used,
     const struct limit_time *t)
 {
     struct wakers wakers;
@@ -427,7 +427,9 @@ void limiter_settle(struct limiter *l, struct limit_hold *h, const struct limit_
     CHECK(h->window.requests >= 0 && h->window.prompt >= 0 && h->window.output >= 0);
     CHECK(h->budget.prompt >= 0 && h->budget.output >= 0);
     serve_queues(l, &wakers);
+    int64_t date_s = l->date_s;
     unlock(l, &wakers);
+    return date_s;
 }
 
 /* A waiting request of several counters is in the queue of one of them, which may be empty now. */

@@ -102,8 +102,8 @@ int64_t limiter_max_output(struct limiter *l, const struct limit_hold *h, int64_
 enum limit_state limiter_reserve(struct limiter *l, struct limit_hold *h,
     const struct limit_want *want, const struct limit_time *t,
     struct limit_refusal *why) MUST_CHECK;
-/* These amounts, which are reserved, were used until now. */
-void limiter_settle(struct limiter *l, struct limit_hold *h, const struct limit_amounts *used,
+/* These amounts, which are reserved, were used until now. Returns the date (limiter_date). */
+int64_t limiter_settle(struct limiter *l, struct limit_hold *h, const struct limit_amounts *used,
     const struct limit_time *t);
 /* Ends a wait, refunds what is reserved and releases the counters. No effect on a zeroed hold. */
 void limiter_end(struct limiter *l, struct limit_hold *h, const struct limit_time *t);

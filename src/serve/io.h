@@ -67,7 +67,8 @@ enum {
     MSG_LIMITS,      /* struct limit_wait */
     MSG_LIMITS_CHANGED,
     MSG_ISSUER_KEYS, /* struct issuer_keys_message */
-    MSG_TLS          /* struct tls_message */
+    MSG_TLS,         /* struct tls_message */
+    MSG_USAGE
 };
 
 /* engine_metrics.c: adds the metrics of all engines of the registry. */

@@ -1,6 +1,7 @@
 #include "serve/rate_limit.h"
 
 #include "base/limits.h"
+#include "limits/calendar.h"
 #include "limits/pace.h"
 #include "os/clock.h"
 #include "serve/inflight.h"
@@ -245,6 +246,23 @@ bool rate_limit_stop(struct inflight *r)
 
 /* ---- settlement */
 
+static void add_usage(struct inflight *r, const struct limit_amounts *used, int64_t date_s)
+{
+    const struct limit_price *price = &r->limits.hold.price;
+    struct usage_row row = { .hour = calendar_hour(date_s),
+        .requests = used->requests,
+        .prompt = used->prompt,
+        .output = used->output,
+        .cost = used->prompt * price->prompt + used->output * price->output };
+
+    if (!r->io->o->usage)
+        return;
+    memcpy(row.key, r->caller.id, sizeof(row.key));
+    memcpy(row.tenant, r->caller.tenant, sizeof(row.tenant));
+    snprintf(row.model, sizeof(row.model), "%s", r->model->spec->id);
+    usage_add(r->io->o->usage, &row);
+}
+
 static void settle(struct inflight *r, bool with_prompt)
 {
     struct rate_limit *l = &r->limits;
@@ -254,15 +272,16 @@ static void settle(struct inflight *r, bool with_prompt)
     l->is_prompt_settled |= with_prompt;
     l->n_unsettled = 0;
     if (used.prompt || used.output)
-        limiter_settle(r->io->o->limiter, &l->hold, &used, &t);
+        add_usage(r, &used, limiter_settle(r->io->o->limiter, &l->hold, &used, &t));
 }
 
 void rate_limit_started(struct inflight *r)
 {
+    const struct limit_amounts used = { 1, 0, 0 };
     struct limit_time t = now();
 
     if (r->limits.hold.n_subjects)
-        limiter_settle(r->io->o->limiter, &r->limits.hold, &(struct limit_amounts){ 1, 0, 0 }, &t);
+        add_usage(r, &used, limiter_settle(r->io->o->limiter, &r->limits.hold, &used, &t));
 }
 
 void rate_limit_count(struct inflight *r)

@@ -12,7 +12,7 @@
 #include "policy/token_keys.h"
 #include "constrain/compile_cache.h"
 #include "http/server.h"
-#include "limits/limiter.h"
+#include "limits/usage.h"
 #include "generate/response_cache.h"
 #include "registry/registry.h"
 #include "serve/metrics.h"
@@ -55,6 +55,7 @@ struct serve_options { /* borrowed for the life of the service */
     struct response_store *response_store; /* NULL = none */
     struct keys *keys;                     /* an administrator may change their weights */
     struct limiter *limiter;               /* rate limits; NULL = none */
+    struct usage *usage;                   /* NULL = none; started */
     bool pace;             /* a full window delays requests (rate_limit.h); else it refuses them */
     struct policy *policy; /* NULL = the keys of `keys` alone */
     struct oidc *oidc;     /* issuer of tokens; NULL = none */

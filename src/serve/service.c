@@ -7,6 +7,7 @@
 #include "serve/audit_wait.h"
 #include "serve/limits.h"
 #include "serve/key_wait.h"
+#include "serve/usage_list.h"
 #include "serve/model_wait.h"
 #include "serve/responses/subscriber.h"
 
@@ -463,6 +464,9 @@ static void on_message(void *ctx, struct msg *m)
         break;
     case MSG_LIMITS_CHANGED:
         limits_message(io, m);
+        break;
+    case MSG_USAGE:
+        usage_list_message(io, m);
         break;
     case MSG_LIMITS:
         rate_limit_message(io);

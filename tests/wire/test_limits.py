@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Rate limits and budgets: refusals in every dialect, paced responses, and the admin routes."""
+import contextlib
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 sys.path.insert(0, os.path.join(ROOT, "tests/support"))
 sys.path.insert(0, os.path.join(ROOT, "tests/wire"))
 from harness import equal, program, run
-from test_api_keys import Keys, as_key
+from test_api_keys import Keys, Killed, as_key
 
 ADMIN, CHAT = "/v1/admin", "/v1/chat/completions"
 WINDOW = ("--limits-window", "1")  # limits per minute are divided by 60
@@ -277,6 +278,35 @@ def test_default_tenant_and_model_limits_apply():
         assert "the model echo: cost_per_day is 10000" in body["error"]["message"], body
 
 
+def test_usage_is_summed_and_budgets_survive_kill_9():
+    for backend in "ini", "sqlite":
+        with tempfile.TemporaryDirectory() as d:
+            with contextlib.suppress(Killed), Limits(backend=backend, directory=d) as s:
+                key = s.create(tenant="acme", limits={"tokens_per_day": 300})
+                s.call("PUT", f"{ADMIN}/limits/model/echo", {"limits": {"output_price": 2000000}})
+                usages = [usage_of(s, key, n) for n in (3, 40)]
+                usage_of(s, s.create(), 5)
+                path = f"{ADMIN}/usage?key={key['id']}&limit=1"
+                page = s.call("GET", path)[2]
+                row = page["data"][0]
+                equal([row[k] for k in ("key", "tenant", "model", "requests")],
+                    [key["id"], "acme", "echo", 2])
+                equal(row["prompt_tokens"], sum(u["prompt_tokens"] for u in usages))
+                equal((row["output_tokens"], row["cost"]), (43, 86))
+                equal((row["hour"] % 3600, page["has_more"]), (0, False))
+                equal(len(s.call("GET", f"{ADMIN}/usage")[2]["data"]), 2)
+                equal(s.call("GET", f"{ADMIN}/usage?to={row['hour']}")[2]["data"], [])
+                equal(s.call("GET", f"{ADMIN}/usage?from=x")[0], 400)
+                s.process.kill()
+                s.process.wait()
+                raise Killed
+            with Limits(backend=backend, directory=d) as s:
+                equal(s.call("GET", path)[2]["data"], [row])
+                left = 300 - sum(u["total_tokens"] for u in usages) - usages[0]["prompt_tokens"]
+                equal(chat(s, key, left + 1)[0], 429)
+                equal(chat(s, key, left)[0], 200)
+
+
 def test_inferctl_administers_limits():
     with Keys() as s:
         def ctl(*arguments):
@@ -295,6 +325,7 @@ def test_inferctl_administers_limits():
         equal(ctl("limits", "show", "model/a b")[0], 1)
         equal(ctl("limits", "put", "default", "tokens_per_day=x")[0], 1)
         equal(ctl("limits", "put", "default")[0], 2)
+        equal(ctl("usage", "list")[1]["data"], [])
         equal(len(ctl("tenants", "list")[1]["data"]), 1)
 
 
