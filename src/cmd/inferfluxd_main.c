@@ -167,6 +167,7 @@ static void http_settings(const struct options *o, struct http_options *h)
     h->write_ms = (uint32_t)o->write_timeout_ms;
     h->tls_cert = *o->tls_cert ? o->tls_cert : NULL;
     h->tls_key = *o->tls_key ? o->tls_key : NULL;
+    h->tls_client_ca = *o->tls_client_ca ? o->tls_client_ca : NULL;
 }
 
 /* Only several keys need shares. The part of a holder that is small decreases with the limit, so
@@ -258,13 +259,20 @@ static void reload_tls(struct service *service)
         log_error("cmd", "tls_reload_failed", "error=\"%s\"", e.msg);
 }
 
+static uint64_t tls_stamp(const struct options *o)
+{
+    const struct tls_files files = { o->tls_cert, o->tls_key, o->tls_client_ca };
+
+    return tls_files_stamp(&files);
+}
+
 /* Reads the certificates again if SIGHUP was received or their files have changed. */
 static void follow_tls(
     struct service *service, const struct options *o, uint64_t *stamp, bool must_reload)
 {
     if (!*o->tls_cert)
         return;
-    uint64_t now = tls_files_stamp(o->tls_cert, o->tls_key);
+    uint64_t now = tls_stamp(o);
     if (now != *stamp || must_reload)
         reload_tls(service);
     *stamp = now;
@@ -281,7 +289,7 @@ static void wait_for_signal(struct audit *audit, struct service *service, const 
     set_end_signals(&end);
     set = end;
     sigaddset(&set, SIGHUP);
-    uint64_t stamp = tls_files_stamp(o->tls_cert, o->tls_key);
+    uint64_t stamp = tls_stamp(o);
     while ((sig = sigtimedwait(&set, NULL, *o->tls_cert ? &second : NULL)) < 0 || sig == SIGHUP) {
         if (sig == SIGHUP)
             log_info("cmd", "reopen", "signal=\"%s\"", strsignal(sig));

@@ -314,7 +314,12 @@ int http_server_open(struct http_server **out, struct loop *loop, const struct h
         err_set(e, ERR_INVALID, "TLS needs both a certificate and a key");
         goto fail;
     }
-    if (o->tls_cert && tls_open(&s->tls, o->tls_cert, o->tls_key, e))
+    if (o->tls_client_ca && !o->tls_cert) {
+        err_set(e, ERR_INVALID, "%s: client certificates need TLS", o->tls_client_ca);
+        goto fail;
+    }
+    if (o->tls_cert &&
+        tls_open(&s->tls, &(struct tls_files){ o->tls_cert, o->tls_key, o->tls_client_ca }, e))
         goto fail;
     if (listen_all(s, e))
         goto fail;

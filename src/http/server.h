@@ -114,7 +114,8 @@ struct http_options {
     struct budget *bodies;
     size_t max_arena; /* limit of the arena of one exchange, in bytes */
     bool allow_half_close;
-    const char *tls_cert, *tls_key; /* see tls_open; NULL = no TLS */
+    const char *tls_cert, *tls_key; /* see struct tls_files; NULL = no TLS */
+    const char *tls_client_ca;      /* see tls.h; NULL = clients need no certificate */
 };
 
 extern const struct http_options http_options_default;

@@ -79,6 +79,24 @@ static int check_file(const char *what, const char *path, struct err *e)
     return 0;
 }
 
+static int require_client_cert(SSL_CTX *ctx, const char *path, struct err *e)
+{
+    static const unsigned char context[] = "inferflux";
+    STACK_OF(X509_NAME) *names = SSL_load_client_CA_file(path);
+
+    /* The names are sent to the client, which may have several certificates. */
+    if (!names || SSL_CTX_load_verify_locations(ctx, path, NULL) != 1) {
+        sk_X509_NAME_pop_free(names, X509_NAME_free);
+        return set_reason(e, "TLS client authorities", path);
+    }
+    SSL_CTX_set_client_CA_list(ctx, names);
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, NULL);
+    /* A ticket that was issued before keeps the result of the check for its session. */
+    if (SSL_CTX_set_session_id_context(ctx, context, sizeof(context) - 1) != 1)
+        return set_reason(e, "TLS", "session context");
+    return 0;
+}
+
 /* ---- several certificates */
 
 struct certificates { /* of a struct tls; belongs to its first context */
@@ -126,12 +144,13 @@ static int choose_certificate(SSL *ssl, int *alert, void *arg)
 
 /* ---- contexts */
 
-static SSL_CTX *new_context(const char *cert, const char *key, struct err *e)
+static SSL_CTX *new_context(const char *cert, const char *key, const char *client_ca, struct err *e)
 {
     SSL_CTX *ctx;
 
     ERR_clear_error();
-    if (check_file("certificate", cert, e) || check_file("key", key, e))
+    if (check_file("certificate", cert, e) || check_file("key", key, e) ||
+        (client_ca && check_file("client authorities", client_ca, e)))
         return NULL;
     ctx = SSL_CTX_new(TLS_server_method());
     if (!ctx) {
@@ -158,7 +177,7 @@ static SSL_CTX *new_context(const char *cert, const char *key, struct err *e)
         set_reason(e, "TLS key", key);
     else if (SSL_CTX_check_private_key(ctx) != 1)
         set_reason(e, "TLS key does not belong to the certificate:", key);
-    else
+    else if (!client_ca || !require_client_cert(ctx, client_ca, e))
         return ctx;
     SSL_CTX_free(ctx);
     return NULL;
@@ -175,9 +194,9 @@ static int next_path(struct str *list, char path[PATH_MAX])
     return snprintf(path, PATH_MAX, STR_FMT, STR_ARG(entry)) < PATH_MAX ? 1 : -1;
 }
 
-static int open_certificates(
-    struct certificates *c, struct str certs, struct str keys, struct err *e)
+static int open_certificates(struct certificates *c, const struct tls_files *f, struct err *e)
 {
+    struct str certs = str_of(f->certs), keys = str_of(f->keys);
     char cert[PATH_MAX], key[PATH_MAX];
 
     while (c->n < TLS_CERTIFICATES_MAX) {
@@ -188,7 +207,7 @@ static int open_certificates(
             return err_set(e, ERR_INVALID, "TLS: the numbers of certificates and keys differ");
         if (!has_cert)
             return c->n ? 0 : err_set(e, ERR_INVALID, "TLS: no certificate");
-        c->all[c->n] = new_context(cert, key, e);
+        c->all[c->n] = new_context(cert, key, f->client_ca, e);
         if (!c->all[c->n])
             return -1;
         c->n++;
@@ -198,13 +217,13 @@ static int open_certificates(
                : 0;
 }
 
-int tls_open(struct tls **out, const char *certs, const char *keys, struct err *e)
+int tls_open(struct tls **out, const struct tls_files *files, struct err *e)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct certificates *c = xcalloc(1, sizeof(*c));
 
     pthread_once(&once, make_index);
-    int failed = open_certificates(c, str_of(certs), str_of(keys), e);
+    int failed = open_certificates(c, files, e);
     if (!failed && SSL_CTX_set_ex_data(c->all[0], certificates_index, c) != 1)
         failed = err_set(e, ERR_MEMORY, "no memory for TLS");
     if (failed) {
@@ -256,9 +275,11 @@ static uint64_t add_to_stamp(uint64_t stamp, struct str list)
     return stamp;
 }
 
-uint64_t tls_files_stamp(const char *certs, const char *keys)
+uint64_t tls_files_stamp(const struct tls_files *files)
 {
-    return add_to_stamp(add_to_stamp(0, str_of(certs)), str_of(keys));
+    uint64_t stamp = add_to_stamp(add_to_stamp(0, str_of(files->certs)), str_of(files->keys));
+
+    return files->client_ca ? add_to_stamp(stamp, str_of(files->client_ca)) : stamp;
 }
 
 struct tls_conn *tls_conn_new(struct tls *t, int fd)

@@ -14,15 +14,23 @@ struct tls_conn;
 
 enum { TLS_CERTIFICATES_MAX = 32 };
 
-/* PEM files: the certificate chain, leaf first, and its private key; several are separated by
- * commas, in the same order. A client receives the first certificate that has the name which it
- * requests (SNI), else the first of all. ERR_INVALID and others; the messages name the file. */
-int tls_open(struct tls **out, const char *certs, const char *keys, struct err *e);
+struct
+    tls_files { /* PEM; several certificates and keys are separated by commas, in the same order */
+    const char *certs; /* certificate chains, leaf first */
+    const char *keys;  /* their private keys */
+    /* Authorities of client certificates: a client without one of them is refused in the handshake.
+     * NULL = clients need no certificate. */
+    const char *client_ca;
+};
+
+/* A client receives the first certificate that has the name which it requests (SNI), else the first
+ * of all. ERR_INVALID and others; the messages name the file. */
+int tls_open(struct tls **out, const struct tls_files *files, struct err *e);
 struct tls *tls_ref(struct tls *t);
 void tls_close(struct tls *t);      /* drops a reference; accepts NULL */
 int tls_count(const struct tls *t); /* certificates */
 /* A number that changes when one of the files was replaced or changed. */
-uint64_t tls_files_stamp(const char *certs, const char *keys);
+uint64_t tls_files_stamp(const struct tls_files *files);
 
 struct tls_conn *tls_conn_new(struct tls *t, int fd) MUST_CHECK; /* NULL: out of memory */
 void tls_conn_free(struct tls_conn *c);                          /* accepts NULL */

@@ -406,9 +406,10 @@ static void on_tls_message(struct io *io, struct msg *m)
 
 int service_reload_tls(struct service *s, struct err *e)
 {
+    const struct http_options *h = &s->o.http;
     struct tls *tls;
 
-    if (tls_open(&tls, s->o.http.tls_cert, s->o.http.tls_key, e))
+    if (tls_open(&tls, &(struct tls_files){ h->tls_cert, h->tls_key, h->tls_client_ca }, e))
         return -1;
     for (int i = 0; i < s->n; i++) {
         struct tls_message *m = xmalloc(sizeof(*m));

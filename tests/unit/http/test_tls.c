@@ -475,16 +475,17 @@ static void certificates_are_replaced_without_dropping_a_connection(void)
     struct err e;
 
     open_two(&k, "first");
-    uint64_t stamp = tls_files_stamp(two.certs, two.keys);
-    EXPECT_EQ(stamp, tls_files_stamp(two.certs, two.keys));
+    const struct tls_files files = { .certs = two.certs, .keys = two.keys };
+    uint64_t stamp = tls_files_stamp(&files);
+    EXPECT_EQ(stamp, tls_files_stamp(&files));
     client_open(&c, &k);
     EXPECT_EQ(client_handshake(&c), 1);
     struct client half; /* its handshake continues with the old certificates */
     client_open(&half, &k);
     loop_once(k.loop, 1);
     make_two("renewed");
-    EXPECT(stamp != tls_files_stamp(two.certs, two.keys));
-    EXPECT_EQ(tls_open(&next, two.certs, two.keys, &e), 0);
+    EXPECT(stamp != tls_files_stamp(&files));
+    EXPECT_EQ(tls_open(&next, &files, &e), 0);
     EXPECT_EQ(tls_count(next), 2);
     http_server_set_tls(k.server, next);
     expect_certificate(&k, "a.example", "renewed");
@@ -498,7 +499,7 @@ static void certificates_are_replaced_without_dropping_a_connection(void)
     http_kit_run_loop(&k, 3);
     /* Files that do not fit together are an error. */
     unlink(two.key[1]);
-    EXPECT_EQ(tls_open(&next, two.certs, two.keys, &e), -1);
+    EXPECT_EQ(tls_open(&next, &files, &e), -1);
     EXPECT(strstr(e.msg, two.key[1]));
     http_kit_close(&k);
     remove_two();
