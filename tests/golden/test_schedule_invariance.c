@@ -8,7 +8,9 @@
  * output.
  *
  * Half of the requests have a constraint with a pseudo-random mask (testing/fake_constraint.h). In
- * most runs the masks are computed in small parts, so that choices pause.
+ * most runs the masks are computed in small parts, so that choices pause. Two subjects have
+ * compiled constraints of all kinds instead, among them tool calls
+ * (support/compiled_constraints.h).
  *
  * Alone there are no drafts and no cached pages. Together, some requests have an n-gram index of
  * their own text, some have a prediction (the real output with gaps and changes), and in some
@@ -21,6 +23,7 @@
 #include "format/gguf.h"
 #include "model/llama.h"
 #include "../kernel/kit.h"
+#include "support/compiled_constraints.h"
 #include "support/drop_layers_kit.h"
 #include "../sim/sim_output.h"
 #include "support/tmpdir.h"
@@ -38,13 +41,31 @@ enum { LONG_PROMPT_TOKENS = 640, N_CTX = LONG_PROMPT_TOKENS + SIM_OUT_MAX };
  * so it tests one. Other sanitizers are five times slower, and fewer requests show the errors that
  * they find; the build without sanitizers compares the bytes of all. */
 #if defined(__SANITIZE_THREAD__)
-enum { IS_WATCHED = true, N_TINY = 6, N_STORIES = 20, N_DEMO = 6, N_FAMILY = 4 };
+enum {
+    IS_WATCHED = true,
+    N_TINY = 6,
+    N_COMPILED = 30,
+    N_COMPILED_SMALL = 16,
+    N_STORIES = 20,
+    N_DEMO = 6,
+    N_FAMILY = 4
+};
 #elif defined(__SANITIZE_ADDRESS__)
-enum { IS_WATCHED = false, N_TINY = 40, N_STORIES = 60, N_DEMO = 20, N_FAMILY = 8 };
+enum {
+    IS_WATCHED = false,
+    N_TINY = 40,
+    N_COMPILED = 45,
+    N_COMPILED_SMALL = 30,
+    N_STORIES = 60,
+    N_DEMO = 20,
+    N_FAMILY = 8
+};
 #else
 enum {
     IS_WATCHED = false,
     N_TINY = N_REQUESTS,
+    N_COMPILED = 90,
+    N_COMPILED_SMALL = 45,
     N_STORIES = N_REQUESTS,
     N_DEMO = 60,
     N_FAMILY = 40
@@ -65,7 +86,8 @@ struct subject { /* the tested model */
     int window;                    /* of the fake model */
     bool is_family;                /* few requests: by chance none may be read from disk */
     bool is_windowed_only;
-    uint32_t n_window_pages; /* 0: as many as pages */
+    uint32_t n_window_pages;                     /* 0: as many as pages */
+    const struct compiled_constraints *compiled; /* NULL: constraints are fake ones */
 };
 
 struct run_config { /* configuration of a run */
@@ -161,6 +183,16 @@ static void make_prediction(struct rng *r, int i, int n_vocab)
 
 /* ---- setting up */
 
+/* Replaces the constraint by a compiled one, whose end token is then a stop token. */
+static void constrain_by(struct sim_request *a, struct constraint *compiled, int32_t end)
+{
+    a->is_constrained = true;
+    a->compiled = compiled;
+    a->in.stop_ids = a->stops;
+    a->stops[0] = end;
+    a->in.n_stop_ids = MAX(a->in.n_stop_ids, 1);
+}
+
 static void make_requests(const struct subject *s, uint64_t seed)
 {
     struct rng r = { .key = seed };
@@ -175,6 +207,8 @@ static void make_requests(const struct subject *s, uint64_t seed)
     for (int i = 0; i < s->n_requests; i++) {
         sim_request_random(&requests[i], &r, &l);
         cancel_after[i] = rng_chance(&r, 12) ? rng_between(&r, 0, SIM_OUT_MAX) : -1;
+        if (s->compiled) /* each source occurs, since the number of requests is larger */
+            constrain_by(&requests[i], s->compiled->all[i % s->compiled->n], CC_END);
         if (!s->has_long || i >= N_LONG)
             continue;
         /* longer than one key block and one KV split of attention */
@@ -266,7 +300,8 @@ static struct engine *open_engine(const struct subject *s, const struct run_conf
     /* a partial chunk ends after each layer */
     o.max_step_layers = w->seed % 4 == 1 || w->seed % 4 == 2;
     o.max_queue = N_REQUESTS;
-    o.mask_steps = (const uint64_t[]){ 0, 3, 1, 20 }[w->seed % 4];
+    /* Compiled masks take some hundred steps. */
+    o.mask_steps = (const uint64_t[]){ 0, 3, 1, 20 }[w->seed % 4] * (s->compiled ? 50 : 1);
     o.prefix_cache = is_cached(w);
     o.kv_evict = w->seed % 2 ? EVICT_LRU : EVICT_CLOCK;
     o.kv_tenant_share = 20;
@@ -465,9 +500,9 @@ static void expect_schedule_invariance(
 
 static void fake_model_with(struct subject s)
 {
-    s.name = "fake";
-    s.n_vocab = 60;
-    s.n_requests = N_REQUESTS;
+    s.name = s.compiled ? "fake with compiled constraints" : "fake";
+    s.n_vocab = s.compiled ? CC_VOCAB : 60;
+    s.n_requests = s.compiled ? N_COMPILED : N_REQUESTS;
     s.has_long = true;
     const struct run_config w[] = {
         { .batch = 1,
@@ -545,6 +580,15 @@ static void fake_model_with_windows(void)
     fake_model_with((struct subject){ .window = 45, .is_windowed_only = true });
 }
 
+static void fake_model_with_compiled_constraints(void)
+{
+    struct compiled_constraints c;
+
+    compiled_constraints_open(&c);
+    fake_model_with((struct subject){ .compiled = &c });
+    compiled_constraints_close(&c);
+}
+
 /* `s` has the KV format and the kernels. */
 static void small_model_with(struct subject s, const char *arch, enum qtype type, enum qtype type_v)
 {
@@ -587,7 +631,7 @@ static void small_model_with(struct subject s, const char *arch, enum qtype type
     t.d = t.ff = 256;
     t.head_dim = 64;
     t.kv_heads = s.kv_heads ? s.kv_heads : t.kv_heads;
-    t.vocab = 200;
+    t.vocab = s.compiled ? CC_VOCAB : 200;
     t.ctx = N_CTX;
     struct gguf *g = tiny_open(&t);
     EXPECT(g);
@@ -618,6 +662,19 @@ static void small_model_in_q4_0(void)
 static void small_model_in_f16(void)
 {
     small_model("f16", "llama", Q_F16, Q_F16);
+}
+
+/* Several threads compute masks of one constraint. */
+static void small_model_with_compiled_constraints(void)
+{
+    struct compiled_constraints c;
+
+    compiled_constraints_open(&c);
+    const struct subject s = {
+        .name = "q4_0 with compiled constraints", .n_requests = N_COMPILED_SMALL, .compiled = &c
+    };
+    small_model_with(s, "llama", Q_Q4_0, Q_Q8_0);
+    compiled_constraints_close(&c);
 }
 
 static void q8_0_kv(void)
@@ -792,7 +849,9 @@ static void every_family(void)
 }
 
 TESTS(TEST(every_family), TEST(fake_model), TEST(fake_model_with_state_slots),
-    TEST(fake_model_with_windows), TEST(small_model_in_q4_k), TEST(small_model_in_q4_0),
-    TEST(small_model_in_f16), TEST(mixture_of_experts), TEST(mixture_of_experts_in_mxfp4),
-    TEST(small_model_in_iq4_xs), TEST(q8_0_kv), TEST(one_kv_head), TEST(float_weights_on_amx_tiles),
-    TEST(demo_model_with_a_draft_model), TEST(stories260k_if_available))
+    TEST(fake_model_with_windows), TEST(fake_model_with_compiled_constraints),
+    TEST(small_model_with_compiled_constraints), TEST(small_model_in_q4_k),
+    TEST(small_model_in_q4_0), TEST(small_model_in_f16), TEST(mixture_of_experts),
+    TEST(mixture_of_experts_in_mxfp4), TEST(small_model_in_iq4_xs), TEST(q8_0_kv),
+    TEST(one_kv_head), TEST(float_weights_on_amx_tiles), TEST(demo_model_with_a_draft_model),
+    TEST(stories260k_if_available))

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/rng.h"
+#include "constrain/constraint.h"
 #include "engine/engine.h"
 #include "support/check.h"
 #include "testing/fake_constraint.h"
@@ -19,7 +20,10 @@ struct sim_request {
     int32_t script_groups[4];
     bool is_constrained;
     struct fake_constraint_options constraint;
+    struct constraint *compiled; /* borrowed; NULL: the constraint is the fake one */
+    /* While the request exists: */
     struct fake_constraint *states[SIM_CHOICES_MAX]; /* while the request exists */
+    struct constraint_state *compiled_states[SIM_CHOICES_MAX];
     struct sample_constraint constraints[SIM_CHOICES_MAX];
 };
 
@@ -121,9 +125,12 @@ static inline void sim_request_open(struct sim_request *a)
 
     a->in.constraints = a->is_constrained ? a->constraints : NULL;
     for (int i = 0; a->is_constrained && i < a->in.n_choices; i++) {
-        CHECK(!a->states[i]);
-        EXPECT_EQ(fake_constraint_new(&a->states[i], &a->constraint, &e), 0);
-        a->constraints[i] = fake_constraint_ops(a->states[i]);
+        CHECK(!a->states[i] && !a->compiled_states[i]);
+        EXPECT_EQ(a->compiled ? constraint_state_new(&a->compiled_states[i], a->compiled, &e)
+                              : fake_constraint_new(&a->states[i], &a->constraint, &e),
+            0);
+        a->constraints[i] = a->compiled ? constraint_state_ops(a->compiled_states[i])
+                                        : fake_constraint_ops(a->states[i]);
     }
 }
 
@@ -131,7 +138,9 @@ static inline void sim_request_close(struct sim_request *a)
 {
     for (int i = 0; i < SIM_CHOICES_MAX; i++) {
         fake_constraint_free(a->states[i]);
+        constraint_state_free(a->compiled_states[i]);
         a->states[i] = NULL;
+        a->compiled_states[i] = NULL;
     }
 }
 
