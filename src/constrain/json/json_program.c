@@ -136,12 +136,14 @@ static int compile(struct json_program *p, struct err *e)
     json_lit root = p->schema ? schema_root(p->schema).i * 2 : 0;
     p->root = json_conj(p, &root, 1);
     unsigned cost = json_cost(p, p->root);
-    if (p->is_failed)
+    if (p->is_failed || exprs_failed(p->x)) /* else a full pool looks like an empty language */
         goto fail;
     if (p->options.object_only) {
         cost = COST_NONE;
         for (uint32_t k = 0; k < p->conjs[p->root]->n_objects; k++)
             cost = MIN(cost, json_shape_rest(p, p->conjs[p->root]->objects[k]));
+        if (p->is_failed || exprs_failed(p->x))
+            goto fail;
     }
     if (cost == COST_NONE) {
         unsatisfiable(p, e);

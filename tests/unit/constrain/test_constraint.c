@@ -1,5 +1,6 @@
 #include "constrain/constraint.h"
 
+#include "support/compiled_constraints.h"
 #include "support/token_kit.h"
 
 static struct constraint_source source_of(enum constraint_kind kind, const char *text)
@@ -410,28 +411,44 @@ static void forced_text_is_proposed_as_tokens(void)
     kit_close(&kit);
 }
 
+/* Compiles and makes a state, while the nth allocation fails. True: none failed. */
+static bool is_made_despite_failure(
+    const struct constraint_source *src, const struct vocab_tables *t, uint64_t nth)
+{
+    struct constraint *c = NULL;
+    struct constraint_state *s = NULL;
+    struct err e = { 0 };
+
+    mem_fail_after(nth);
+    int rc = constraint_new(&c, src, t, &e) || constraint_state_new(&s, c, &e);
+    mem_fail_after(0);
+    EXPECT_EQ(rc, s ? 0 : 1);
+    EXPECT(s || e.code == ERR_MEMORY || e.code == ERR_TOO_LARGE);
+    constraint_state_free(s);
+    constraint_unref(c);
+    return rc == 0;
+}
+
+/* For each kind the nth allocation fails. Of a source with many allocations about FAILURES_MAX at
+ * equal distances are tested. */
 static void a_failed_allocation_is_an_error(void)
 {
-    struct constraint_source src = source_of(CONSTRAINT_CHOICE, "[\"abc\", \"abd\"]");
-    struct kit kit;
-    int n_failed = 0;
+    enum { FAILURES_MAX = 200 };
+    struct compiled_constraints all;
 
-    kit_open(&kit, "ab", true);
-    for (uint64_t nth = 1; nth < 60; nth++) {
-        struct constraint *c = NULL;
-        struct constraint_state *s = NULL;
-        struct err e = { 0 };
-        mem_fail_after(nth);
-        int rc = constraint_new(&c, &src, kit.t, &e) || constraint_state_new(&s, c, &e);
-        mem_fail_after(0);
-        EXPECT_EQ(rc, s ? 0 : 1);
-        EXPECT(s || e.code == ERR_MEMORY || e.code == ERR_TOO_LARGE);
-        n_failed += rc != 0;
-        constraint_state_free(s);
-        constraint_unref(c);
+    compiled_constraints_open(&all);
+    for (int i = 0; i < all.n; i++) {
+        struct constraint_source src = source_of(cc_sources[i].kind, cc_sources[i].text);
+        int n_failed = 0;
+        uint64_t n = 1;
+        while (!is_made_despite_failure(&src, all.tables, n) && n < ((uint64_t)1 << 20))
+            n *= 2;
+        uint64_t stride = n / FAILURES_MAX + 1;
+        for (uint64_t nth = 1 + (uint64_t)i % stride; nth < n; nth += stride)
+            n_failed += !is_made_despite_failure(&src, all.tables, nth);
+        EXPECT(n_failed >= FAULTS_AT_LEAST(5));
     }
-    EXPECT(n_failed >= FAULTS_AT_LEAST(15));
-    kit_close(&kit);
+    compiled_constraints_close(&all);
 }
 
 TESTS(TEST(a_pattern_matches_the_whole_output), TEST(a_choice_accepts_exactly_its_strings),
