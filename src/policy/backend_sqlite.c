@@ -4,45 +4,18 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "policy/backend.h"
+#include "policy/sql_schema.h"
 
 #include <sqlite3.h>
 #include <stdio.h>
 #include <sys/stat.h>
 
-enum { BUSY_MS = 5000, ATTRIBUTES_AT = 1, SQL_BYTES = 1024 };
+enum { BUSY_MS = 5000, ATTRIBUTES_AT = 1 };
 
 struct backend_sqlite {
     struct policy_backend base;
     sqlite3 *db;
     char path[1024];
-};
-
-/* Migration i changes the schema from version i to i + 1. Existing entries are never changed. The
- * columns after `id` are the attributes of policy_key.h as text. */
-static const char *const migrations[] = {
-    "CREATE TABLE policy ("
-    " row INTEGER PRIMARY KEY CHECK (row = 1),"
-    " version INTEGER NOT NULL);"
-    "INSERT INTO policy VALUES (1, 0);"
-    "CREATE TABLE api_keys ("
-    " digest BLOB PRIMARY KEY NOT NULL CHECK (length(digest) = 32),"
-    " id TEXT NOT NULL UNIQUE,"
-    " version INTEGER NOT NULL,"
-    " created_at INTEGER NOT NULL,"
-    " name TEXT NOT NULL,"
-    " scopes TEXT NOT NULL,"
-    " expires_at INTEGER NOT NULL,"
-    " tenant TEXT NOT NULL,"
-    " cache_group TEXT NOT NULL,"
-    " weight REAL NOT NULL,"
-    " priority INTEGER NOT NULL,"
-    " models TEXT NOT NULL,"
-    " networks TEXT NOT NULL,"
-    " limits TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE limits ("
-    " subject TEXT PRIMARY KEY NOT NULL,"
-    " version INTEGER NOT NULL,"
-    " limit_values TEXT NOT NULL) WITHOUT ROWID",
 };
 
 static struct backend_sqlite *sqlite_of(struct policy_backend *b)
@@ -96,14 +69,14 @@ static int migrate_locked(struct backend_sqlite *b, struct err *e)
 
     if (read_number(b, "PRAGMA user_version", &version, e))
         return -1;
-    if (version < 0 || version > (int64_t)ARRAY_LEN(migrations))
+    if (version < 0 || version > N_SQL_MIGRATIONS)
         return err_set(e, ERR_UNSUPPORTED,
-            "policy: %s has schema version %lld, and this program supports versions up to %zu",
-            b->path, (long long)version, ARRAY_LEN(migrations));
-    for (size_t i = (size_t)version; i < ARRAY_LEN(migrations); i++) {
+            "policy: %s has schema version %lld, and this program supports versions up to %d",
+            b->path, (long long)version, N_SQL_MIGRATIONS);
+    for (size_t i = (size_t)version; i < N_SQL_MIGRATIONS; i++) {
         char sql[48];
         snprintf(sql, sizeof(sql), "PRAGMA user_version = %zu", i + 1);
-        if (run_sql(b, migrations[i], e) || run_sql(b, sql, e))
+        if (run_sql(b, sql_migrations[SQL_SQLITE][i], e) || run_sql(b, sql, e))
             return -1;
     }
     return 0;
@@ -173,24 +146,6 @@ static int sqlite_version(struct policy_backend *base, uint64_t *out, struct err
 
 /* ---- rows */
 
-/* "SELECT digest, version, ... FROM api_keys", or the INSERT of all columns. */
-static void write_sql(char out[SQL_BYTES], bool is_insert)
-{
-    size_t n = (size_t)snprintf(out, SQL_BYTES, "%s",
-        is_insert ? "INSERT OR REPLACE INTO api_keys (digest" : "SELECT digest");
-
-    for (size_t i = 0; i < ARRAY_LEN(policy_attributes); i++)
-        n += (size_t)snprintf(out + n, SQL_BYTES - n, ", %s", policy_attributes[i].name);
-    if (!is_insert) {
-        snprintf(out + n, SQL_BYTES - n, " FROM api_keys");
-        return;
-    }
-    n += (size_t)snprintf(out + n, SQL_BYTES - n, ", id) VALUES (?");
-    for (size_t i = 0; i < ARRAY_LEN(policy_attributes); i++)
-        n += (size_t)snprintf(out + n, SQL_BYTES - n, ", ?");
-    snprintf(out + n, SQL_BYTES - n, ", ?)");
-}
-
 static int read_row(
     struct backend_sqlite *b, sqlite3_stmt *s, struct policy_list *out, struct err *e)
 {
@@ -219,7 +174,7 @@ static int read_rows(struct backend_sqlite *b, struct policy_list *out, struct e
     char sql[SQL_BYTES];
     sqlite3_stmt *s = NULL;
 
-    write_sql(sql, false);
+    sql_select_keys(sql, SQL_SQLITE);
     int rc = sqlite3_prepare_v2(b->db, sql, -1, &s, NULL), failed = 0;
     if (rc == SQLITE_OK)
         while (!failed && (rc = sqlite3_step(s)) == SQLITE_ROW)
@@ -289,7 +244,7 @@ static int insert_row(struct backend_sqlite *b, const struct policy_key *k, stru
     struct buf text;
 
     buf_init(&text, 2 * POLICY_ATTRIBUTE_BYTES);
-    write_sql(sql, true);
+    sql_put_key(sql, SQL_SQLITE);
     int rc = sqlite3_prepare_v2(b->db, sql, -1, &s, NULL), at = 1;
     if (rc == SQLITE_OK)
         rc = sqlite3_bind_blob(s, at++, k->digest, POLICY_DIGEST_BYTES, SQLITE_TRANSIENT);
