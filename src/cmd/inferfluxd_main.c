@@ -371,7 +371,8 @@ static int open_policy(
     if (!failed) {
         struct policy_options po = { .keys = keys,
             .backend = has_backend ? o->policy_backend : "",
-            .storage = { o->policy_path, str_of(passphrase) } };
+            .storage = { o->policy_path, o->policy_url, str_of(passphrase) },
+            .stale_ms = o->policy_stale_ms };
         failed = policy_open(out, &po, e);
     }
     OPENSSL_cleanse(passphrase, sizeof(passphrase));

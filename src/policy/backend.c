@@ -49,12 +49,17 @@ int policy_backend_open(struct policy_backend **out, const char *name,
     const struct policy_backend_options *o, struct err *e)
 {
     static const struct policy_backend_ops *const backends[] = { &policy_backend_ini,
-        &policy_backend_sqlite };
+        &policy_backend_sqlite, &policy_backend_postgres };
 
     for (size_t i = 0; i < ARRAY_LEN(backends); i++)
-        if (!strcmp(name, backends[i]->name))
-            return *o->path ? backends[i]->open(out, o, e)
-                            : err_set(e, ERR_INVALID, "the policy backend %s needs a path", name);
-    return err_set(
-        e, ERR_UNSUPPORTED, "the policy backend '%s' is not supported; ini and sqlite are", name);
+        if (!strcmp(name, backends[i]->name)) {
+            bool is_remote = backends[i] == &policy_backend_postgres;
+            const char *place = is_remote ? o->url : o->path;
+            if (!place || !*place)
+                return err_set(e, ERR_INVALID, "the policy backend %s needs policy.%s", name,
+                    is_remote ? "url" : "path");
+            return backends[i]->open(out, o, e);
+        }
+    return err_set(e, ERR_UNSUPPORTED,
+        "the policy backend '%s' is not supported; ini, sqlite and postgres are", name);
 }

@@ -4,9 +4,10 @@
  *   ini     one encrypted file, which is replaced as a whole; for one server and up to a few
  *           thousand keys
  *   sqlite  a database, which several servers on one machine may share
+ *   postgres  a PostgreSQL database, which servers on several machines may share
  *
  * A change is on the disk when its function returns 0. After an error it is not stored, except
- * that a power failure at that moment may have stored it.
+ * that a power failure or the end of the connection at that moment may have stored it.
  *
  * Owner: the main thread until policy_start, then the policy thread. The calls block. */
 #pragma once
@@ -32,14 +33,16 @@ struct policy_backend {
 };
 
 struct policy_backend_options {
-    const char *path;
+    const char *path;      /* of a file; "" = none */
+    const char *url;       /* of a database server; NULL or "" = none; contains a password */
     struct str passphrase; /* of an encrypted backend; .n 0: none was given */
 };
 
 struct policy_backend_ops {
     const char *name;
-    /* Creates the file if it is absent. ERR_INVALID, ERR_IO, ERR_CORRUPT: not readable with this
-     * passphrase, or changed. */
+    /* Creates the file or tables if they are absent. ERR_INVALID, ERR_IO, ERR_CORRUPT: not readable
+     * with this passphrase, or changed. Every function: ERR_UNAVAILABLE: the database does not
+     * respond; a later call may succeed. */
     int (*open)(struct policy_backend **out, const struct policy_backend_options *o, struct err *e);
     /* Adds all keys and limits to the empty list. */
     int (*load)(struct policy_backend *b, struct policy_list *out, struct err *e);
@@ -53,10 +56,15 @@ struct policy_backend_ops {
     int (*put_limits)(struct policy_backend *b, const struct policy_snapshot *next, struct err *e);
     /* The stored version, which another process may have incremented. */
     int (*version)(struct policy_backend *b, uint64_t *out, struct err *e);
+    /* A descriptor that becomes readable when another process may have changed the policy or the
+     * connection has ended, until the next call of a function; -1: there is none at present. NULL:
+     * the backend has none. */
+    int (*fd)(struct policy_backend *b);
     void (*close)(struct policy_backend *b); /* accepts NULL */
 };
 
-extern const struct policy_backend_ops policy_backend_ini, policy_backend_sqlite;
+extern const struct policy_backend_ops policy_backend_ini, policy_backend_sqlite,
+    policy_backend_postgres;
 /* ERR_INVALID; ERR_UNSUPPORTED: a backend that this version does not have. */
 int policy_backend_open(struct policy_backend **out, const char *name,
     const struct policy_backend_options *o, struct err *e) MUST_CHECK;

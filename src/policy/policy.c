@@ -6,7 +6,10 @@
 #include "os/clock.h"
 #include "os/thread.h"
 
-enum { MSG_STOP = -1, WATCH_MS = 1000 };
+#include <poll.h>
+#include <stdatomic.h>
+
+enum { MSG_STOP = -1, WATCH_MS = 500 };
 
 struct policy {
     const struct keys *keys;
@@ -16,6 +19,8 @@ struct policy {
     void (*publish)(void *ctx, struct policy_snapshot *s);
     void *ctx;
     pthread_t thread;
+    uint64_t stale_ns;
+    _Atomic uint64_t contact_ns; /* clock_ns: the snapshot was the stored policy at this time */
     bool has_thread, is_stopping, has_failed;
     struct msg stop;
 };
@@ -118,10 +123,16 @@ static int load(struct policy *p, struct policy_snapshot **out, struct err *e)
 
 /* ---- changes; policy thread */
 
+static void touch(struct policy *p)
+{
+    atomic_store_explicit(&p->contact_ns, clock_ns(), memory_order_relaxed);
+}
+
 static void publish(struct policy *p, struct policy_snapshot *take)
 {
     policy_snapshot_unref(p->current);
     p->current = take;
+    touch(p);
     p->publish(p->ctx, take);
 }
 
@@ -137,7 +148,11 @@ static void reload(struct policy *p)
         failed = load(p, &s, &e);
     if (failed && !p->has_failed)
         log_error("policy", "load_failed", "error=\"%s\"", e.msg);
+    if (!failed && p->has_failed)
+        log_info("policy", "available", "version=%llu", (unsigned long long)version);
     p->has_failed = failed;
+    if (!failed)
+        touch(p);
     if (s) {
         log_info("policy", "reloaded", "version=%llu keys=%d", (unsigned long long)version,
             policy_snapshot_count(s));
@@ -289,6 +304,22 @@ static void execute(struct policy *p, struct policy_change *c)
     mailbox_post(c->reply_to, &c->msg);
 }
 
+/* True: the backend may have been changed. */
+static bool wait_for_work(struct policy *p, uint64_t look_ns)
+{
+    int fd = p->backend->ops->fd ? p->backend->ops->fd(p->backend) : -1;
+    uint64_t now = clock_ns();
+
+    if (fd < 0) {
+        mailbox_wait(p->mailbox, look_ns);
+        return false;
+    }
+    struct pollfd fds[] = { { mailbox_fd(p->mailbox), POLLIN, 0 }, { fd, POLLIN, 0 } };
+    if (mailbox_arm(p->mailbox) && look_ns > now)
+        poll(fds, ARRAY_LEN(fds), (int)((look_ns - now) / NS_PER_MS) + 1);
+    return fds[1].revents != 0;
+}
+
 static void *run(void *arg)
 {
     struct policy *p = arg;
@@ -296,7 +327,7 @@ static void *run(void *arg)
 
     while (!p->is_stopping) {
         struct msg *next;
-        mailbox_wait(p->mailbox, look_ns);
+        bool is_notified = wait_for_work(p, look_ns);
         for (struct msg *m = mailbox_drain(p->mailbox); m; m = next) {
             next = m->next;
             if (m == &p->stop)
@@ -304,7 +335,7 @@ static void *run(void *arg)
             else
                 execute(p, container_of(m, struct policy_change, msg));
         }
-        if (clock_ns() >= look_ns) {
+        if (!p->is_stopping && (is_notified || clock_ns() >= look_ns)) {
             reload(p);
             look_ns = clock_ns() + WATCH_MS * NS_PER_MS;
         }
@@ -326,12 +357,14 @@ int policy_open(struct policy **out, const struct policy_options *o, struct err 
     struct policy *p = xcalloc(1, sizeof(*p));
 
     p->keys = o->keys;
+    p->stale_ns = (uint64_t)o->stale_ms * NS_PER_MS;
     if ((*o->backend && (policy_backend_open(&p->backend, o->backend, &o->storage, e) ||
                             mailbox_open(&p->mailbox, e))) ||
         load(p, &p->current, e)) {
         policy_close(p);
         return -1;
     }
+    touch(p);
     *out = p;
     return 0;
 }
@@ -340,6 +373,14 @@ struct policy_snapshot *policy_first(struct policy *p)
 {
     CHECK(!p->has_thread);
     return policy_snapshot_ref(p->current);
+}
+
+bool policy_is_stale(const struct policy *p)
+{
+    uint64_t contact = p ? atomic_load_explicit(&p->contact_ns, memory_order_relaxed) : 0;
+    uint64_t now = clock_ns();
+
+    return p && p->backend && p->stale_ns && now > contact && now - contact > p->stale_ns;
 }
 
 bool policy_has_backend(const struct policy *p)

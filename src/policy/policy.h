@@ -6,10 +6,11 @@
  * The policy thread owns the backend and the current snapshot. It executes changes one after the
  * other: it makes the next snapshot, stores the change, publishes the snapshot by a callback, and
  * returns the change to its sender. So a change that was reported is on the disk, and every reader
- * has been sent it. Once a second the thread looks for changes of other processes. If the backend
- * fails, the last snapshot remains in use.
+ * has been sent it. Twice a second, and when the backend notifies it, the thread looks for changes
+ * of other processes. If the backend fails, the last snapshot remains in use, and it is stale after
+ * stale_ms.
  *
- * Owner: the main thread, for every function except policy_post. */
+ * Owner: the main thread, for every function except policy_post and policy_is_stale. */
 #pragma once
 
 #include "os/mailbox.h"
@@ -21,6 +22,7 @@ struct policy_options {      /* borrowed for the life of the policy */
     const struct keys *keys; /* of the configuration */
     const char *backend;     /* "" = none: the keys of the configuration cannot be changed */
     struct policy_backend_options storage; /* the passphrase is used by policy_open only */
+    int64_t stale_ms;                      /* 0 = a snapshot is never stale */
 };
 
 /* Opens the backend and loads the keys. The errors are those of the backend; ERR_INVALID: a stored
@@ -28,6 +30,9 @@ struct policy_options {      /* borrowed for the life of the policy */
 int policy_open(struct policy **out, const struct policy_options *o, struct err *e) MUST_CHECK;
 /* A reference to the snapshot of policy_open; before policy_start. */
 struct policy_snapshot *policy_first(struct policy *p) MUST_CHECK;
+/* The backend has failed for more than stale_ms, so that stored keys must not be used. Any thread;
+ * accepts NULL. */
+bool policy_is_stale(const struct policy *p);
 bool policy_has_backend(const struct policy *p);
 /* Starts the thread. It calls `publish` for each new snapshot, which the callback borrows. */
 int policy_start(struct policy *p, void (*publish)(void *ctx, struct policy_snapshot *s), void *ctx,

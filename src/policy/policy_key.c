@@ -108,6 +108,24 @@ void policy_secret_new(char out[POLICY_SECRET_BYTES + 1])
     rng_hex(out + 4 + RNG_HEX);
 }
 
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool policy_digest_read(uint8_t out[POLICY_DIGEST_BYTES], struct str text)
+{
+    if (text.n != 2 * POLICY_DIGEST_BYTES)
+        return false;
+    for (int i = 0; i < POLICY_DIGEST_BYTES; i++) {
+        int high = hex_digit(text.p[2 * i]), low = hex_digit(text.p[2 * i + 1]);
+        if (high < 0 || low < 0)
+            return false;
+        out[i] = (uint8_t)(high << 4 | low);
+    }
+    return true;
+}
+
 /* ---- lists: items separated by tab characters */
 
 /* Splits off the first item; false at the end. */

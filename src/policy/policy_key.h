@@ -77,6 +77,8 @@ const struct policy_key *policy_key_ref(const struct policy_key *k); /* accepts 
 void policy_key_unref(const struct policy_key *k);                   /* accepts NULL */
 
 void policy_digest(uint8_t out[POLICY_DIGEST_BYTES], struct str secret);
+/* Reads a digest of 64 hexadecimal digits in lower case. False: the text is none. */
+bool policy_digest_read(uint8_t out[POLICY_DIGEST_BYTES], struct str text);
 void policy_secret_new(char out[POLICY_SECRET_BYTES + 1]);
 
 /* ---- attributes as text */

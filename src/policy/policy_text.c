@@ -48,24 +48,6 @@ struct reader {
     bool has_section, in_limits;
 };
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool read_digest(uint8_t out[POLICY_DIGEST_BYTES], struct str text)
-{
-    if (text.n != 2 * POLICY_DIGEST_BYTES)
-        return false;
-    for (int i = 0; i < POLICY_DIGEST_BYTES; i++) {
-        int high = hex_digit(text.p[2 * i]), low = hex_digit(text.p[2 * i + 1]);
-        if (high < 0 || low < 0)
-            return false;
-        out[i] = (uint8_t)(high << 4 | low);
-    }
-    return true;
-}
-
 /* Limits are complete at the end of their section. */
 static int end_section(struct reader *r, struct err *e)
 {
@@ -100,7 +82,7 @@ static int read_section(struct reader *r, struct str name, struct err *e)
     r->in_limits = str_starts(name, limits);
     if (r->in_limits)
         return limit_entry_init(&r->limits, str_skip(name, limits.n), ' ', e);
-    if (!str_starts(name, prefix) || !read_digest(digest, str_skip(name, prefix.n)))
+    if (!str_starts(name, prefix) || !policy_digest_read(digest, str_skip(name, prefix.n)))
         return err_set(
             e, ERR_SYNTAX, "unknown section '%.*s'", (int)MIN(name.n, (size_t)80), name.p);
     r->key = policy_key_new(digest);

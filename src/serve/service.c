@@ -122,6 +122,8 @@ static int find_key(struct io *io, struct http_exchange *x, struct route_call *c
         key = key_wait_find(io, c, secret, e);
         if (!key)
             return -1;
+    } else if (secret.n && !(key && key->is_static) && policy_is_stale(io->o->policy)) {
+        return err_set(e, ERR_UNAVAILABLE, "The storage of the API keys does not respond.");
     }
     if (!key)
         return err_set(e, ERR_AUTH,

@@ -160,10 +160,11 @@ def test_the_passphrase_is_read_from_a_file():
 
 def test_bad_settings_of_the_policy_are_refused():
     for text, *options in (
-            ("'postgres' is not supported", "--policy-backend", "postgres"),
-            ("needs a path", "--policy-backend", "ini"),
+            ("needs policy.url", "--policy-backend", "postgres"),
+            ("needs policy.path", "--policy-backend", "ini"),
             ("policy.backend is none", "--policy-path", "/tmp/x"),
             ("policy.backend is not postgres", "--policy-url", "postgres://x"),
+            ("policy.url is not a URL", "--policy-backend", "postgres", "--policy-url", "postgres:x"),
             ("not a regular file", "--policy-backend", "sqlite", "--policy-path", "/tmp")):
         try:
             with Server(*options, env=environment(), ready=False):

@@ -129,7 +129,7 @@ static void place_init(struct place *p)
 {
     tmpdir_make(p->dir);
     snprintf(p->path, sizeof(p->path), "%s/policy", p->dir);
-    p->o = (struct policy_backend_options){ p->path, passphrase };
+    p->o = (struct policy_backend_options){ p->path, NULL, passphrase };
 }
 
 static struct policy_backend *open_at(const struct place *p, const char *name)
@@ -244,6 +244,8 @@ static void encrypted_file_needs_its_passphrase_and_one_server(void)
     EXPECT_EQ(policy_backend_open(&b, "ini", &p.o, &e), -1);
     EXPECT_EQ((int)e.code, (int)ERR_INVALID);
     EXPECT_EQ(policy_backend_open(&b, "postgres", &p.o, &e), -1);
+    EXPECT_EQ((int)e.code, (int)ERR_INVALID);
+    EXPECT_EQ(policy_backend_open(&b, "other", &p.o, &e), -1);
     EXPECT_EQ((int)e.code, (int)ERR_UNSUPPORTED);
     tmpdir_remove(p.dir);
 }
