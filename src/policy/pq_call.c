@@ -246,8 +246,10 @@ static int read_results(
     drop_notifications(c);
     if (PQstatus(c->db) != CONNECTION_BAD)
         return failed;
-    struct err why;
-    return lose_connection(c, failed ? e->msg : NULL, failed ? &why : e);
+    if (!failed)
+        return lose_connection(c, NULL, e);
+    pq_disconnect(c); /* *e is the reason that the server has sent */
+    return -1;
 }
 
 struct statement {
