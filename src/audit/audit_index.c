@@ -87,6 +87,7 @@ struct reading {
     uint64_t end;    /* only lines before this one are in the log for good */
     uint64_t end_ns; /* time to stop */
     bool is_over;    /* a line does not belong to the log, or is not complete yet */
+    bool has_moved;  /* a file was rotated after the files were listed */
 };
 
 /* Adds the lines of the buffer; *used: their bytes. */
@@ -164,6 +165,11 @@ static int follow_file(
     if (known)
         state = *known;
     int rc = fstat(fd, &st) ? err_set(e, ERR_IO, "%s: %s", f->path, strerror(errno)) : 0;
+    if (!rc && st.st_ino != f->inode) {
+        close(fd);
+        r->has_moved = true;
+        return 0;
+    }
     if (!rc && known && !r->x->is_checked && !is_same_file(fd, known)) {
         rc = index_store_drop_file(r->x->store, f->first, e);
         state = (struct index_file){ .first = f->first };
@@ -241,7 +247,7 @@ static int follow_log(struct audit_index *x, struct err *e)
     if (rc)
         return rc;
     x->is_checked = true;
-    x->is_complete = clock_ns() < r.end_ns;
+    x->is_complete = clock_ns() < r.end_ns && !r.has_moved;
     x->end = r.end;
     return 0;
 }

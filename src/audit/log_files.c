@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { NUMBER_DIGITS = 20 };
@@ -19,9 +20,10 @@ bool log_file_is_rotated(const char *name, const char *log_name)
            strspn(name + n + 1, "0123456789") == NUMBER_DIGITS;
 }
 
-static bool read_first(const char *path, uint64_t *first)
+static bool read_first(const char *path, struct log_file *f)
 {
     struct audit_line line;
+    struct stat st;
     struct err e;
     int fd;
 
@@ -30,9 +32,12 @@ static bool read_first(const char *path, uint64_t *first)
     char *text = xmalloc(AUDIT_LINE_BYTES);
     size_t n = (size_t)MAX(pread(fd, text, AUDIT_LINE_BYTES, 0), (ssize_t)0);
     const char *lf = memchr(text, '\n', n);
-    bool is_read = lf && audit_line_read(&line, (struct str){ text, (size_t)(lf - text) });
-    if (is_read)
-        *first = line.seq;
+    bool is_read =
+        lf && !fstat(fd, &st) && audit_line_read(&line, (struct str){ text, (size_t)(lf - text) });
+    if (is_read) {
+        f->first = line.seq;
+        f->inode = st.st_ino;
+    }
     mem_free(text);
     close(fd);
     return is_read;
@@ -41,17 +46,17 @@ static bool read_first(const char *path, uint64_t *first)
 /* Adds the file unless it is in the list under another name. */
 static void add(struct log_files *l, char *take_path)
 {
-    uint64_t first;
-    bool is_new = read_first(take_path, &first);
+    struct log_file f = { .path = take_path };
+    bool is_new = read_first(take_path, &f);
 
     for (int i = 0; i < l->n && is_new; i++)
-        is_new = l->files[i].first != first;
+        is_new = l->files[i].first != f.first;
     if (!is_new) {
         mem_free(take_path);
         return;
     }
     l->files = xrealloc(l->files, (size_t)(l->n + 1) * sizeof(*l->files));
-    l->files[l->n++] = (struct log_file){ take_path, first };
+    l->files[l->n++] = f;
 }
 
 static int compare(const void *a, const void *b)

@@ -4,9 +4,12 @@
 
 #include "audit/audit_line.h"
 
+#include <sys/types.h>
+
 struct log_file {
     char *path;
     uint64_t first; /* number of its first line */
+    ino_t inode;    /* a rotation may give the path to another file */
 };
 
 struct log_files { /* in the order of their first lines */

@@ -160,25 +160,28 @@ static void filters_select_lines(void)
 
 static void pages_contain_each_line_once(void)
 {
-    struct audit_query q = { .filter.limit = 7 };
-    int n = 0;
+    int n, all;
 
     begin();
     open_log(3000); /* several files */
     write_lines(50);
-    int all = count_all();
-    EXPECT(all > 50);
-    do {
-        ask(&q);
-        EXPECT_EQ((int)q.err.code, ERR_NONE);
-        EXPECT(n == 0 || q.n_lines > 0);
-        n += q.n_lines;
-        buf_clear(&q.lines);
-        q.filter.has_before = true;
-        q.filter.before = q.last;
-    } while (q.has_more);
+    do { /* the last rotation, which adds lines, may be under way */
+        struct audit_query q = { .filter.limit = 7 };
+        n = 0;
+        all = count_all();
+        EXPECT(all > 50);
+        do {
+            ask(&q);
+            EXPECT_EQ((int)q.err.code, ERR_NONE);
+            EXPECT(n == 0 || q.n_lines > 0);
+            n += q.n_lines;
+            buf_clear(&q.lines);
+            q.filter.has_before = true;
+            q.filter.before = q.last;
+        } while (q.has_more);
+        EXPECT_EQ((int)q.last, 0);
+    } while (count_all() != all);
     EXPECT_EQ(n, all);
-    EXPECT_EQ((int)q.last, 0);
     close_log();
     end();
 }
