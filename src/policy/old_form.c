@@ -44,7 +44,8 @@ static int read_hex(struct str *rest, const char *name, struct buf *out, struct 
     for (size_t i = 0; i + 1 < line.n && is_valid; i += 2) {
         int high = hex_digit(line.p[i]), low = hex_digit(line.p[i + 1]);
         is_valid = high >= 0 && low >= 0;
-        buf_putc(out, (char)(high << 4 | low));
+        if (is_valid)
+            buf_putc(out, (char)(high << 4 | low));
     }
     if (!is_valid)
         return err_set(e, ERR_SYNTAX, "old form of a policy: no line %sHEX", name);
