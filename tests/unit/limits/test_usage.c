@@ -116,7 +116,8 @@ static void budgets_continue_after_a_restart(void)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++)
         usage_add(u, &rows[i]);
     usage_close(u);
-    EXPECT(!usage_open(&u, p.path, &e) && !limiter_open(&l, NS_PER_S, &e));
+    EXPECT_EQ(usage_open(&u, p.path, &e), 0);
+    EXPECT_EQ(limiter_open(&l, NS_PER_S, &e), 0);
     EXPECT_EQ(usage_restore(u, l, &t, &e), 0);
     EXPECT_EQ(limiter_used(l, LIMIT_OF_KEY, "k", POLICY_LIMIT_tokens_per_day, &t), 30 * 3);
     EXPECT_EQ(limiter_used(l, LIMIT_OF_MODEL, "m", POLICY_LIMIT_tokens_per_month, &t), 30 * 15);
