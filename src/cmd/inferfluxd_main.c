@@ -523,6 +523,13 @@ static void end_loading(int n_ready)
 
 enum { AUDIT_FLUSH_MS = 5000 }; /* time for the last audit lines, if the disk is slow */
 
+static enum tool_strictness tool_strictness(const char *name)
+{
+    return !strcmp(name, "all")     ? TOOL_STRICTNESS_ALL
+           : !strcmp(name, "names") ? TOOL_STRICTNESS_NAMES
+                                    : TOOL_STRICTNESS_ASKED;
+}
+
 static int run_server(const struct options *o, struct err *e)
 {
     struct model_spec specs[REGISTRY_MODELS_MAX];
@@ -546,6 +553,7 @@ static int run_server(const struct options *o, struct err *e)
         .strip_billing = o->strip_billing,
         .reasoning_names = reasoning_names(o->reasoning_field),
         .constraint_bytes_max = (size_t)o->max_constraint,
+        .tool_strictness = tool_strictness(o->tool_strictness),
         .default_max_tokens = (int)o->max_tokens,
         .share_prefixes = !strcmp(o->prefix_share, "all"),
         .slot_dir = o->slot_save_path,

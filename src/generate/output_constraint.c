@@ -1,6 +1,7 @@
 #include "generate/output_constraint.h"
 
 #include "base/mem.h"
+#include "chat/call_gate.h"
 #include "chat/reasoning_gate.h"
 
 #include <stdio.h>
@@ -44,6 +45,7 @@ int output_constraint_compile(struct constraint **out, const struct constraint_s
 struct choice_constraint {
     struct constraint_state *state;
     struct reasoning_gate *gate; /* NULL: no reasoning precedes the output */
+    struct call_gate *calls;     /* calls in text; else NULL */
 };
 
 struct choice_constraints {
@@ -104,6 +106,21 @@ static const struct reasoning_gates *choose_gates(
     return ctx->model->reasoning_gates;
 }
 
+/* The text of a message that the model continues is not read: it is text, and not reasoning. */
+static int add_call_gate(struct choice_constraints *all, int i, const struct request *request,
+    const struct choice_constraints_ctx *ctx, struct err *e)
+{
+    struct choice_constraint *choice = &all->choices[i];
+    enum parser_start start = is_continued(request) ? PARSER_START_CONTENT : ctx->start;
+
+    choice->calls =
+        call_gate_new(ctx->model->call_gates, choice->state, start, request->is_reasoning_unparsed);
+    if (!choice->calls || !charge_add(&all->charge, call_gate_bytes(choice->calls)))
+        return err_set(e, ERR_MEMORY, "no memory for the constraints of %d choices", all->n);
+    all->list[i] = call_gate_ops(choice->calls);
+    return 0;
+}
+
 static int choice_init(struct choice_constraints *all, int i, const struct request *request,
     struct constraint *c, const struct choice_constraints_ctx *ctx, struct err *e)
 {
@@ -111,9 +128,11 @@ static int choice_init(struct choice_constraints *all, int i, const struct reque
     const struct reasoning_gates *gates = choose_gates(request, ctx);
 
     if (constraint_state_new(&choice->state, c, e))
-        return name_field(request->constraint.field, e);
+        return name_field(ctx->is_free ? "tools" : request->constraint.field, e);
     if (!charge_add(&all->charge, constraint_state_bytes(choice->state)))
         return err_set(e, ERR_MEMORY, "no memory for the constraints of %d choices", all->n);
+    if (ctx->is_free)
+        return add_call_gate(all, i, request, ctx, e);
     if (gates) {
         bool may_open = request->thinking != THINKING_OFF;
         choice->gate = reasoning_gate_new(gates, choice->state, ctx->start, may_open);
@@ -159,6 +178,7 @@ void choice_constraints_free(struct choice_constraints *c)
         return;
     for (int i = 0; i < c->n; i++) {
         reasoning_gate_free(c->choices[i].gate);
+        call_gate_free(c->choices[i].calls);
         constraint_state_free(c->choices[i].state);
     }
     charge_clear(&c->charge);

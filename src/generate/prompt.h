@@ -6,12 +6,20 @@
 #include "generate/request.h"
 #include "generate/session.h"
 
+/* Tool calls that are enforced without a forced tool choice (--tool-strictness). */
+enum tool_strictness {
+    TOOL_STRICTNESS_ASKED, /* if the request has strict tools or restricts the tools */
+    TOOL_STRICTNESS_NAMES, /* also: function names */
+    TOOL_STRICTNESS_ALL    /* also: the arguments of every tool */
+};
+
 struct prompt_ctx {
     const struct model *model;
     struct arena *arena;
     /* true: ends with ERR_CANCELLED, because the result is not needed any more. Or NULL */
     const _Atomic bool *stop;
     bool has_constraints; /* the caller compiles the constraint of tool calls (tool_choice.h) */
+    enum tool_strictness tool_strictness; /* with has_constraints */
 };
 
 struct prompt {

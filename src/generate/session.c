@@ -59,7 +59,8 @@ static int choice_init(struct session *s, struct session_choice *c, struct err *
 {
     const struct session_params *p = &s->p;
 
-    c->detok.has_begun = p->gen.constraints != NULL; /* the constraint has read the first blank */
+    c->detok.has_begun =
+        p->gen.constraints && !p->is_free; /* the constraint has read the first blank */
     c->n_granted = p->gen.n_events_max;
     buf_init(&c->raw, TEXT_MAX);
     buf_init(&c->out, TEXT_MAX);

@@ -66,6 +66,7 @@ struct session_params {
     const struct str *stops;
     int n_stops;
     bool include_stop;
+    bool is_free; /* constraints permit any text: its first blank is dropped as without them */
     bool skip_special_tokens; /* control tokens do not appear in the text */
     bool ignore_eos;          /* the model's end tokens do not end a choice */
     struct output_params output;

@@ -104,7 +104,7 @@ int tool_choice_output(struct output_params *out, struct rendered *prompt,
         return 0;
     if (list_allowed_names(&out->parse, request, ctx->arena, e))
         return -1;
-    if (tool_choice_has_grammar(request, ctx))
+    if (tool_choice_has_grammar(request, ctx) && !tool_choice_is_free(request))
         return 0; /* it ends the output after the calls that the request permits */
     out->parse.max_calls = is_one_call(request);
     if (!is_forced(request))
@@ -135,7 +135,39 @@ int tool_choice_check_constraint(
 
 bool tool_choice_may_have_grammar(const struct request *request)
 {
-    return may_call(request) && (is_forced(request) || request->constraint.is_set);
+    return may_call(request);
+}
+
+static bool is_strict_tool(const struct json *tool)
+{
+    const struct json *strict = json_get(json_get(tool, "function"), "strict");
+
+    return strict && strict->kind == JSON_BOOL && strict->b;
+}
+
+bool tool_choice_is_strict(const struct request *request)
+{
+    const struct json *tools = request->convo.tools;
+    bool is_strict = false;
+
+    for (const struct json *t = tools ? tools->child : NULL; t; t = t->next)
+        is_strict = is_strict || is_strict_tool(t);
+    return is_strict;
+}
+
+bool tool_choice_is_free(const struct request *request)
+{
+    return may_call(request) && !is_forced(request) && !request->constraint.is_set;
+}
+
+/* Calls in free text are enforced. */
+static bool enforces_free_calls(const struct request *request, const struct prompt_ctx *ctx)
+{
+    bool is_asked = request->n_allowed_tools || tool_choice_is_strict(request);
+
+    bool is_default = ctx->tool_strictness != TOOL_STRICTNESS_ASKED && !request->ignore_eos;
+
+    return ctx->model->call_gates && (is_asked || is_default);
 }
 
 static const char *tool_format_of(const struct prompt_ctx *ctx)
@@ -149,9 +181,10 @@ bool tool_choice_has_grammar(const struct request *request, const struct prompt_
 {
     const struct model *m = ctx->model;
 
-    return ctx->has_constraints && tool_choice_may_have_grammar(request) && m->vocab_tables &&
+    return ctx->has_constraints && may_call(request) && m->vocab_tables &&
            m->spec->backend != BACKEND_SCRIPT &&
-           tool_grammar_exists(tool_format_find(str_of(tool_format_of(ctx))));
+           tool_grammar_exists(tool_format_find(str_of(tool_format_of(ctx)))) &&
+           (!tool_choice_is_free(request) || enforces_free_calls(request, ctx));
 }
 
 static void put_text(struct buf *b, struct str text)
@@ -161,20 +194,18 @@ static void put_text(struct buf *b, struct str text)
     buf_putc(b, '"');
 }
 
-static void put_tool(struct buf *b, const struct json *tool)
+static void put_tool(struct buf *b, const struct json *tool, enum tool_strictness strictness)
 {
-    const struct json *function = json_get(tool, "function"),
-                      *strict = json_get(function, "strict"),
-                      *parameters = json_get(function, "parameters");
-    bool is_strict = strict && strict->kind == JSON_BOOL && strict->b;
+    const struct json *parameters = json_get(json_get(tool, "function"), "parameters");
+    bool is_strict = is_strict_tool(tool), has_schema = parameters && parameters->raw.n;
 
     buf_putz(b, "{\"name\": ");
     put_text(b, function_name(tool));
-    if (is_strict && parameters && parameters->raw.n)
+    if (has_schema && (is_strict || strictness == TOOL_STRICTNESS_ALL))
         buf_printf(b, ", \"parameters\": " STR_FMT, STR_ARG(parameters->raw));
     else if (is_strict)
         buf_putz(b, ", \"parameters\": {\"type\": \"object\", \"properties\": {}}");
-    buf_putz(b, "}");
+    buf_putz(b, is_strict ? "}" : ", \"optional\": true}");
 }
 
 static bool may_call_tool(const struct request *request, const struct json *tool)
@@ -193,11 +224,13 @@ static void put_source(struct buf *b, const struct request *request, const struc
         if (!may_call_tool(request, t))
             continue;
         buf_putz(b, separator);
-        put_tool(b, t);
+        put_tool(b, t, ctx->tool_strictness);
         separator = ", ";
     }
     buf_putz(b, "]");
-    if (!is_forced(request)) {
+    if (tool_choice_is_free(request)) {
+        buf_putz(b, ", \"text\": true");
+    } else if (!is_forced(request)) {
         buf_printf(
             b, ", \"value\": {\"kind\": %d, \"text\": ", (int)request->constraint.source.kind);
         put_text(b, request->constraint.source.text);

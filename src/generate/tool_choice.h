@@ -17,12 +17,18 @@ int tool_choice_output(struct output_params *out, struct rendered *prompt,
 int tool_choice_check_constraint(
     const struct request *request, const struct prompt_ctx *ctx, struct err *e);
 
-/* A request that forces a call, or has a constraint and may call tools; the model is not known. */
+/* A request that may call tools; the model is not known. */
 bool tool_choice_may_have_grammar(const struct request *request);
 /* The output has the constraint of tool_choice_source. */
 bool tool_choice_has_grammar(const struct request *request, const struct prompt_ctx *ctx);
-/* The constraint: calls; or, if none is forced, calls or a text of the request's own constraint.
- * Arguments of strict tools satisfy their schemas. ERR_MEMORY. */
+/* That constraint permits text and calls (call_gate.h): no call is forced, and the request has no
+ * constraint of its own. */
+bool tool_choice_is_free(const struct request *request);
+/* Some tool is strict: it is an error if the constraint does not compile. */
+bool tool_choice_is_strict(const struct request *request);
+/* The constraint: calls; or, if none is forced, calls or a text of the request's own constraint;
+ * or, if it has none, text and calls. Arguments of strict tools satisfy their schemas. ERR_MEMORY.
+ */
 int tool_choice_source(struct constraint_source *out, const struct request *request,
     const struct prompt_ctx *ctx, struct err *e);
 

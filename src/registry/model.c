@@ -313,8 +313,10 @@ static void free_vocab_tables(struct model *m)
 {
     vocab_tables_free(m->vocab_tables);
     reasoning_gates_free(m->reasoning_gates);
+    call_gates_free(m->call_gates);
     m->vocab_tables = NULL;
     m->reasoning_gates = NULL;
+    m->call_gates = NULL;
 }
 
 /* A vocabulary that exceeds a bound of the tables can still be served without constraints. */
@@ -325,7 +327,8 @@ static void build_vocab_tables(struct model *m)
     struct err *why = &m->why_unconstrained;
 
     if (vocab_tables_new(&m->vocab_tables, &tokens, why) == 0 &&
-        reasoning_gates_new(&m->reasoning_gates, format, m->vocab, why) == 0)
+        reasoning_gates_new(&m->reasoning_gates, format, m->vocab, why) == 0 &&
+        call_gates_new(&m->call_gates, format, m->vocab, why) == 0)
         return;
     free_vocab_tables(m);
     log_warn("registry", "no_constraints", "model=%s error=\"%s\"", m->spec->id, why->msg);

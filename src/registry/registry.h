@@ -8,6 +8,7 @@
 #pragma once
 
 #include "chat/adapter.h"
+#include "chat/call_gate.h"
 #include "chat/reasoning_gate.h"
 #include "constrain/vocab/vocab_tables.h"
 #include "format/gguf.h"
@@ -68,6 +69,7 @@ struct model {
      * `why_unconstrained`; requests with a constraint are rejected. */
     struct vocab_tables *vocab_tables;
     struct reasoning_gates *reasoning_gates; /* NULL also if the model has no reasoning format */
+    struct call_gates *call_gates; /* NULL also if no marker begins the calls of the format */
     struct err why_unconstrained;
     struct chat_template *template;
     struct template_env env;

@@ -9,6 +9,7 @@
 #include "serve/model_wait.h"
 
 #include "api/common/dialect.h"
+#include "base/log.h"
 #include "os/clock.h"
 #include "serve/responses/background.h"
 #include "generate/output_constraint.h"
@@ -39,7 +40,8 @@ static int prepare_inflight_prompts(struct inflight *r, const struct prompt_ctx 
     return 0;
 }
 
-/* Replaces the constraint of the request by one of calls. */
+/* Replaces the constraint of the request by one of calls. A constraint that permits text and calls
+ * is not reported to the client, which has asked for none. */
 static int add_tools(struct constraint_source *source, struct request *request,
     const struct prompt_ctx *ctx, struct err *e)
 {
@@ -50,11 +52,24 @@ static int add_tools(struct constraint_source *source, struct request *request,
         return err_param(e, ERR_INVALID, own->field,
             "%s: the constraint has %zu bytes; at most %zu are permitted", own->field,
             source->text.n, bytes_max);
+    bool is_free = tool_choice_is_free(request);
     if (tool_choice_source(source, request, ctx, e))
         return -1;
+    if (is_free)
+        return 0;
     own->field = own->is_set ? own->field : "tools";
     own->is_set = true;
     own->source.kind = CONSTRAINT_TOOLS;
+    return 0;
+}
+
+/* Tools that are not strict are no reason to refuse a request. */
+static int forgive_tools(const struct request *request, struct err *e)
+{
+    if (e->code == ERR_MEMORY || e->code == ERR_CANCELLED || tool_choice_is_strict(request))
+        return -1;
+    log_warn("serve", "tools_not_enforced", "error=\"%s\"", e->msg);
+    *e = (struct err){ 0 };
     return 0;
 }
 
@@ -70,6 +85,8 @@ static int build_constraints(struct inflight *r, const struct prompt_ctx *prompt
     int rc = 0;
 
     bool is_tools = tool_choice_has_grammar(request, prompt);
+    bool is_free = is_tools && tool_choice_is_free(request);
+    const char *field = is_free ? "tools" : request->constraint.field;
     if (!request->constraint.is_set && !is_tools)
         return 0;
     if (r->model->spec->backend == BACKEND_SCRIPT)
@@ -80,10 +97,12 @@ static int build_constraints(struct inflight *r, const struct prompt_ctx *prompt
     source.bytes_max = r->io->o->constraint_bytes_max;
     if (is_tools && add_tools(&source, request, prompt, e))
         return -1;
-    if (output_constraint_compile(&c, &source, request->constraint.field, &compiler, e))
-        return -1;
+    if (!is_free)
+        field = request->constraint.field;
+    if (output_constraint_compile(&c, &source, field, &compiler, e))
+        return is_free ? forgive_tools(request, e) : -1;
     for (int i = 0; i < request->n_prompts && !rc; i++) {
-        struct choice_constraints_ctx ctx = { r->model, r->prompts[i].output.parse.start,
+        struct choice_constraints_ctx ctx = { r->model, r->prompts[i].output.parse.start, is_free,
             { .budget = r->async.charge.budget, .owner = r->async.charge.owner } };
         rc = choice_constraints_new(&r->inflight_prompts[i].constraints, request, c, &ctx, e);
         if (rc && ctx.charge.refusal != BUDGET_NONE)
@@ -116,7 +135,8 @@ static int build_prompts(struct inflight *r, struct err *e)
 {
     struct request *request = &r->request;
     struct model *m = r->model;
-    struct prompt_ctx ctx = { m, r->async.scratch, &r->async.job.is_stopped, true };
+    struct prompt_ctx ctx = { m, r->async.scratch, &r->async.job.is_stopped, true,
+        r->io->o->tool_strictness };
 
     if (tool_choice_check_constraint(request, &ctx, e) ||
         request_check_vocab(request, vocab_n_tokens(m->vocab), e) || bias_build(request, &ctx, e) ||
@@ -296,6 +316,7 @@ static int open_session(struct inflight *r, int i, struct err *e)
             .deadline_ns = r->async.deadline_ns == UINT64_MAX ? 0 : r->async.deadline_ns,
             .n_events_max = r->limits.slice,
             .script = r->inflight_prompts[i].script },
+        .is_free = !request->constraint.is_set,
         .stops = request->stops,
         .n_stops = request->n_stops,
         .include_stop = request->include_stop,

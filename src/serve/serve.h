@@ -13,6 +13,7 @@
 #include "constrain/compile_cache.h"
 #include "http/server.h"
 #include "limits/usage.h"
+#include "generate/prompt.h"
 #include "generate/response_cache.h"
 #include "registry/registry.h"
 #include "serve/metrics.h"
@@ -44,7 +45,8 @@ struct serve_options { /* borrowed for the life of the service */
     unsigned reasoning_names;          /* see response_setup */
     size_t constraint_bytes_max;       /* of a schema or grammar; 0 = 16 KB */
     struct compile_cache *compile_cache; /* of constraints; NULL = none */
-    int default_max_tokens;              /* 0 = up to the end of the context */
+    enum tool_strictness tool_strictness;
+    int default_max_tokens; /* 0 = up to the end of the context */
     /* cached prefixes are shared between all keys; else per key or cache group */
     bool share_prefixes;
     struct slots *slots;  /* NULL = none */

@@ -3,6 +3,7 @@
 #include "base/rng.h"
 #include "constrain/constraint.h"
 #include "constrain/tools/tool_grammar.h"
+#include "constrain/tools/tool_triggers.h"
 #include "support/parser_kit.h"
 #include "testing/schema_validate.h"
 
@@ -13,6 +14,7 @@ enum { WALKS = 12 };
 #else
 enum { WALKS = 60 };
 #endif
+enum { CALLS_IN_TEXT = 1000 }; /* max_calls: text and calls */
 enum { STEPS_MAX = 3000, TOKENS_MAX = 400, END = 256, FIRST_LITERAL = 257 };
 
 /* ---- a vocabulary: bytes, an end token, and literals of a format, as control tokens or not */
@@ -107,8 +109,8 @@ static struct constraint *compile(
     struct buf b;
 
     buf_init(&b, MB);
-    buf_printf(
-        &b, "{\"format\": \"%s\", \"max_calls\": %d, \"tools\": %s}", format, max_calls, tools);
+    buf_printf(&b, "{\"format\": \"%s\", \"max_calls\": %d, \"tools\": %s%s}", format, max_calls,
+        tools, max_calls == CALLS_IN_TEXT ? ", \"text\": true" : "");
     src.text = buf_str(&b);
     if (constraint_new(&c, &src, t, &e))
         fprintf(stderr, "%s: %s\n", format, e.msg);
@@ -207,8 +209,10 @@ static bool is_right_call(const struct parsed_call *call)
            is_valid(schema, call->arguments);
 }
 
-/* The number of calls that the parser reads; -1: other text, a broken call or invalid arguments. */
-static int n_calls_read(const struct tool_format *f, struct str text, const struct json *tools)
+/* The number of calls that the parser reads; -1: invalid arguments; without has_text also other
+ * text or a broken call. */
+static int n_calls_read(
+    const struct tool_format *f, struct str text, const struct json *tools, bool has_text)
 {
     struct parser_options o = { .tools = tools };
     struct parser_format *format = NULL;
@@ -218,14 +222,14 @@ static int n_calls_read(const struct tool_format *f, struct str text, const stru
     struct str reasoning = f->body == BODY_CHANNELS ? STR("harmony") : STR("null");
     EXPECT_EQ(parser_format_new(&format, str_of(f->id), reasoning, &e), 0);
     EXPECT_EQ(parse_text(&p, format, &o, text, &e), 0);
-    int n = p.content.n ? -1 : p.n_calls;
+    int n = p.content.n && !has_text ? -1 : p.n_calls;
     for (int i = 0; i < p.n_calls && n >= 0; i++)
         if (!is_right_call(&p.calls[i])) {
             fprintf(stderr, "%s: " STR_FMT " " STR_FMT "\n", f->id, STR_ARG(p.calls[i].name),
                 STR_ARG(p.calls[i].arguments));
             n = -1;
         }
-    if (n < 1)
+    if (n < 1 && !has_text)
         fprintf(stderr, "%s: content '" STR_FMT "'\n", f->id, STR_ARG(buf_str(&p.content)));
     parsed_clear(&p);
     parser_format_free(format);
@@ -237,18 +241,21 @@ static int walk_format(
 {
     struct vocab_kit k;
     struct rng r = { .key = 17 };
-    int n_finished = 0, n_bad = 0;
+    int n_finished = 0, n_bad = 0, n_calls = 0;
 
     kit_init(&k, f, are_control);
     struct vocab_tables *t = kit_tables(&k);
     struct constraint *c = compile(t, f->id, TOOLS, max_calls);
-    for (int i = 0; i < WALKS; i++) {
+    const int n_walks = max_calls == CALLS_IN_TEXT ? WALKS / 4 : WALKS;
+    for (int i = 0; i < n_walks; i++) {
         struct buf text;
         buf_init(&text, MB);
         if (walk(&k, c, &r, &text)) {
             n_finished++;
-            int n = n_calls_read(f, buf_str(&text), tools);
-            bool is_right = n >= 1 && (!max_calls || n <= max_calls);
+            bool has_text = max_calls == CALLS_IN_TEXT;
+            int n = n_calls_read(f, buf_str(&text), tools, has_text);
+            bool is_right = n >= !has_text && (!max_calls || n <= max_calls);
+            n_calls += n;
             if (!is_right)
                 fprintf(
                     stderr, "%s: %d calls in\n" STR_FMT "\n", f->id, n, STR_ARG(buf_str(&text)));
@@ -258,8 +265,8 @@ static int walk_format(
     }
     constraint_unref(c);
     vocab_tables_free(t);
-    printf("%s%s: %d of %d walks finished, %d bad\n", f->id, are_control ? " by id" : "",
-        n_finished, WALKS, n_bad);
+    printf("%s%s: %d of %d walks finished, %d bad, %d calls\n", f->id, are_control ? " by id" : "",
+        n_finished, n_walks, n_bad, n_calls);
     return n_finished ? n_bad : 1;
 }
 
@@ -268,7 +275,7 @@ static void walks_are_read_back_as_valid_calls(void)
     struct arena *a = arena_new(MB);
     struct json *tools = NULL;
     struct err e;
-    int n_bad = 0, n = 0;
+    int n_bad = 0, n = 0, n_in_text = 0;
 
     EXPECT(a && !json_parse(&tools, STR(PARSER_TOOLS), a, NULL, &e));
     for (size_t i = 0; tool_format_at(i); i++) {
@@ -278,9 +285,15 @@ static void walks_are_read_back_as_valid_calls(void)
         n++;
         n_bad += walk_format(f, false, 0, tools);
         n_bad += walk_format(f, true, 1, tools);
+        struct tool_trigger ignored[TOOL_TRIGGERS_MAX];
+        if (!tool_triggers(f, ignored))
+            continue;
+        n_in_text++;
+        n_bad += walk_format(f, false, CALLS_IN_TEXT, tools);
+        n_bad += walk_format(f, true, CALLS_IN_TEXT, tools);
     }
     arena_free(a);
-    EXPECT(n >= 30);
+    EXPECT(n >= 30 && n_in_text >= 28);
     EXPECT_EQ(n_bad, 0);
 }
 

@@ -447,6 +447,55 @@ def test_calls_are_required_in_every_dialect():
         check_call(call["name"], call["input"])
 
 
+def masks(server):
+    text = server.request("GET", "/metrics", "")[2].decode()
+    return int(re.search(r"^inferflux_constraint_masks_total (\d+)", text, re.M)[1])
+
+
+def calls_in_text(server, strict, **more):
+    """(number of calls, number of calls with valid arguments): the model may call."""
+    short = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 3}, "days":
+        {"type": "integer", "minimum": 7, "maximum": 9}}, "required": ["city", "days"],
+        "additionalProperties": False}
+    asks = [{"role": "user", "content": "What is the weather in Rome?"}]
+    n = n_valid = 0
+    for seed in range(6):
+        choice, = chat(server, messages=asks, seed=seed, max_tokens=150,
+            tools=[function("get_weather", short, strict=strict)], **more)
+        assert "constraint" not in choice, choice
+        for call in choice["message"].get("tool_calls") or []:
+            args = json.loads(call["function"]["arguments"])
+            n += 1
+            n_valid += sorted(args) == ["city", "days"] and len(args["city"]) <= 3 and \
+                args["days"] in (7, 8, 9)
+    return n, n_valid
+
+
+def test_calls_in_text_are_enforced():
+    for level, enforced in (("asked", False), ("names", False), ("all", True)):
+        with Server("--tool-strictness=" + level) as s:
+            n, n_valid = calls_in_text(s, True)
+            assert n and n == n_valid, (n, n_valid)
+            n, n_valid = calls_in_text(s, True, stop=["zzz"], logprobs=True, n=1)
+            assert n and n == n_valid, (n, n_valid)
+            before = masks(s)
+            n, n_valid = calls_in_text(s, False)
+            equal(n > 0 and n == n_valid, enforced)
+            equal(masks(s) > before, level != "asked")
+
+
+def test_tools_that_are_not_strict_are_never_refused():
+    bad = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a(?<=b)"}}}
+    for level in ("names", "all"):
+        with Server("--tool-strictness=" + level) as s:
+            for choice in ("auto", "required"):
+                chat(s, tools=[function("bad", bad), function("free")], tool_choice=choice,
+                    max_tokens=9)
+            message, field = refusal(s, tools=[function("bad", bad, strict=True)])
+            equal(field, "tools")
+            assert message.startswith("tools: tool 'bad': #/properties/a/pattern: look"), message
+
+
 def test_the_output_is_a_call_or_a_value_of_the_format():
     with Server() as s:
         for seed in range(12):

@@ -58,8 +58,15 @@ static int compile_values(struct constraint_program *p, const struct constraint_
     for (; p->n_values < n; p->n_values++) {
         uint64_t more = 0;
         value.text = grammar_json_text(p->g, p->n_values);
-        if (constraint_kind_json.compile(&p->values[p->n_values], &value, l->tables, &more, e))
-            return l->name_schema ? l->name_schema(src->text, value.text, e) : -1;
+        struct constraint_program **one = &p->values[p->n_values];
+        if (constraint_kind_json.compile(one, &value, l->tables, &more, e)) {
+            if (!l->name_schema || l->name_schema(src->text, value.text, e))
+                return -1;
+            *e = (struct err){ 0 };
+            value.text = STR("{\"type\": \"object\"}");
+            if (constraint_kind_json.compile(one, &value, l->tables, &more, e))
+                return -1;
+        }
         *work += more;
     }
     return 0;

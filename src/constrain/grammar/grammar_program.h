@@ -10,7 +10,8 @@
 struct grammar_language {
     const struct vocab_tables *tables;
     int (*read)(struct grammar *g, struct str text, rule_id *root, struct err *e);
-    /* A schema in the text does not compile: names its place. Returns -1. NULL: no place. */
+    /* A schema in the text does not compile: 0 = any object is permitted instead; -1: the error,
+     * with its place. NULL: always -1. */
     int (*name_schema)(struct str text, struct str schema, struct err *e);
 };
 

@@ -10,6 +10,7 @@
 #include "constrain/regular/pattern.h"
 #include "constrain/tools/tool_arguments.h"
 #include "constrain/tools/tool_frame.h"
+#include "constrain/tools/tool_triggers.h"
 
 #include <stdio.h>
 
@@ -131,6 +132,19 @@ static int arguments_of(const struct reader *r, const struct json *schema, part_
     return 0;
 }
 
+/* The tool is not strict. */
+static bool is_optional(const struct json *tool)
+{
+    const struct json *v = json_get(tool, "optional");
+
+    return v && v->kind == JSON_BOOL && v->b;
+}
+
+static void forgive(const struct reader *r)
+{
+    *r->e = (struct err){ 0 };
+}
+
 /* Tools with these arguments, from the name to after_args. */
 static int put_call(
     const struct reader *r, part_id names, const struct json *schema, part_id *calls)
@@ -149,6 +163,19 @@ static int wrap_tool(const struct reader *r, struct str name)
     return err_wrap(r->e, "tool '%.*s'", (int)MIN(name.n, (size_t)64), name.p);
 }
 
+/* Arguments of an optional tool that cannot be enforced between tags. */
+static bool is_unwritable(const struct reader *r, const struct json *tool)
+{
+    part_id ignored;
+
+    if (!is_optional(tool) || !tool_arguments_are_tagged(r->f))
+        return false;
+    bool is_refused = arguments_of(r, json_get(tool, "parameters"), &ignored);
+    if (is_refused)
+        forgive(r);
+    return is_refused;
+}
+
 /* All tools that take any arguments are one alternative. */
 static int one_call(const struct reader *r, part_id *out)
 {
@@ -161,9 +188,10 @@ static int one_call(const struct reader *r, part_id *out)
         part_id names = PART_NEVER;
         if (!name || name->kind != JSON_STRING)
             return err_set(r->e, ERR_INVALID, "#/tools: a tool has no name");
-        if (put_name(r, name->s, schema ? &names : &free_names))
+        bool is_free = !schema || is_unwritable(r, t);
+        if (put_name(r, name->s, is_free ? &free_names : &names))
             return -1;
-        if (schema && put_call(r, names, schema, out))
+        if (!is_free && put_call(r, names, schema, out))
             return wrap_tool(r, name->s);
     }
     return free_names.i == PART_NEVER.i ? 0 : put_call(r, free_names, NULL, out);
@@ -179,24 +207,67 @@ static uint32_t calls_max(const struct reader *r)
     return is_one || !r->f->next_call ? 1 : PARSER_CALLS_MAX;
 }
 
-static int all_calls(const struct reader *r, part_id *out)
+/* One call, and the calls that may follow it. */
+static int read_calls(const struct reader *r, part_id *out)
 {
-    part_id one;
+    part_id one, more = PART_EMPTY;
 
     if (one_call(r, &one))
         return -1;
     rule_id call = grammar_rule(r->g, STR("call"));
     grammar_define(r->g, call, one);
     part_id ref = grammar_ref(r->g, call);
-    part_id more = PART_EMPTY;
     uint32_t max = calls_max(r);
     if (max > 1) {
         part_id next = grammar_cat(r->g, frame_of(r, r->f->next_call, 0), ref);
         more = grammar_repeat(r->g, next, 0, max - 1);
     }
-    part_id parts[] = { frame_of(r, r->f->before_name, 0), ref, more,
+    *out = grammar_cat(r->g, ref, more);
+    return 0;
+}
+
+/* Calls with the text before the first and after the last. */
+static part_id frame_calls(const struct reader *r, part_id calls)
+{
+    part_id parts[] = { frame_of(r, r->f->before_name, 0), calls,
         frame_of(r, r->f->after_calls, FRAME_IS_LAST) };
-    *out = grammar_cat_all(r->g, parts, ARRAY_LEN(parts));
+
+    return grammar_cat_all(r->g, parts, ARRAY_LEN(parts));
+}
+
+/* ---- text and calls */
+
+static bool is_auto(const struct reader *r)
+{
+    const struct json *v = json_get(r->doc, "text");
+
+    return v && v->kind == JSON_BOOL && v->b;
+}
+
+/* Text without a trigger, and calls after each trigger. What follows calls that begin in the middle
+ * of before_name is text, since the beginning of their list may be missing. */
+static int text_and_calls(const struct reader *r, part_id calls, part_id *out)
+{
+    struct tool_trigger triggers[TOOL_TRIGGERS_MAX];
+    struct str markers[TOOL_TRIGGERS_MAX];
+    part_id group = frame_calls(r, calls);
+    int n = tool_triggers(r->f, triggers);
+
+    if (!n)
+        return err_set(r->e, ERR_UNSUPPORTED, "#/text: calls of this format have no marker");
+    for (int i = 0; i < n; i++)
+        markers[i] = triggers[i].text;
+    for (int i = 1; i < n; i++) {
+        struct str before = str_skip(str_of(r->f->before_name), triggers[i].at);
+        part_id one = grammar_cat(r->g, tool_frame(r->g, r->f, before, 0), calls);
+        group = grammar_alt(r->g, group, one);
+    }
+    rule_id rule = grammar_rule(r->g, STR("text"));
+    part_id again = calls_max(r) > 1 ? grammar_ref(r->g, rule) : PART_EMPTY;
+    part_id rest = grammar_alt(r->g, PART_EMPTY, grammar_cat(r->g, group, again));
+    part_id text = grammar_text_until(r->g, markers, (size_t)n);
+    grammar_define(r->g, rule, grammar_cat(r->g, text, rest));
+    *out = grammar_ref(r->g, rule);
     return 0;
 }
 
@@ -323,7 +394,15 @@ static int read_document(struct reader *r, rule_id *root)
     r->f = format && format->kind == JSON_STRING ? tool_format_find(format->s) : NULL;
     if (!tool_grammar_exists(r->f))
         return err_set(r->e, ERR_UNSUPPORTED, "#/format: there is no grammar for this format");
-    if (all_calls(r, &out) || add_value(r, &out))
+    if (read_calls(r, &out))
+        return -1;
+    if (is_auto(r)) {
+        if (text_and_calls(r, out, &out))
+            return -1;
+    } else {
+        out = frame_calls(r, out);
+    }
+    if (add_value(r, &out))
         return -1;
     if (r->f->body == BODY_CHANNELS)
         out = grammar_cat(r->g, reasoning_messages(r), out);
@@ -355,17 +434,19 @@ int tool_grammar_name_schema(struct str text, struct str schema, struct err *e)
     struct arena *a = arena_new(TOOLS_ARENA_MAX);
     struct json *doc = NULL;
     struct err ignored = { 0 };
-    bool is_found = false;
+    bool is_found = false, is_strict = false;
 
     if (a && !json_parse(&doc, text, a, &limits, &ignored)) {
         const struct json *tools = json_get(doc, "tools");
-        for (const struct json *t = tools ? tools->child : NULL; t && !is_found; t = t->next) {
+        for (const struct json *t = tools ? tools->child : NULL; t && !is_strict; t = t->next) {
             const struct json *name = json_get(t, "name"), *own = json_get(t, "parameters");
-            is_found = name && own && str_eq(own->raw, schema);
-            if (is_found)
+            bool is_this = name && own && str_eq(own->raw, schema);
+            is_found = is_found || is_this;
+            is_strict = is_this && !is_optional(t);
+            if (is_strict)
                 err_wrap(e, "tool '%.*s'", (int)MIN(name->s.n, (size_t)64), name->s.p);
         }
     }
     arena_free(a);
-    return -1;
+    return is_found && !is_strict && e->code != ERR_MEMORY ? 0 : -1;
 }

@@ -4,9 +4,12 @@
  *
  *     format         id of the tool format
  *     max_calls      largest number of calls; 0: no limit
- *     tools          [{"name", "parameters"}]: a tool without "parameters" takes any arguments
+ *     tools          [{"name", "parameters", "optional"}]: a tool without "parameters" takes any
+ *                    arguments, and so does an optional tool whose schema cannot be enforced
  *     value          optional {"kind": number of the constraint, "text"}: the output is calls, or a
  *                    text of this constraint
+ *     text           optional, true: calls may follow each trigger (tool_triggers.h), and all other
+ *                    text is permitted
  *
  * The grammar follows the table entry: before_name, names, after_name, arguments, after_args, and
  * next_call between two calls. Control tokens of the vocabulary match by id, other markers by their
@@ -29,6 +32,6 @@ bool tool_grammar_exists(const struct tool_format *f);
  * of the schema of a tool begin with "tool 'NAME': ". */
 int tool_grammar_read(struct grammar *g, struct str text, rule_id *root, struct err *e) MUST_CHECK;
 
-/* The schema of a tool does not compile: puts the name of the tool in front of the error. Returns
- * -1. */
+/* The schema of a tool does not compile: 0 if all tools with this schema are optional; else -1, and
+ * the name of the tool is put in front of the error. */
 int tool_grammar_name_schema(struct str text, struct str schema, struct err *e);
