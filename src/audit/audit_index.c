@@ -19,6 +19,7 @@ enum {
     FOLLOW_MS = 1000, /* longest delay of a line */
     SLICE_MS = 100,   /* of reading, between two looks for queries */
     READ_BYTES = 1024 * 1024,
+    LISTS_MAX = 3,                 /* rotations that a query follows */
     LINE_JSON_BYTES = 1024 * 1024, /* tree of one line */
     PAGE_BYTES = (AUDIT_PAGE_MAX + 1) * AUDIT_LINE_BYTES
 };
@@ -280,20 +281,51 @@ static int follow(struct audit_index *x, struct err *e)
 
 /* ---- queries */
 
-/* Appends the line at its place in the log. ERR_CORRUPT: the file has another line there. */
+struct log_list { /* of one query */
+    const char *log_path;
+    struct log_files files;
+    int n_times; /* listed again because a file was not under its path */
+};
+
+/* Opens the file whose first line has this number; lists the files again if it was rotated since.
+ * Returns 1 if there is none. */
+static int open_listed(struct log_list *l, uint64_t first, int *fd, struct err *e)
+{
+    struct err ignored;
+    struct stat st;
+
+    for (;;) {
+        int i = 0;
+        while (i < l->files.n && l->files.files[i].first != first)
+            i++;
+        if (i < l->files.n && !file_open_regular(l->files.files[i].path, O_RDONLY, fd, &ignored)) {
+            if (!fstat(*fd, &st) && st.st_ino == l->files.files[i].inode)
+                return 0;
+            close(*fd);
+        }
+        if (l->n_times == LISTS_MAX)
+            return 1; /* removed by retention */
+        l->n_times++;
+        log_files_clear(&l->files);
+        if (log_files_list(&l->files, l->log_path, e))
+            return -1;
+    }
+}
+
+/* Appends the line at its place in the log. ERR_CORRUPT: the file has another line there.
+ * Returns 1 if the file was removed. */
 static int read_line(
-    const struct log_files *l, const struct index_row *row, struct buf *out, struct err *e)
+    struct log_list *l, const struct index_row *row, struct buf *out, struct err *e)
 {
     const struct json_limits limits = { 16, 20000 };
     struct audit_line line;
     struct err ignored;
     struct json *root;
-    int fd, i = 0, rc = -1;
+    int fd, rc = open_listed(l, row->file, &fd, e);
 
-    while (i < l->n && l->files[i].first != row->file)
-        i++;
-    if (i == l->n || file_open_regular(l->files[i].path, O_RDONLY, &fd, &ignored))
-        return 1; /* removed by retention since */
+    if (rc)
+        return rc;
+    rc = -1;
     char *to = buf_reserve(out, row->bytes);
     struct arena *a = arena_new(LINE_JSON_BYTES);
     if (!to || !a)
@@ -315,12 +347,12 @@ static int read_line(
 static int find_lines(struct audit_index *x, struct audit_query *q, struct err *e)
 {
     struct index_row *rows = xcalloc(AUDIT_PAGE_MAX + 1, sizeof(*rows));
-    struct log_files l = { 0 };
+    struct log_list l = { .log_path = x->log_path };
     int n = 0;
-    int rc =
-        index_store_find(x->store, &q->filter, rows, &n, e) || log_files_list(&l, x->log_path, e)
-            ? -1
-            : 0;
+    int rc = index_store_find(x->store, &q->filter, rows, &n, e) ||
+                     log_files_list(&l.files, x->log_path, e)
+                 ? -1
+                 : 0;
 
     q->has_more = n > q->filter.limit;
     for (int i = 0; !rc && i < MIN(n, q->filter.limit); i++) {
@@ -334,7 +366,7 @@ static int find_lines(struct audit_index *x, struct audit_query *q, struct err *
         q->last = rows[i].seq;
         rc = failed < 0 ? -1 : 0;
     }
-    log_files_clear(&l);
+    log_files_clear(&l.files);
     mem_free(rows);
     return rc;
 }
