@@ -14,7 +14,7 @@
  *          tokens that are not accepted. */
 #include "base/rng.h"
 #include "cmd/ctl_bench.h"
-#include "registry/registry.h"
+#include "registry/model.h"
 
 #include <stdio.h>
 

@@ -12,7 +12,7 @@
 #include "base/budget.h"
 #include "constrain/compile_cache.h"
 #include "generate/request.h"
-#include "registry/registry.h"
+#include "registry/model.h"
 
 struct constraint_compiler {
     const struct model *model;   /* outlives the compiled constraints */

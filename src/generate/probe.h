@@ -12,7 +12,7 @@
  * which blocks. */
 #pragma once
 
-#include "registry/registry.h"
+#include "registry/model.h"
 
 enum probe_step { PROBE_NATIVE, PROBE_INJECTED, PROBE_THINKING, N_PROBE_STEPS };
 

@@ -17,7 +17,7 @@
 #include "output/stops.h"
 #include "generate/response_cache.h"
 #include "generate/output.h"
-#include "registry/registry.h"
+#include "registry/model.h"
 
 struct session;
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include "format/gguf.h"
-#include "registry/registry.h"
+#include "registry/model.h"
 
 enum { VOCAB_PADDING = 128 };
 

@@ -1,6 +1,6 @@
 /* model.c: opens a model from its file: vocabulary, template, weights, engine, in this order, so
  * that cheap checks fail before the weights are read. Owner: the thread that calls model_open. */
-#include "registry/registry.h"
+#include "registry/model.h"
 
 #include "base/log.h"
 #include "base/mem.h"

@@ -4,7 +4,7 @@
  * Owner: the thread of model_open, which calls these functions. */
 #pragma once
 
-#include "registry/registry.h"
+#include "registry/model.h"
 
 /* Uses the stored row of this model file, if there is one, and sets `known` and `is_probed`. Errors
  * of the store are logged only. The caller has set vocab, template, arch, name and the sizes.

@@ -8,7 +8,7 @@
  * Owner: the loader thread, unless stated otherwise. */
 #pragma once
 
-#include "registry/registry.h"
+#include "registry/model.h"
 
 enum { PACK_PATH_MAX = 4096 };
 

@@ -2,7 +2,7 @@
  * vocabulary, compared with the prompts of the vendor's own template. */
 #include "support/adapter_kit.h"
 
-#include "registry/registry.h"
+#include "registry/model.h"
 
 #include <unistd.h>
 

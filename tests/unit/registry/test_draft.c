@@ -1,7 +1,7 @@
 /* Draft model for speculative decoding, from the two model files to the output. */
 #include "base/mem.h"
 #include "testing/synth.h"
-#include "registry/registry.h"
+#include "registry/model.h"
 #include "support/drop_layers_kit.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Number of rows and logits for which a model is opened, and its vocabulary tables. */
 #include "engine/engine.h"
 #include "testing/synth.h"
-#include "registry/registry.h"
+#include "registry/model.h"
 #include "support/check.h"
 
 #include <stdio.h>
