@@ -29,7 +29,7 @@ struct counts {
     uint64_t compile_ns, step_ns, n_steps;
     size_t bytes;
     unsigned walks, invalid, dead, errors;
-    struct buf texts; /* of finished walks */
+    struct buf texts; /* texts of finished walks */
 };
 
 static uint64_t now_ns(void)

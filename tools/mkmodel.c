@@ -107,7 +107,7 @@ struct args {
     const char *from; /* NULL: random weights */
     uint32_t keep[KEEP_MAX];
     size_t n_keep;
-    const struct hf_write_options *layout; /* of a directory; NULL: a GGUF file */
+    const struct hf_write_options *layout; /* layout of a directory; NULL: a GGUF file */
     const char *settings[SETTINGS_MAX];
 };
 

@@ -17,7 +17,7 @@ struct model_info { /* strings are borrowed; NULL or 0 = unknown, and omitted */
     int64_t n_experts, n_active_experts; /* per layer, and per token; 0: no experts */
     /* memory: packed weights, all KV pages, those of windowed layers, all state slots */
     uint64_t weight_bytes, kv_bytes, window_kv_bytes, state_bytes;
-    uint64_t size_bytes;   /* of the files */
+    uint64_t size_bytes;   /* size of the files */
     const uint8_t *digest; /* SHA-256 of the file, 32 bytes; NULL = unknown */
     const char *file;      /* file name without its folder */
     bool can_chat, can_complete;

@@ -45,7 +45,7 @@ struct audit_entry {
     bool is_reserved;        /* audit_reserve has returned true for it */
     const char *tenant;      /* NULL or "" = the key is its own */
     struct str response;     /* SHA-256 of the token ids of each choice; only its HMAC is written */
-    struct str decision_ids; /* of policy backends, separated by commas */
+    struct str decision_ids; /* ids of decisions of policy backends, separated by commas */
     uint64_t first_token_ns; /* time to first token; 0 = none */
     /* for debug mode: texts of the prompt and of the choices; is_text_cut: they are incomplete */
     struct str prompt_text;
@@ -58,7 +58,7 @@ struct audit_refusal { /* a request that was answered with an error status */
     const char *request_id;
     const char *key_id;      /* "" = anonymous or unknown */
     struct str peer;         /* address of the client */
-    struct str method, path; /* of an unknown route: as received, cut to 256 bytes */
+    struct str method, path; /* an unknown route: as received, cut to 256 bytes */
     int status;
     const char *reason; /* name of the error code; no text of the client */
     const char *tenant; /* NULL or "": as above */

@@ -17,7 +17,7 @@
 enum {
     MSG_STOP = -1,
     FOLLOW_MS = 1000, /* longest delay of a line */
-    SLICE_MS = 100,   /* of reading, between two looks for queries */
+    SLICE_MS = 100,   /* reading time between two looks for queries */
     READ_BYTES = 1024 * 1024,
     LISTS_MAX = 3,                 /* rotations that a query follows */
     LINE_JSON_BYTES = 1024 * 1024, /* tree of one line */
@@ -281,7 +281,7 @@ static int follow(struct audit_index *x, struct err *e)
 
 /* ---- queries */
 
-struct log_list { /* of one query */
+struct log_list { /* files of one query */
     const char *log_path;
     struct log_files files;
     int n_times; /* listed again because a file was not under its path */

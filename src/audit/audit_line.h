@@ -26,8 +26,8 @@ enum {
 
 struct audit_chain {         /* a position in the chain: the end of a line */
     uint64_t n_lines;        /* number of the next line */
-    char mac[AUDIT_HEX + 1]; /* of the last line; zeros: none */
-    int key_index;           /* of the last line: later lines never use an older key */
+    char mac[AUDIT_HEX + 1]; /* MAC of the last line; zeros: none */
+    int key_index;           /* key of the last line: later lines never use an older key */
 };
 
 struct audit_line { /* a line of the right form; the strings point into it */

@@ -20,7 +20,7 @@ struct index_row { /* strings: "" = the line has no such member */
 struct index_file { /* state of one file of the log */
     uint64_t first;
     uint64_t done;           /* bytes whose lines are in the index */
-    char mac[AUDIT_HEX + 1]; /* of the last of these lines */
+    char mac[AUDIT_HEX + 1]; /* MAC of the last of these lines */
 };
 
 /* Creates the file (mode 0600) if it is absent. ERR_IO, ERR_CORRUPT. */

@@ -39,7 +39,7 @@ int jwks_count(const struct jwks *s);  /* keys that can verify a token */
 struct jwt_signature {
     enum jwt_algorithm algorithm;
     struct str kid;
-    struct str text; /* what is signed */
+    struct str text; /* the signed text */
     struct str bytes;
 };
 int jwks_verify(

@@ -83,7 +83,7 @@ static int read_header(
     out->algorithm = (enum jwt_algorithm)algorithm;
     out->kid = kid ? kid->s : STR_NONE;
     if (kid && !kid->s.n)
-        out->kid = STR(""); /* as opposed to none */
+        out->kid = STR(""); /* an empty id differs from none */
     return 0;
 }
 

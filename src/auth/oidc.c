@@ -26,16 +26,16 @@ struct oidc {
     /* Time from which oidc_refetch starts a fetch (clock_ns); 0 = a fetch is running. */
     _Atomic uint64_t refetch_from_ns;
     _Atomic uint64_t n_results;
-    /* of the thread */
+    /* fields of the thread */
     struct http_fetch fetch;
     bool is_fetching, is_discovery, is_stopping;
-    char url[FETCH_URL_MAX + 1];      /* of the running fetch */
+    char url[FETCH_URL_MAX + 1];      /* URL of the running fetch */
     char keys_url[FETCH_URL_MAX + 1]; /* "" = not known */
     uint64_t due_ns;                  /* next fetch */
     uint64_t limit_ns;                /* no further fetch by oidc_refetch before this time */
     uint32_t backoff_s;
     struct jwks *keys;
-    uint8_t digest[SHA256_DIGEST_LENGTH]; /* of the text of `keys` */
+    uint8_t digest[SHA256_DIGEST_LENGTH]; /* digest of the text of `keys` */
 };
 
 /* ---- URLs */

@@ -27,9 +27,9 @@ struct oidc_options { /* borrowed for the life of the struct */
 int oidc_open(struct oidc **out, const struct oidc_options *o, struct http_client *client,
     struct err *e) MUST_CHECK;
 
-struct oidc_result {   /* of one fetch */
+struct oidc_result {   /* result of one fetch */
     struct jwks *keys; /* NULL = none was received yet; the same as before = not changed */
-    uint64_t number;   /* of the result, from 1 */
+    uint64_t number;   /* number of the result, from 1 */
 };
 
 /* Starts the thread. It calls `publish` after each fetch; the callback borrows the keys. */

@@ -41,15 +41,16 @@ size_t budget_charge_max(const struct budget *b);
 
 struct budget_stats {
     uint64_t bytes;                      /* held by all charges now */
-    uint64_t refused[N_BUDGET_REFUSALS]; /* by reason */
+    uint64_t refused[N_BUDGET_REFUSALS]; /* one counter per reason */
 };
 void budget_stats(const struct budget *b, struct budget_stats *out);
 
 struct charge {            /* zeroed: no budget, which refuses nothing */
     struct budget *budget; /* borrowed; NULL: bytes are only counted */
     int owner;
-    size_t n;                    /* bytes that the charge holds */
-    enum budget_refusal refusal; /* of the last refused call; BUDGET_NONE: none was refused */
+    size_t n; /* bytes that the charge holds */
+    enum budget_refusal
+        refusal; /* reason of the last refused call; BUDGET_NONE: none was refused */
 };
 
 /* False: the bytes were refused, and nothing was taken. */

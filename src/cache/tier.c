@@ -35,7 +35,7 @@ struct tier {
     struct aio *aio; /* tier thread, like the next fields */
     /* read buffers: records[] are parts of `reading`; of a checkpoint, NULL without state slots */
     uint8_t *reading, *records[TIER_AHEAD], *checkpoint;
-    size_t record_bytes[TIER_KINDS]; /* of the largest record; 0 = there are none */
+    size_t record_bytes[TIER_KINDS]; /* size of the largest record; 0 = there are none */
     /* Earlier segments are deleted; a stale value costs a failed read. */
     _Atomic uint32_t first_segment;
     _Atomic uint64_t n_bytes;

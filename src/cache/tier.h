@@ -55,7 +55,7 @@ struct tier_write { /* a page or checkpoint to be written */
     bool is_done;
 };
 
-struct tier_checkpoint { /* of a read job */
+struct tier_checkpoint { /* checkpoint of a read job */
     int n;               /* position; 0 = the job has none */
     struct disk_pos at;
     state_id state; /* slot to be filled, from tree_take_state */
@@ -90,7 +90,7 @@ struct tier_read { /* pages to be read */
 
 struct tier_stats {
     uint64_t n_written, n_lost, n_read, n_failed;       /* records; n_lost: not written */
-    uint64_t n_checkpoints_written, n_checkpoints_read; /* those with a state */
+    uint64_t n_checkpoints_written, n_checkpoints_read; /* records with a state */
     uint64_t n_bytes;                                   /* on disk */
 };
 

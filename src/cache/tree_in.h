@@ -18,11 +18,11 @@
 struct node {
     uint32_t parent;
     struct index_list children;    /* newest first */
-    struct index_list checkpoints; /* those in the children */
+    struct index_list checkpoints; /* checkpoints in the children */
     struct index_link sibling;     /* in `children` of the parent */
     uint32_t chain;                /* next in the hash bucket; full pages */
     uint32_t root, depth;
-    uint32_t n_pins;                    /* of the page: pins and other threads */
+    uint32_t n_pins;                    /* holders of the page: pins and other threads */
     uint32_t n_end_pins, n_window_pins; /* pins.c: pins that end here; of the window page */
     struct index_link idle;    /* in the list of idle leaves of the tenant, while evict_has() */
     int n_tokens;              /* 0 = not in the tree */
@@ -80,7 +80,7 @@ struct tree {
     void (*gone_window)(void *arg, page_id page);
     void *gone_window_arg;
     struct checkpoint *checkpoints; /* [state slots] */
-    struct evict evict_checkpoints; /* those whose slot has no other holder */
+    struct evict evict_checkpoints; /* checkpoints whose slot has no other holder */
     uint32_t *window_nodes;         /* [window pages] node that holds it; NONE = none */
     uint32_t *window_readers;       /* [window pages] references of other threads */
     struct evict evict_windows;     /* window pages without other holders */

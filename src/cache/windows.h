@@ -27,7 +27,8 @@ bool tree_evict_window(struct tree *t); /* frees one idle window page; false = t
 /* `gone` is called before a window page is evicted alone, if `page`, whose node holds it, is full.
  * Before that of the page itself, the callback of tree_on_evict is called. */
 void tree_on_evict_window(struct tree *t, void (*gone)(void *arg, page_id page), void *arg);
-page_id tree_window_of(const struct tree *t, page_id page); /* of a page in the tree; PAGE_NONE */
+page_id tree_window_of(
+    const struct tree *t, page_id page); /* window page of a page in the tree; PAGE_NONE */
 /* Removes a window page whose only other holder will write to it; false if there are others. */
 bool tree_remove_window(struct tree *t, page_id window);
 

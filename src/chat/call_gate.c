@@ -24,7 +24,7 @@ struct call_gates {
     const struct aho_corasick *triggers;
     const struct aho_corasick *opens, *ends; /* markers of reasoning; NULL: calls end it, or none */
     bool begins_inside; /* with PARSER_START_DEFAULT the output begins inside reasoning */
-    size_t n_words;     /* of a mask */
+    size_t n_words;     /* size of a mask */
     int32_t *begins;    /* tokens that may begin a call in a text */
     int n_begins;
     int32_t *mixed; /* tokens with the end of reasoning and the beginning of a call */

@@ -32,7 +32,7 @@ struct reasoning_gates {
     const struct parser_format *format;
     const struct aho_corasick *ends; /* end markers */
     struct banned *banned;           /* [ends->n_nodes] */
-    size_t n_words;                  /* of a mask */
+    size_t n_words;                  /* size of a mask */
     uint32_t *free_text;             /* [n_words]: all tokens but end tokens */
     int32_t *blanks;                 /* tokens of blanks, ascending */
     int n_blanks;
@@ -48,7 +48,7 @@ struct reasoning_gate {
     struct constraint_state *state;
     struct sample_constraint inner;
     struct gate_state first, history[HISTORY]; /* after n tokens: history[n % HISTORY] */
-    int n_opening;                             /* of tables; 0: the model may not open reasoning */
+    int n_opening; /* number of tables; 0: the model may not open reasoning */
     uint64_t n_tokens;
     bool has_mask;
     struct token_mask mask;

@@ -32,7 +32,7 @@
 
 extern char **environ;
 
-enum { BATCH_TOKENS_DEFAULT = 8192 }; /* of options.def: not logged */
+enum { BATCH_TOKENS_DEFAULT = 8192 }; /* default in options.def: not logged */
 
 /* Reads scheduler.batch: a number, or `auto`, which selects 8 sequences per thread (16 to 128),
  * twice as many admitted sequences, and 256 tokens per thread in a step (2,048 to 8,192). */

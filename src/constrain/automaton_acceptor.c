@@ -9,7 +9,7 @@ struct automaton_acceptor {
     struct class_reach *reach;
     struct automaton_roots roots; /* ids: `states`, n: number of positions */
     bool is_full;
-    state_id states[AUTOMATON_POSITIONS_MAX]; /* by position */
+    state_id states[AUTOMATON_POSITIONS_MAX]; /* one state per position */
 };
 
 static struct automaton_acceptor *of(struct acceptor *a)

@@ -23,7 +23,7 @@ struct entry {
     size_t bytes;
     uint32_t n_users; /* threads that compile or wait */
     bool is_done;
-    struct err error; /* of the compilation */
+    struct err error; /* error of the compilation */
 };
 
 struct compile_cache {

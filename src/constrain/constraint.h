@@ -34,7 +34,7 @@ struct constraint_source { /* plain data; texts are borrowed for the call */
     bool any_order;      /* property order is free */
     bool closed_objects; /* schema_options.closed_objects */
     enum json_whitespace whitespace;
-    size_t bytes_max; /* of `text`; 0 = default of 16 KB */
+    size_t bytes_max; /* limit of `text`; 0 = default of 16 KB */
 };
 
 struct constraint;

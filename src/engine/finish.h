@@ -5,7 +5,7 @@ enum finish {
     FINISH_NONE,
     FINISH_STOP,      /* a stop token, the end of a script, or nothing may follow the output */
     FINISH_LENGTH,    /* max_tokens, or the context is full */
-    FINISH_CANCELLED, /* by the caller or by the end of the engine */
+    FINISH_CANCELLED, /* cancelled by the caller, or the engine ended */
     FINISH_ERROR,     /* gen_result.err has the reason */
     FINISH_UNMET,     /* the constraint permits no token, or its mask exceeds a bound */
 };

@@ -19,10 +19,10 @@ struct draft_counts { /* speculative decoding; see spec.h */
     _Atomic uint64_t drafts, drafted_tokens, accepted_tokens;
 };
 
-struct constraint_counts {                /* constrained.h */
-    _Atomic uint64_t masks, mask_ns;      /* of all choices, without draft tokens; with them */
-    _Atomic uint64_t pauses;              /* masks that took several steps */
-    _Atomic uint64_t completed;           /* choices that ended because nothing may follow */
+struct constraint_counts {           /* constrained.h */
+    _Atomic uint64_t masks, mask_ns; /* masks of all choices, without draft tokens; with them */
+    _Atomic uint64_t pauses;         /* masks that took several steps */
+    _Atomic uint64_t completed;      /* choices that ended because nothing may follow */
     _Atomic uint64_t not_met, over_bound; /* ended without a permitted token; MASK_ERROR */
 };
 

@@ -13,9 +13,9 @@
 /* The caller has found out these properties of the model by reading its hyper-parameters. */
 struct gguf_facts {
     const char *reason;                 /* why it cannot be served; NULL: unknown or it can */
-    uint64_t kv_bytes_per_token;        /* of layers without a window; 0: unknown or none */
+    uint64_t kv_bytes_per_token;        /* layers without a window; 0: unknown or none */
     int window;                         /* positions; 0: no layer has an attention window */
-    uint64_t window_kv_bytes_per_token; /* of the windowed layers, for the last `window` tokens */
+    uint64_t window_kv_bytes_per_token; /* windowed layers, for the last `window` tokens */
     uint64_t state_bytes;               /* recurrent state of a sequence; 0: none or unknown */
 };
 

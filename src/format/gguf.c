@@ -33,7 +33,7 @@ enum {
 struct gguf_part {
     struct mapfile map; /* empty if the bytes are borrowed */
     char *path;         /* NULL if the bytes are borrowed */
-    struct cursor c;    /* of the mapped file or, in a translated model, of its keys */
+    struct cursor c;    /* cursor in the mapped file or, in a translated model, in its keys */
     uint32_t version;
     struct gguf_kv *kv;
     size_t n_kv;

@@ -29,7 +29,7 @@ struct choice_constraints;
 
 struct choice_constraints_ctx {
     const struct model *model;
-    enum parser_start start; /* of the output parser at the end of the prompt */
+    enum parser_start start; /* state of the output parser at the end of the prompt */
     bool is_free;            /* the constraint permits text and calls (call_gate.h) */
     struct charge charge;    /* for the memory of the states, with its budget and owner */
 };

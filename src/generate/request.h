@@ -77,7 +77,7 @@ struct request_constraint { /* required format of the output (structured output)
     const char *field; /* path of the member that requires it, for errors */
     /* Without is_set, only the options may be set. The text is part of the body. */
     struct constraint_source source;
-    struct str name, description; /* of a JSON schema in OpenAI's format; .p NULL: none */
+    struct str name, description; /* members of a JSON schema in OpenAI's format; .p NULL: none */
     bool is_strict;
 };
 

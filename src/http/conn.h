@@ -29,7 +29,7 @@ struct exchange {
     struct http_request req;
     struct conn *c;
     struct buf body;
-    struct charge charge; /* of the body's bytes */
+    struct charge charge; /* memory of the body's bytes */
     int64_t left; /* declared bytes of the response body not yet written; -1 = no declared length */
     /* on_request was called: on_disconnect must be called if the client leaves before the end */
     bool is_delivered;

@@ -39,7 +39,7 @@ struct http_request {
     struct str method, target; /* method and target as received */
     struct str path;           /* percent-decoded, without query */
     struct str query;          /* raw, without '?' */
-    struct str host;           /* of an absolute-form target, else of Host; STR_NONE: none */
+    struct str host;           /* host of an absolute-form target, else of Host; STR_NONE: none */
     const struct http_field *fields;
     int n_fields;
     struct str body; /* whole, without chunk framing; valid until the exchange ends */

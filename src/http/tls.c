@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 struct tls {
-    SSL_CTX *ctx; /* of the first certificate; owns the others (struct certificates) */
+    SSL_CTX *ctx; /* context of the first certificate; owns the others (struct certificates) */
     atomic_int n_refs;
 };
 
@@ -99,7 +99,7 @@ static int require_client_cert(SSL_CTX *ctx, const char *path, struct err *e)
 
 /* ---- several certificates */
 
-struct certificates { /* of a struct tls; belongs to its first context */
+struct certificates { /* certificates of a struct tls; belongs to its first context */
     int n;
     SSL_CTX *all[TLS_CERTIFICATES_MAX]; /* all[0] is the owner, which has no reference here */
 };

@@ -38,15 +38,15 @@ enum {
         32767, /* q8_0: integer to which the largest weight of a key block is scaled */
 };
 
-struct kv_layout { /* of one layer */
+struct kv_layout { /* layout of one layer */
     enum kv_type type;
     /* head_dim: of a key, a multiple of 2; padded to 32 in K, as value_dim is to 16 in V */
     int n_kv_heads, head_dim, value_dim;
     bool is_latent;          /* the value of a token is the first value_dim elements of its key */
     size_t k_bytes, v_bytes; /* bytes per KV head */
     size_t v_scales;         /* q8_0: offset of the scales in a V block */
-    size_t offset;           /* of the layer in a page */
-    size_t page_bytes;       /* of all layers in the page */
+    size_t offset;           /* offset of the layer in a page */
+    size_t page_bytes;       /* size of all layers in the page */
 };
 /* Types by name: "f16", "bf16", "q8_0"; N_KV_TYPES for any other name. */
 enum kv_type kv_type_by_name(const char *name);
@@ -76,7 +76,7 @@ struct attn_row {
 };
 
 struct attn_args {
-    const struct kv_layout *layout; /* of the layer */
+    const struct kv_layout *layout; /* layout of the layer */
     const uint8_t *arena;           /* page p is at arena + p * layout->page_bytes */
     const page_id *pages;           /* page table of the sequence */
     int kv_head;

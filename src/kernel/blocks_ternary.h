@@ -53,12 +53,12 @@ struct file_q2_0 { /* w = d * (q - 1); q: bits 2 * (i % 4) and the next of q[i /
 
 struct p16_iq1_s {
     uint8_t index[32][16];
-    uint16_t high[8][16]; /* as in the file */
+    uint16_t high[8][16]; /* packed like in the file */
     uint16_t d[16];
 };
 
 struct p16_iq1_m {
-    uint8_t index[32][16], high[16][16]; /* as in the file */
+    uint8_t index[32][16], high[16][16]; /* packed like in the file */
     uint16_t scale[4][16];               /* without the bits of d */
     uint16_t d[16];
 };

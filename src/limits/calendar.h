@@ -17,7 +17,7 @@ struct calendar { /* zeroed: not started */
     int64_t anchor_s; /* Unix time at anchor_ns */
     uint64_t anchor_ns;
     bool deviates;
-    int64_t deviation_s; /* of the wall clock, while `deviates` */
+    int64_t deviation_s; /* error of the wall clock, while `deviates` */
     uint64_t since_ns;
 };
 

@@ -16,7 +16,7 @@ enum row_kind { ROW_NONE, ROW_WINDOW, ROW_RUNNING, ROW_DAY, ROW_MONTH };
 
 static const struct row {
     enum row_kind kind;
-    bool requests, prompt, output, is_cost; /* what it counts */
+    bool requests, prompt, output, is_cost; /* amounts that it counts */
 } rows[N_POLICY_LIMITS] = {
     [POLICY_LIMIT_requests_per_minute] = { ROW_WINDOW, true, false, false, false },
     [POLICY_LIMIT_tokens_per_minute] = { ROW_WINDOW, false, true, true, false },
@@ -56,7 +56,7 @@ static int64_t amount(
 struct counter {
     int64_t limit;        /* in counted units; 0 = none */
     struct window window; /* ROW_WINDOW; the others use its `used` and `reserved` */
-    int64_t period;       /* of `used`: the day or month */
+    int64_t period;       /* day or month of `used` */
     struct list queue;    /* struct limit_hold */
     struct list_link in_waiting;
 };
@@ -115,7 +115,7 @@ static void advance_counter(struct limiter *l, const struct row *r, struct count
     c->period = period;
 }
 
-/* What the counter may grant; the limit applies to used and reserved amounts together. */
+/* The amount that may be granted; the limit applies to used and reserved amounts together. */
 static int64_t room(const struct counter *c)
 {
     return MAX(c->limit - sum(c->window.used, c->window.reserved), 0);

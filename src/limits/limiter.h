@@ -49,7 +49,7 @@ struct limit_amounts {
     int64_t requests, prompt, output;
 };
 
-struct limit_want {                      /* of one reservation */
+struct limit_want {                      /* amounts of one reservation */
     struct limit_amounts window, budget; /* budget.requests is 0 */
     bool may_wait;
 };
@@ -65,11 +65,11 @@ struct limit_hold { /* amounts of one request; zeroed: none */
     bool is_running;                     /* counts in the concurrency limits */
     enum limit_state state;
     bool is_refused; /* GRANTED: nothing was reserved, since a limit is now below the amount */
-    struct limit_want want; /* of the last reservation */
+    struct limit_want want; /* amounts of the last reservation */
     struct list_link link;  /* WAITING: in the queue of a counter; GRANTED: of the waker */
 };
 
-struct limit_subject_of { /* of a request; borrowed for the call */
+struct limit_subject_of { /* one subject of a request; borrowed for the call */
     enum limit_kind kind;
     const char *name;      /* not empty */
     const int64_t *limits; /* [N_POLICY_LIMITS], 0 = none */
@@ -78,8 +78,8 @@ struct limit_subject_of { /* of a request; borrowed for the call */
 struct limit_refusal {
     enum policy_limit limit;
     enum limit_kind kind;
-    char name[LIMIT_NAME_MAX + 1]; /* of the subject */
-    int64_t max, requested;        /* of the limit */
+    char name[LIMIT_NAME_MAX + 1]; /* name of the subject */
+    int64_t max, requested;        /* the limit, and the requested amount */
     uint64_t retry_ns;             /* time until a retry can succeed, at least 1 */
     bool is_never;                 /* more than the limit permits at once */
 };
@@ -115,7 +115,7 @@ uint64_t limiter_advance(struct limiter *l, const struct limit_time *t);
  * at is_refused. */
 struct limit_hold *limiter_granted(struct limiter *l, struct limit_waker *w);
 
-struct limit_status { /* of the subject with the least room */
+struct limit_status { /* limits of the subject with the least room */
     int64_t max;      /* 0: no limit */
     int64_t left;     /* not negative */
     uint64_t full_ns; /* time until `left` is `max`, if no request follows */
@@ -131,7 +131,7 @@ struct limit_restored { /* tokens that a subject used before a start */
     enum limit_kind kind;
     const char *name;
     int64_t tokens, cost; /* cost: millionths of millionths */
-    bool is_today;        /* of this day; else of this month */
+    bool is_today;        /* sums of this day; else of this month */
 };
 /* Adds them to the budgets per day or per month. ERR_MEMORY. */
 int limiter_restore(struct limiter *l, const struct limit_restored *r, const struct limit_time *t,

@@ -19,7 +19,7 @@ struct usage;
 enum { USAGE_DAYS = 400, USAGE_PAGE_MAX = 500 };
 
 struct usage_row {
-    int64_t id;                     /* of the row in the database; ascending */
+    int64_t id;                     /* number of the row in the database; ascending */
     int64_t hour;                   /* since 1970 */
     char key[2 * KEY_ID_BYTES + 1]; /* "" = anonymous */
     char tenant[KEY_GROUP_MAX + 1]; /* "" = none */

@@ -104,7 +104,7 @@ struct bind {
     const struct gguf *g;
     struct thread_pool *thread_pool;
     const struct bind_options *o;
-    struct tensor_bytes bytes; /* of the tensor that is being loaded */
+    struct tensor_bytes bytes; /* content of the tensor that is being loaded */
     struct content content;    /* digest of all tensors, for the packfile */
     bool has_digest;
     size_t used;         /* bytes of w->block */
@@ -120,7 +120,7 @@ struct tensor_slot { /* one tensor of one layer */
     const struct gguf_tensor *t;     /* NULL: an optional tensor that the file does not have */
     const struct gguf_tensor *scale; /* factors of the outputs; NULL: none */
     int rows, cols;
-    int n_matrices; /* of this size: one per expert or query head; else 1 */
+    int n_matrices; /* number of matrices of this size: one per expert or query head; else 1 */
 };
 
 /* The tensor is F32 and is loaded as it is: a vector, or a table of biases. */

@@ -60,7 +60,7 @@ struct layer {              /* shapes are [rows][cols], cols contiguous in the f
     const float *post_attn_norm;        /* [d_model]: of the output of Wo; or NULL */
     const float *ffn_norm;      /* [d_model], or NULL: no norm before the feed-forward network */
     const float *post_ffn_norm; /* [d_model]: of the output of W_down; or NULL */
-    struct ffn ffn;             /* of all experts, if there are experts */
+    struct ffn ffn;             /* matrices of all experts, if there are experts */
     struct packed router;       /* [n_experts][d_model]; empty: a layer without experts */
     /* experts next to a dense network: [d_model]: norms of the inputs of the router and of the
      * experts, and of the outputs of the experts and of the dense network; or NULL */

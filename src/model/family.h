@@ -34,7 +34,7 @@ struct family {
     /* the norm before the feed-forward network is called post_attention_norm */
     bool has_ffn_norm_after_attn;
     enum activation activation;
-    bool scales_embedding; /* by sqrt(d_model) */
+    bool scales_embedding; /* multiplies the embedding by sqrt(d_model) */
     /* number of layers of the model whose attention is scaled by 1/sqrt(d_model / n_heads), not by
      * 1/sqrt(head_dim); 0: none */
     int n_wide_scale_layers;
@@ -47,7 +47,7 @@ struct family {
     int window;
     float window_rope_base; /* unless the file has rope.freq_base_swa; 0: rope.freq_base */
     float attn_soft_cap, logit_soft_cap; /* unless the file has the keys; 0: none */
-    bool divides_logits;                 /* by the key logit_scale */
+    bool divides_logits;                 /* divides the logits by the key logit_scale */
     bool has_mtp_layers;  /* layers for drafts after the others: nextn_predict_layers */
     bool has_latent_attn; /* multi-head latent attention (MLA) */
     /* YaRN with a log multiplier does not scale the rotated dimensions */

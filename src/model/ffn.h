@@ -6,7 +6,7 @@
 #include "model/forward_in.h"
 
 struct ff_piece {
-    const float *gate_bias, *up_bias; /* of the columns of the piece; or NULL */
+    const float *gate_bias, *up_bias; /* biases of the columns of the piece; or NULL */
     int panel_from, panel_to;         /* panels of gate and of up */
     int row, n_rows;                  /* rows of the output */
     int col, n_cols;

@@ -98,7 +98,7 @@ struct llama {
     struct lm lm;
     struct hparams h;
     struct weights w;
-    struct rope_table rope, window_rope; /* of layers without and with a window */
+    struct rope_table rope, window_rope; /* layers without and with a window */
     const struct kernels *kernels;
     /* activation of the feed-forward network: hidden = function of gate and up, or of up alone */
     void (*activate)(float *out, const float *gate, const float *up, int n);

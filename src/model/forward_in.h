@@ -12,7 +12,7 @@ struct thread_ctx { /* one thread in the current step */
     struct llama *m;
     struct thread_scratch *thread_mem;
     int thread, n_threads;
-    const struct layer_params *params; /* of the current layer */
+    const struct layer_params *params; /* parameters of the current layer */
     bool has_kv;                       /* the layer has keys and values of its own */
     const int *gather;                 /* rows of the step that are still needed; NULL: all */
     int n_rows;                        /* number of rows in this layer */

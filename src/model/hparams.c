@@ -7,7 +7,7 @@
 struct hparams_reader {
     const struct gguf *g;
     const struct family *family;
-    int n_layers; /* of the file: the length of an array with a value for each layer */
+    int n_layers; /* layers of the file: the length of an array with a value for each layer */
     char key[96]; /* key of the last lookup, for error messages */
 };
 

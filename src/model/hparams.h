@@ -39,24 +39,24 @@ struct rope_params {
 /* Sizes of all recurrent layers. */
 struct recurrent_params {
     int n_layers;           /* 0: none; the other values are then 0 */
-    int n_taps, n_channels; /* of the convolution */
+    int n_taps, n_channels; /* taps and channels of the convolution */
     /* n_value_heads is a multiple of n_key_heads; 0: no state but inputs of the convolution */
     int n_key_heads, n_value_heads;
-    int key_dim, value_dim; /* of a head, at most MAX_STATE_DIM */
+    int key_dim, value_dim; /* dimensions of a head, at most MAX_STATE_DIM */
     /* first channel of the queries, keys and values of all heads; in Mamba2 those of C, B and x */
     int query_channel, key_channel, value_channel;
 };
 
 struct layer_params {
     enum mixer mixer;
-    int recurrent_index; /* of a recurrent layer among the recurrent ones */
+    int recurrent_index; /* number of a recurrent layer among the recurrent ones */
     /* Attention; 0 in layers with another mixer or none. n_heads is a multiple of n_kv_heads. All
      * heads of latent attention have the same key: there n_kv_heads is a number of groups of query
      * heads, into which the work is divided. */
     int n_heads, n_kv_heads;
-    int head_dim;  /* of keys, even, at most KV_MAX_DIM */
-    int value_dim; /* of values in KV pages */
-    int d_ff;      /* of the feed-forward network, if the layer has no experts */
+    int head_dim;  /* dimensions of a key, even, at most KV_MAX_DIM */
+    int value_dim; /* dimensions of a value in KV pages */
+    int d_ff;      /* width of the feed-forward network, if the layer has no experts */
     bool has_ffn;  /* the layer has a feed-forward network or experts */
     float attn_scale;
     bool has_window; /* attention to hparams.window positions; RoPE is hparams.window_rope */
@@ -76,7 +76,7 @@ struct latent_params {
     int q_rank;    /* length of the compressed query; 0: queries are not compressed */
     int kv_rank;   /* length of c */
     int nope_dim;  /* length of q_nope */
-    int value_dim; /* of a head, after v_b */
+    int value_dim; /* dimensions of a head's output, after v_b */
     bool has_kv_b; /* older files: one tensor for k_b and v_b */
 };
 
@@ -90,11 +90,11 @@ struct hparams {
      * 1: no groups */
     int n_expert_groups, n_groups_used;
     int n_group_best;   /* the score of a group is the sum of this many best scores: 1 or 2 */
-    int d_ff_expert;    /* of one expert */
+    int d_ff_expert;    /* width of one expert */
     int d_latent;       /* input and output of an expert, if it is not d_model; else 0 */
-    int d_ff_shared;    /* of the shared expert, which every row uses; 0: none */
+    int d_ff_shared;    /* width of the shared expert, which every row uses; 0: none */
     int n_dense_layers; /* the first layers, which have no experts */
-    int d_input;        /* of the per-layer input; 0: none */
+    int d_input;        /* width of the per-layer input; 0: none */
     int n_mtp_layers;   /* layers of the file after n_layers, which are not loaded */
     enum router_fn router;
     bool norms_expert_weights; /* the weights of the experts that a row uses add up to 1 */
@@ -113,7 +113,7 @@ struct hparams {
     int window; /* positions to which a row attends in layers with a window; 0: no layer has one */
     struct recurrent_params recurrent;
     struct latent_params latent;            /* if the family has latent attention */
-    struct rope_params rope, window_rope;   /* of layers without and with a window */
+    struct rope_params rope, window_rope;   /* layers without and with a window */
     struct layer_params layers[MAX_LAYERS]; /* [n_layers] */
 };
 

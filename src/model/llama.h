@@ -37,7 +37,7 @@ struct llama_needs {
     size_t page_bytes; /* 0: all attention layers have a window */
     struct kv_window window;
     size_t window_page_bytes;
-    size_t state_bytes; /* of a slot of recurrent state; 0: no recurrent layers */
+    size_t state_bytes; /* size of a slot of recurrent state; 0: no recurrent layers */
 };
 int llama_needs(struct llama_needs *out, const struct gguf *g, enum kv_type kv_type, struct err *e);
 

@@ -4,7 +4,7 @@
 _Static_assert((int)LOGIT_PANEL == (int)PANEL, "panels of logits are panels of the head");
 
 enum {
-    TILES_PER_THREAD = 8, /* so that threads finish at nearly the same time */
+    TILES_PER_THREAD = 8, /* with several tiles, threads finish at nearly the same time */
     TILE_PANELS_MAX = 64,
 };
 

@@ -19,7 +19,7 @@ struct state_layout {
     size_t channels, keys, values, heads; /* floats of a row: conv input, k, u, g */
     size_t s_floats;                      /* S of all heads and slices */
     size_t conv, k, u, g, end;            /* offsets in a layer, in floats, after the header */
-    size_t layer_bytes, bytes;            /* of a layer, and of a slot */
+    size_t layer_bytes, bytes;            /* size of a layer, and of a slot */
 };
 
 struct state_header { /* padded to 64 bytes */

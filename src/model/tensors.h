@@ -36,7 +36,7 @@ enum tensor {
     TENSOR_KV_A_NORM,
     TENSOR_K_B,
     TENSOR_V_B,
-    TENSOR_KV_B, /* of older files: the rows of k_b, transposed, and of v_b */
+    TENSOR_KV_B, /* files of an older form: the rows of k_b, transposed, and of v_b */
     TENSOR_O,
     TENSOR_O_BIAS,
     TENSOR_MIX_GATE, /* gate of the output of a recurrent layer */
@@ -117,7 +117,7 @@ enum dim {
     DIM_3_CONV,
     DIM_CONV_TAPS,
     DIM_MIX,          /* output of attention or of a recurrent layer */
-    DIM_STATE_VALUES, /* of all value heads */
+    DIM_STATE_VALUES, /* dimensions of all value heads */
     DIM_STATE_NORM,   /* ssm_norm: values that are normalised together, and rows of the tensor */
     DIM_STATE_NORMS,
     DIM_VALUE_HEADS,
@@ -129,8 +129,8 @@ enum dim {
     DIM_KV_RANK,
     DIM_LATENT_Q,   /* query heads before k_b */
     DIM_LATENT_KEY, /* a key */
-    DIM_NOPE,       /* of a query head: the part without RoPE */
-    DIM_VALUE,      /* of a head, after v_b */
+    DIM_NOPE,       /* dimensions of a query head without RoPE */
+    DIM_VALUE,      /* dimensions of a head's output, after v_b */
     DIM_KV_B,
     N_DIMS
 };

@@ -14,7 +14,7 @@
 
 #include "policy/snapshot.h"
 
-struct policy_list {          /* what a backend has loaded: references of keys, and of limits */
+struct policy_list {          /* references of keys, and of limits, that a backend has loaded */
     struct limit_set *limits; /* NULL: none */
     struct policy_key **keys;
     int n, n_max; /* n_max: room in `keys` */
@@ -33,9 +33,9 @@ struct policy_backend {
 };
 
 struct policy_backend_options {
-    const char *path;      /* of a file; "" = none */
-    const char *url;       /* of a database server; NULL or "" = none; contains a password */
-    struct str passphrase; /* of an encrypted backend; .n 0: none was given */
+    const char *path;      /* path of a file; "" = none */
+    const char *url;       /* URL of a database server; NULL or "" = none; contains a password */
+    struct str passphrase; /* passphrase of an encrypted backend; .n 0: none was given */
 };
 
 struct policy_backend_ops {

@@ -24,7 +24,7 @@ struct backend_ini {
     struct policy_backend base;
     int dir, lock; /* descriptors; -1: not open */
     char path[PATH_BYTES];
-    const char *name; /* of the file in `dir`; in `path` */
+    const char *name; /* name of the file in `dir`; in `path` */
     struct seal_key key;
     struct str text; /* decrypted content until it is loaded */
     uint64_t version;

@@ -22,7 +22,7 @@ enum {
     N_LIMIT_VALUES,
     LIMIT_ENTRIES_MAX = 4096,
     LIMIT_ENTRY_NAME_MAX = POLICY_MODEL_NAME_MAX,
-    LIMIT_VALUES_BYTES = 1024, /* of the text of an entry */
+    LIMIT_VALUES_BYTES = 1024, /* size of the text of an entry */
     LIMIT_SUBJECT_BYTES = LIMIT_ENTRY_NAME_MAX + 16
 };
 #define LIMIT_VALUE_MAX INT64_C(1000000000000000)
@@ -31,7 +31,7 @@ enum {
 struct limit_entry {
     enum limit_entry_kind kind;
     char name[LIMIT_ENTRY_NAME_MAX + 1]; /* "" for LIMITS_DEFAULT only */
-    uint64_t version;                    /* of the policy that set the values */
+    uint64_t version;                    /* version of the policy that set the values */
     int64_t values[N_LIMIT_VALUES];      /* 0 = none */
 };
 

@@ -9,7 +9,7 @@
 
 struct network {
     uint8_t address[16]; /* bits after the prefix are 0 */
-    uint8_t n_bits;      /* of the prefix, 0 to 128 */
+    uint8_t n_bits;      /* length of the prefix, 0 to 128 */
 };
 
 enum { NETWORK_TEXT_MAX = 49 }; /* "ffff:...:255.255.255.255/128" */

@@ -178,7 +178,7 @@ static int find_present(
     return 0;
 }
 
-/* What identifies a key remains; its attributes are replaced. */
+/* The identity of a key remains; the attributes are replaced. */
 static void keep_identity(struct policy_key *k, const struct policy_key *present)
 {
     memcpy(k->digest, present->digest, sizeof(k->digest));

@@ -19,7 +19,7 @@
 struct policy;
 
 struct policy_options {      /* borrowed for the life of the policy */
-    const struct keys *keys; /* of the configuration */
+    const struct keys *keys; /* keys of the configuration */
     const char *backend;     /* "" = none: the keys of the configuration cannot be changed */
     struct policy_backend_options storage; /* the passphrase is used by policy_open only */
     int64_t stale_ms;                      /* 0 = a snapshot is never stale */
@@ -53,7 +53,7 @@ struct policy_change {
     struct msg msg; /* kind: of the reply */
     struct mailbox *reply_to;
     enum policy_action action;
-    char id[2 * KEY_ID_BYTES + 1]; /* of PUT and DELETE */
+    char id[2 * KEY_ID_BYTES + 1]; /* id for PUT and DELETE */
     /* CREATE: the new key; PUT: the new attributes, with any digest. The policy takes it. */
     struct policy_key *key;
     /* PUT_LIMITS, DELETE_LIMITS: the subject, and the new values; then as stored or deleted */

@@ -63,10 +63,10 @@ struct policy_key {
     char *models;                    /* list of allowed models; NULL = all */
     struct network *networks;
     int n_networks;   /* 0 = all */
-    uint64_t version; /* of the policy whose change set these attributes */
+    uint64_t version; /* version of the policy whose change set these attributes */
     int owner;        /* number for budgets (base/budget.h), equal for the keys of a tenant */
     bool is_static;   /* an entry of the configuration, which cannot be changed */
-    bool is_token;    /* of a token of an issuer; in no snapshot (token_keys.h) */
+    bool is_token;    /* belongs to a token of an issuer; in no snapshot (token_keys.h) */
 };
 
 /* One reference; scopes read and generate, weight 1. NULL: no memory. */

@@ -43,8 +43,9 @@ void policy_text_write(const struct policy_snapshot *s, struct buf *out)
 
 struct reader {
     struct policy_list *out;
-    struct policy_key *key;    /* of the current section; also in the list. NULL: another section */
-    struct limit_entry limits; /* of the current section, if in_limits */
+    struct policy_key
+        *key; /* key of the current section; also in the list. NULL: another section */
+    struct limit_entry limits; /* limits of the current section, if in_limits */
     bool has_section, in_limits;
 };
 

@@ -68,7 +68,7 @@ static int lose_connection(struct pq_call *c, const char *message, struct err *e
     return -1;
 }
 
-/* By the class of the SQLSTATE, which are its first two characters. */
+/* Error codes by the class of the SQLSTATE, which are its first two characters. */
 static const struct {
     const char *state;
     enum errcode code;

@@ -23,7 +23,7 @@ enum {
     SEAL_HEAD_BYTES = 56,
     SEAL_TAG_BYTES = 16,
     SEAL_SALT_BYTES = 16,
-    SEAL_LOG2_N = 15, /* of new keys; with r = 8: 32 MB */
+    SEAL_LOG2_N = 15, /* cost of new keys; with r = 8: 32 MB */
     SEAL_LOG2_N_MIN = 10,
     SEAL_LOG2_N_MAX = 17
 };

@@ -8,7 +8,7 @@
 enum { CACHE_SLOTS = 1024, CACHE_WAYS = 4 }; /* a power of two; slots that a token may use */
 
 struct cached {
-    uint8_t digest[POLICY_DIGEST_BYTES]; /* of the token */
+    uint8_t digest[POLICY_DIGEST_BYTES]; /* digest of the token */
     const struct policy_key *key;        /* NULL: empty */
 };
 
@@ -16,7 +16,7 @@ struct token_keys {
     const struct token_rules *rules;
     struct jwks *keys;
     uint64_t number;
-    unsigned next_way; /* of the entry that is replaced next */
+    unsigned next_way; /* way of the entry that is replaced next */
     struct cached cache[CACHE_SLOTS];
 };
 

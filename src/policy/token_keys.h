@@ -45,7 +45,7 @@ struct token_keys *token_keys_new(const struct token_rules *borrow); /* aborts w
 void token_keys_free(struct token_keys *t);                          /* accepts NULL */
 /* Takes no reference. `number` is that of the result (auth/oidc.h). */
 void token_keys_set(struct token_keys *t, struct jwks *keys, uint64_t number);
-uint64_t token_keys_number(const struct token_keys *t); /* of the last result; 0 = none */
+uint64_t token_keys_number(const struct token_keys *t); /* number of the last result; 0 = none */
 bool token_keys_has_set(const struct token_keys *t);
 
 /* The key of the caller, which belongs to `t` and is valid until the next call. NULL:

@@ -19,7 +19,7 @@ struct key_change {
     struct policy_change change; /* belongs to the policy while it is posted */
     struct caller caller;
     char request_id[REQUEST_ID_MAX + 1];
-    char secret[POLICY_SECRET_BYTES + 1]; /* of a new key */
+    char secret[POLICY_SECRET_BYTES + 1]; /* secret of a new key */
 };
 
 /* ---- JSON of a key */

@@ -56,14 +56,14 @@ struct async { /* x->user points to it */
     struct route_call *call;  /* in the arena of x; NULL if x is */
     struct arena *arena;      /* contains the route's struct; NULL: x->arena contains it */
     struct arena *scratch;    /* memory that ends before the request; freed with it at the latest */
-    struct charge charge;     /* of both arenas and of `out` */
+    struct charge charge;     /* memory of both arenas and of `out` */
     struct str body; /* valid as long as x, and after async_keep_body until freed or dropped */
     struct http_body kept_body;
     struct loop_timer deadline;
     uint64_t deadline_ns; /* UINT64_MAX: none */
     struct worker_job job;
-    const struct policy_key *key; /* of the caller, a reference; NULL = anonymous */
-    float tenant_weight;          /* of the caller's key */
+    const struct policy_key *key; /* key of the caller, a reference; NULL = anonymous */
+    float tenant_weight;          /* weight of the caller's key */
     int n_refs;
     bool is_open, is_at_worker, was_at_worker;
     struct err err; /* result of run; code ERR_NONE: success */

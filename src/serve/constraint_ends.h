@@ -11,7 +11,7 @@ enum constraint_cause {
     ENDED_COMPLETE,  /* the constraint is met */
     ENDED_LENGTH,    /* max_tokens, or the end of the context */
     ENDED_STOP,      /* stop string or stop token of the client */
-    ENDED_CANCELLED, /* by the client */
+    ENDED_CANCELLED, /* the client cancelled the request */
     ENDED_ERROR,     /* no permitted token, a bound of the mask, a deadline, a failure */
     N_CONSTRAINT_CAUSES
 };

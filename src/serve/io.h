@@ -26,7 +26,7 @@ struct wakeup { /* coalesced wake-up message to an io thread; any thread may pos
 struct io {
     struct service *service;
     const struct serve_options *o;
-    struct origin_policy origins;   /* its needs_key: whether this thread requires an API key */
+    struct origin_policy origins;   /* needs_key: whether this thread requires an API key */
     struct policy_snapshot *policy; /* the newest that this thread received; a reference */
     struct loop *loop;
     struct http_server *http;

@@ -36,7 +36,7 @@ static void put_values(struct jw *w, const struct limit_entry *l)
     jw_end_object(w);
 }
 
-/* What is used and reserved of the limits. Those of the default entry belong to the keys. */
+/* Used and reserved amounts of the limits. Those of the default entry belong to the keys. */
 static void put_used(struct jw *w, const struct io *io, const struct limit_entry *l)
 {
     enum limit_kind kind = l->kind == LIMITS_MODEL ? LIMIT_OF_MODEL : LIMIT_OF_TENANT;

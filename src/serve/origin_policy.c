@@ -11,7 +11,7 @@ enum route_class { ROUTE_INFERENCE, ROUTE_ADMIN };
 
 static const struct {
     bool allows_cross_origin;
-    bool checks_safe_methods; /* by Sec-Fetch-Site, also without Origin */
+    bool checks_safe_methods; /* checks Sec-Fetch-Site, also without Origin */
     bool is_local_without_key;
 } class_rules[] = {
     [ROUTE_INFERENCE] = { .allows_cross_origin = true },
@@ -222,7 +222,7 @@ struct facts { /* properties of a request */
     struct str origin;
     bool is_known_host;  /* or none */
     bool is_own;         /* the origin is that of the request's host */
-    bool is_same_origin; /* by the browser; without its statement: own or no origin */
+    bool is_same_origin; /* statement of the browser; without one: own or no origin */
     bool is_trusted;     /* cross-origin, allowed for the class */
 };
 

@@ -364,7 +364,7 @@ static void on_granted(struct inflight *r, bool is_refused)
 
     end_waiting(r);
     if (!inflight_is_open(r))
-        return; /* its sessions end */
+        return; /* the sessions end */
     r->n_refs++;
     if (is_refused) {
         fail_refused(r);

@@ -21,7 +21,7 @@
 struct inflight;
 struct io;
 
-struct limit_wait { /* of an io thread */
+struct limit_wait { /* waiting requests of an io thread */
     struct limit_waker waker;
     struct msg wakeup;
     _Atomic bool is_posted;
@@ -29,14 +29,14 @@ struct limit_wait { /* of an io thread */
     int n_waiting;           /* requests in state LIMIT_WAITING or LIMIT_GRANTED */
 };
 
-struct rate_limit { /* of one request; zeroed: none */
+struct rate_limit { /* reservations of one request; zeroed: none */
     struct limit_hold hold;
     int64_t max_output; /* tokens of each choice if the request sets no limit; 0 = no bound */
     int slice, group;   /* paced: events of a choice, and those returned together; 0: not paced */
     int n_unsettled;    /* output tokens */
     bool is_prompt_settled, is_waiting;
     void (*on_granted)(struct inflight *r); /* while waiting to start; NULL: waits for a slice */
-    struct limit_refusal refusal;           /* of an ERR_RATE; max 0: there is none */
+    struct limit_refusal refusal;           /* reason of an ERR_RATE; max 0: there is none */
 };
 
 void rate_limit_io_init(struct io *io);

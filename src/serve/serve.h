@@ -43,8 +43,8 @@ struct serve_options { /* borrowed for the life of the service */
     const char *role;                  /* "unified", "prefill", "decode" */
     bool strip_billing;                /* see convo_drop_billing */
     unsigned reasoning_names;          /* see response_setup */
-    size_t constraint_bytes_max;       /* of a schema or grammar; 0 = 16 KB */
-    struct compile_cache *compile_cache; /* of constraints; NULL = none */
+    size_t constraint_bytes_max;       /* limit of a schema or grammar; 0 = 16 KB */
+    struct compile_cache *compile_cache; /* compiled constraints; NULL = none */
     enum tool_strictness tool_strictness;
     int default_max_tokens; /* 0 = up to the end of the context */
     /* cached prefixes are shared between all keys; else per key or cache group */

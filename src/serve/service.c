@@ -136,7 +136,7 @@ static int find_key(struct io *io, struct http_exchange *x, struct route_call *c
     }
     c->key = key;
     policy_key_caller(key, &c->caller);
-    if (key->is_static) /* its weight may have been changed */
+    if (key->is_static) /* the weight may have been changed */
         keys_at(io->o->keys, key->owner - 1, &c->caller);
     return 0;
 }

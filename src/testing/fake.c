@@ -25,7 +25,7 @@ struct fake {
     uint64_t *window_kv;        /* [n_window_pages][PAGE_TOKENS] */
     struct layer_state *states; /* [n_states][n_layers] */
     float *logits;              /* [max_logits][n_vocab] */
-    struct fake_rows now, part; /* of the present run; of the partial run (layered prefill) */
+    struct fake_rows now, part; /* rows of the present run; of the partial run (layered prefill) */
     struct lm_run partial;
 };
 

@@ -22,7 +22,7 @@ struct fake_constraint_options {
     int n_ends;
     int max_cost;       /* a mask takes 1 .. max_cost byte steps; 0 = 1 */
     int forced_percent; /* states that permit one token */
-    int list_percent;   /* of the others: few tokens */
+    int list_percent;   /* share of the others: few tokens */
     int accept_percent; /* states that accept */
     /* Numbers of tokens from which on: nothing may follow; nothing is permitted; a mask exceeds a
      * bound. 0 = never. */

@@ -475,7 +475,7 @@ static void put_scaling(const struct writer *w, struct jw *j)
     (void)get_number(w, "rope.scaling.factor", &factor);
     (void)get_number(w, "rope.scaling.attn_factor", &attn);
     jw_key(j, strncmp(w->arch, "mistral", 7) != 0 ? "rope_scaling" : "rope_parameters");
-    if (gguf_tensor(w->g, "rope_freqs.weight")) { /* as synth.c computes it, with factor 8 */
+    if (gguf_tensor(w->g, "rope_freqs.weight")) { /* synth.c computes the same factors, with 8 */
         jw_raw(j, STR("{\"rope_type\":\"llama3\",\"factor\":8.0,\"low_freq_factor\":1.0,"
                       "\"high_freq_factor\":4.0,\"original_max_position_embeddings\":8192}"));
         return;

@@ -25,7 +25,7 @@ enum hf_write_quant {
 struct hf_write_options {
     bool is_mlx;
     int n_shards;        /* 0 or 1: one file without an index */
-    bool stacks_experts; /* of families with both layouts: one tensor for all experts */
+    bool stacks_experts; /* families with both layouts: one tensor for all experts */
     enum hf_write_quant quant;
     bool writes_values; /* with `quant`: the rounded values, in F32 */
 };

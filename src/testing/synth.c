@@ -308,9 +308,9 @@ struct synth_tensor {
     enum fill_kind fill_kind;
     enum qtype type;
     uint64_t cols, rows; /* 0: a vector */
-    uint64_t n_matrices; /* of experts or heads; 0: one matrix, without this dimension */
+    uint64_t n_matrices; /* number of experts or heads; 0: one matrix, without this dimension */
     float sigma;
-    float scale; /* of the elements of a norm */
+    float scale; /* scale of the elements of a norm */
     uint64_t bytes;
 };
 

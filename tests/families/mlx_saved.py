@@ -57,7 +57,7 @@ def save(source, target, bits):
 
 
 def mlx_logits(model, config, tokens):
-    """Of the definition of the family, where mlx-lm differs from it (check.py)."""
+    """Logits of the definition of the family, where mlx-lm differs from it (check.py)."""
     x = mx.array([tokens])
     if config["model_type"] == "phi3":
         check.set_longrope(model, config)

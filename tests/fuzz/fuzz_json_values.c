@@ -21,7 +21,7 @@ enum {
     CHUNKS_MAX = 16,     /* tokens of the text */
     FINISH_MAX = 100,    /* bytes that complete the text */
     PROGRAM_MAX = 70,    /* MB: two arenas of 32 MB and their tables */
-    WORK_MAX = 31000000, /* of json_program.c: 20 M for expressions, 10 M for conjunctions */
+    WORK_MAX = 31000000, /* limits in json_program.c: 20 M for expressions, 10 M for conjunctions */
     MASK_STEPS = 200000
 };
 

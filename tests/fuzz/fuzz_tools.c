@@ -11,7 +11,7 @@ enum {
     SOURCE_MAX = 1500,
     OUTPUT_MAX = 60,
     BYTES_MAX = 32 * MB,
-    WORK_MAX = 31000000, /* of one schema; there are fewer than SOURCE_MAX / 20 */
+    WORK_MAX = 31000000, /* work of one schema; there are fewer than SOURCE_MAX / 20 */
     LITERAL_FROM = 128   /* bytes from here on select fragments and control tokens */
 };
 

@@ -142,7 +142,7 @@ struct sequence {
     state_id state;           /* slot of the last run, maybe of the other sequence */
     int pos;                  /* positions that are computed */
     int n_log;                /* the state can resume at pos - n_log .. pos */
-    struct lm_run run;        /* of this step */
+    struct lm_run run;        /* run of this step */
     int32_t tokens[64];
 };
 
@@ -177,7 +177,7 @@ static void plan_run(struct rng *r, struct sequence *s, bool is_shared, int n_vo
         const int n_wrong = 1 + (int)rng_below(r, (uint32_t)MIN(n - 1, STATE_LOG_ROWS));
         for (int i = n - n_wrong; i < n; i++)
             s->tokens[i] = (s->tokens[i] + 1 + (int)rng_below(r, 40)) % n_vocab;
-        s->run.n_logits = n; /* those of the wrong tokens are not compared */
+        s->run.n_logits = n; /* logits of the wrong tokens are not compared */
         s->n_log -= n_wrong;
         n -= n_wrong;
     }

@@ -83,7 +83,7 @@ struct subject { /* the tested model */
     int kv_heads;                  /* shape of a small model; 0: two */
     int threads;                   /* in runs with several threads; 0: two */
     uint32_t n_states;             /* state slots; 0: no recurrent layers */
-    int window;                    /* of the fake model */
+    int window;                    /* window of the fake model */
     bool is_family;                /* few requests: by chance none may be read from disk */
     bool is_windowed_only;
     uint32_t n_window_pages;                     /* 0: as many as pages */

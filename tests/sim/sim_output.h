@@ -89,7 +89,7 @@ static inline void expect_same_output(
     for (int i = 0; i < n_choices; i++) {
         enum finish finish = got->choice[i].finish;
         bool is_error = finish == FINISH_UNMET && want->choice[i].finish == finish &&
-                        got->choice[i].n == want->choice[i].n; /* of the constraint */
+                        got->choice[i].n == want->choice[i].n; /* tokens of the constraint */
         expect_same_choice(got, want, i, finish >= FINISH_CANCELLED && !is_error);
     }
     EXPECT(got->n_scores <= want->n_scores);

@@ -373,7 +373,7 @@ static void finish_request(struct sim *s, struct tracked_request *f)
     s->n_late = n;
     expect_same_output(&f->got, &f->want, f->request.in.n_choices);
     check_cached(s, f);
-    bool has_error = false; /* of the constraint */
+    bool has_error = false; /* error of the constraint */
     for (int i = 0; i < f->request.in.n_choices; i++) {
         has_error |= f->want.choice[i].finish == FINISH_UNMET;
         EXPECT(f->is_cut || f->got.choice[i].finish < FINISH_CANCELLED ||

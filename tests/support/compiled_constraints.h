@@ -57,7 +57,7 @@ struct compiled_constraints {
     struct str tokens[CC_VOCAB];
     char bytes[CC_BYTES];
     struct vocab_tables *tables;
-    struct constraint *all[CC_MAX]; /* those of cc_sources */
+    struct constraint *all[CC_MAX]; /* constraints of cc_sources */
     int n;
 };
 

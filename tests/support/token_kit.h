@@ -12,7 +12,7 @@
 
 struct token_kit {
     struct str *tokens;
-    char (*text)[16]; /* of random tokens */
+    char (*text)[16]; /* text of random tokens */
     int32_t n, end;   /* `end`: the end token; -1: none */
 };
 

@@ -74,7 +74,7 @@ def test_tokens_are_reserved_settled_and_refunded():
         _, head, _, _ = chat(s, key, 100)
         equal(int(head["x-ratelimit-limit-tokens"]), 1000)
         n_prompt = used - 1
-        # of this request the prompt and max_tokens are reserved when the fields are written
+        # the prompt and max_tokens of this request are reserved when the fields are written
         equal(int(head["x-ratelimit-remaining-tokens"]), 1000 - used - n_prompt - 100)
         assert head["x-ratelimit-reset-tokens"].endswith("s")
         # more than what is left, then more than the limit permits at all

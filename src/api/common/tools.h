@@ -11,7 +11,7 @@
 struct tool_list {
     struct json *array, **tail;
     struct str skipped; /* type of the first tool that is no function; .p NULL: none */
-    int at_skipped;     /* its index */
+    int at_skipped;     /* index of that tool */
 };
 
 /* `said` is the client's array. ERR_RANGE if it has too many elements. */

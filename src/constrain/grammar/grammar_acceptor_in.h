@@ -46,7 +46,7 @@ struct grammar_acceptor {
     const struct grammar *g;
     struct automaton *automaton;
     struct automaton_roots position_roots, start_roots, new_roots;
-    state_id *starts; /* by number of the expression; STATE_DEAD: not computed */
+    state_id *starts; /* one state per expression; STATE_DEAD: not computed */
     struct acceptor **subs;
     struct positions p;
 
@@ -62,7 +62,7 @@ struct grammar_acceptor {
     uint32_t n_visited, n_steps, work;
     struct call *calls; /* heap: the highest component first */
     uint32_t n_calls;
-    struct caller *callers; /* of the unit in progress */
+    struct caller *callers; /* callers of the unit in progress */
     struct sub_step *sub_steps;
     uint32_t n_sub_steps;
 

@@ -10,7 +10,7 @@
 struct fold {
     struct grammar *g;
     uint32_t *first, *to;  /* graph of the parts: args, and the body of a reference */
-    uint32_t *component;   /* by part */
+    uint32_t *component;   /* one number per part */
     uint32_t *order;       /* parts, those of lower components first */
     uint32_t *component_n; /* parts per component */
     bool *is_reachable;

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
-enum { BYTES_PER_ROW = 152 }; /* of a row and its share of the other arrays */
+enum { BYTES_PER_ROW = 152 }; /* memory of a row and its share of the other arrays */
 
 static uint32_t power_of_two(uint32_t n)
 {

@@ -28,7 +28,7 @@ struct caller {
 };
 
 struct unit {
-    uint64_t hash;                /* of the contents, independent of numbers of units */
+    uint64_t hash;                /* hash of the contents, independent of numbers of units */
     uint32_t component, first, n; /* callers */
 };
 
@@ -61,8 +61,8 @@ struct positions {
     uint32_t *row_slots, *unit_slots; /* hash tables; 0: free */
     uint32_t row_mask, unit_mask;
     uint32_t *moved;              /* [cap.units]: new numbers */
-    const struct symbol *symbols; /* by slot */
-    struct acceptor **subs;       /* by schema */
+    const struct symbol *symbols; /* one symbol per slot */
+    struct acceptor **subs;       /* one acceptor per schema */
     uint32_t n_subs;
     bool *is_kept; /* [n_subs] */
     void *memory;

@@ -25,10 +25,10 @@ struct json_scalar {
 /* The properties of a node that are computed before it is used. */
 struct jnode {
     const struct schema_node *s;
-    uint32_t *keys;     /* of `properties`: ranks */
+    uint32_t *keys;     /* ranks of `properties` */
     uint32_t *sorted;   /* indexes of `properties` by rank */
-    uint32_t *patterns; /* of `pattern_properties`: numbers */
-    uint32_t *dep_keys; /* of `dependencies`: ranks */
+    uint32_t *patterns; /* numbers of `pattern_properties` */
+    uint32_t *dep_keys; /* ranks of `dependencies` */
     uint32_t **dep_required;
     uint32_t *dep_nodes; /* node that requires the key of a dependency with a schema; 0: none */
     uint32_t *values;    /* nodes for the arrays and objects in `enum` */
@@ -62,9 +62,9 @@ struct json_program {
     struct exprs *x;
     struct jnode *nodes;
     uint32_t n_nodes, cap_nodes;
-    struct json_key *keys; /* by spelled text */
+    struct json_key *keys; /* sorted by spelled text */
     uint32_t n_keys;
-    size_t key_bytes_max;   /* of the spelled texts */
+    size_t key_bytes_max;   /* limit of the spelled texts */
     struct str_map *key_of; /* decoded -> number */
     uint32_t *ranks;        /* number -> rank */
     struct str *patterns;
@@ -88,7 +88,7 @@ struct json_program {
     uint32_t n_roots, cap_roots;
     conj_id *listed; /* conjunctions whose costs are being computed */
     uint32_t n_listed, cap_listed;
-    struct option_stack search; /* of the compilation; each acceptor has its own */
+    struct option_stack search; /* stack of the compilation; each acceptor has its own */
     uint64_t work, work_max;
     bool is_solving, is_frozen;
     bool is_failed;
@@ -131,7 +131,7 @@ conj_id json_conj_add(struct json_program *p, conj_id c, const json_lit *more, u
 /* Nesting of the shallowest value; COST_NONE. */
 unsigned json_cost(struct json_program *p, conj_id c);
 void json_shapes(struct json_program *p, conj_id c); /* computes the shapes of the conjunction */
-unsigned json_shape_rest(struct json_program *p, struct shape *s); /* of the initial state */
+unsigned json_shape_rest(struct json_program *p, struct shape *s); /* rest of the initial state */
 uint32_t json_root(struct json_program *p, expr_id a);
 
 /* ---- alternatives (json_expand.c) */

@@ -68,10 +68,10 @@ struct shape {
     uint32_t n_unevaluated;
     uint64_t n_min, n_max; /* members */
     uint64_t n_cap;        /* counts above it are equal */
-    uint32_t n_words;      /* of the state of a branch */
-    unsigned cost;         /* of the initial state; set when the program is finished */
+    uint32_t n_words;      /* size of the state of a branch */
+    unsigned cost;         /* cost of the initial state; set when the program is finished */
 
-    struct shape_entry *entries; /* by rank */
+    struct shape_entry *entries; /* sorted by rank */
     uint32_t n_entries, n_seen_words;
     uint32_t *by_order; /* indexes of entries, in the order of output */
     uint32_t *required; /* indexes of entries */

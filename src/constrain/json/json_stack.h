@@ -34,9 +34,9 @@ struct frame {
     struct blob blob;
     uint32_t seen; /* keys of classes, or items of an array with uniqueItems: struct seen */
     uint32_t depth;
-    uint64_t hash;               /* of this frame and all enclosing ones */
+    uint64_t hash;               /* hash of this frame and all enclosing ones */
     uint64_t n;                  /* members, saturating at the shapes' n_cap */
-    uint64_t digest, key_digest; /* of the members so far, if is_canonical */
+    uint64_t digest, key_digest; /* digests of the members so far, if is_canonical */
     uint32_t kind, n_branches;
     bool is_unique, is_canonical;
     bool is_partial; /* `seen` lacks the newest key */
@@ -50,7 +50,7 @@ struct values {
     struct blob blob;
     uint32_t n, pad;
     struct value_entry {
-        uint64_t branches; /* of the frame that continue */
+        uint64_t branches; /* branches of the frame that continue */
         conj_id child;
         uint32_t pad;
     } all[];
@@ -81,7 +81,7 @@ struct text { /* a byte of the current key or scalar: `link` is the one before *
 
 struct seen { /* `link` is the one before */
     struct blob blob;
-    uint64_t hash; /* of the text, or digest of an array or object, which has no text */
+    uint64_t hash; /* hash of the text, or digest of an array or object, which has no text */
     uint64_t n;
     char text[];
 };
@@ -104,7 +104,7 @@ struct json_stack {
     state_id *states;
     uint32_t n_pos, blobs_end;
     size_t pos_most, blobs_most, states_most; /* largest sizes so far, in bytes */
-    size_t bytes_max;                         /* of their sum */
+    size_t bytes_max;                         /* limit of their sum */
     struct automaton_roots held;              /* the states */
     bool is_full;
 };

@@ -85,10 +85,10 @@ struct exprs {
     uint32_t n_numbers, cap_numbers;
     uint32_t any_star[N_TEXT_MODES]; /* any text; 0 = not built */
     uint32_t or_depth;               /* nested factoring of unions */
-    size_t bytes;                    /* of the arrays */
+    size_t bytes;                    /* memory of the arrays */
     bool is_fixed;                   /* the arrays have their final size */
     uint32_t *map;                   /* [cap_nodes] of a fixed pool: scratch of exprs_copy to it */
-    uint32_t slots_max;              /* of a fixed pool */
+    uint32_t slots_max;              /* size of a fixed pool */
     uint64_t seed;
     struct derivative *cache; /* NULL: the pool is the target of copies only */
     struct class_entry classes[CLASS_CACHE];

@@ -89,7 +89,7 @@ struct schema_node {
 
     /* Arrays. */
     struct node_list prefix_items;
-    node_id items; /* of the members after prefix_items */
+    node_id items; /* schema of the items after prefix_items */
     uint64_t min_items, max_items;
     bool has_contains, has_unique_items;
     node_id contains;

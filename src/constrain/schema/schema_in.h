@@ -110,10 +110,10 @@ struct schema_reader {
     struct schema *schema;
     const struct schema_options *options;
     struct arena *arena;           /* lifetime of the reader */
-    size_t arena_bytes;            /* its cap */
+    size_t arena_bytes;            /* cap of the arena */
     size_t graph_bytes;            /* cap of the graph, proportional to the text */
     struct exprs *exprs;           /* NULL until a pattern is compiled */
-    struct schema_version version; /* of the main document */
+    struct schema_version version; /* version of the main document */
     struct err *e;
 
     SCHEMA_LIST(struct schema_resource) resources;

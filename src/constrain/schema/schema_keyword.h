@@ -14,10 +14,10 @@ struct schema_reading {
     uint32_t location, scope;
     struct schema_version version;
     bool is_closed;          /* see struct schema_todo */
-    bool are_members_closed; /* of allOf, anyOf, .. and $ref */
+    bool are_members_closed; /* is_closed of the subschemas in allOf, anyOf, .. and $ref */
 };
 
-enum schema_shape { /* what a keyword contains */
+enum schema_shape { /* content of a keyword */
     SHAPE_VALUE,
     SHAPE_SCHEMA,
     SHAPE_SCHEMAS,    /* array */

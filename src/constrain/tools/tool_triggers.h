@@ -13,7 +13,7 @@ enum { TOOL_TRIGGERS_MAX = 4 };
 
 struct tool_trigger {
     struct str text; /* part of before_name */
-    size_t at;       /* its offset there */
+    size_t at;       /* offset in that text */
 };
 
 /* Returns the number of triggers; 0: the calls of the format begin without a marker, or the format

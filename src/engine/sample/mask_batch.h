@@ -25,7 +25,7 @@ enum { MASK_SHARE = 16 };
 struct mask_task {
     struct gen_choice *ch;
     enum mask_progress progress;
-    struct err err; /* of MASK_ERROR */
+    struct err err; /* error of MASK_ERROR */
     /* With draft tokens: the masks of the logits rows [n_drafts + 1] and their memory. NULL: the
      * task computes ch->mask. */
     struct token_mask *masks;

@@ -80,7 +80,7 @@ void sampler_close(struct sampler *s);
 struct sample_past {
     const int32_t *tokens;         /* prompt, then output */
     int n_prompt, n;               /* all tokens, and the prompt tokens among them */
-    const struct token_mask *mask; /* of the constraint, after these tokens; NULL = none */
+    const struct token_mask *mask; /* mask of the constraint, after these tokens; NULL = none */
 };
 
 /* Does not change the row. The random number is keyed by seed, choice and past->n. */

@@ -11,7 +11,7 @@
  * GGUF terms value head h has the key head h % n_key_heads. */
 enum hf_rows {
     HF_ROWS_ALL,
-    HF_ROWS_Q, /* of families with swaps_halves: row 2i + j of a head is row j * half + i */
+    HF_ROWS_Q, /* families with swaps_halves: row 2i + j of a head is row j * half + i */
     HF_ROWS_K,
     HF_ROWS_EVEN,
     HF_ROWS_ODD,
@@ -46,7 +46,7 @@ struct hf_tensor_row {
 };
 
 struct hf_family {
-    const char *model_type; /* of config.json */
+    const char *model_type; /* model_type in config.json */
     bool has_text_type;     /* also MODEL_TYPE_text, of the language model alone */
     const char *arch;       /* general.architecture */
     const char *moe_arch;   /* the same of models with experts; NULL: arch */

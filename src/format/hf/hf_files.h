@@ -12,10 +12,10 @@
 #include "format/gguf.h"
 
 struct hf_files {
-    char dir[GGUF_PATH_MAX];   /* as given, without a slash at the end */
+    char dir[GGUF_PATH_MAX];   /* directory as given, without a slash at the end */
     char blobs[GGUF_PATH_MAX]; /* real path, with a slash at the end; "" if not in a hub cache */
-    char name[128];            /* of the model: OWNER/NAME of a hub cache, else of the directory */
-    struct gguf_file *files;   /* all files opened so far */
+    char name[128]; /* name of the model: OWNER/NAME of a hub cache, else of the directory */
+    struct gguf_file *files; /* all files opened so far */
     size_t n;
 };
 

@@ -37,7 +37,7 @@ static int take_number(struct str *s)
 
 struct matched { /* numbers in a name; -1: none */
     int layer, expert;
-    struct str suffix; /* what follows the pattern */
+    struct str suffix; /* text after the pattern */
 };
 
 static bool match_name(const char *pattern, struct str name, struct matched *m)

@@ -63,7 +63,7 @@ struct http_fetch {
     struct err err;
     int status, n_redirects;
     struct buf response;    /* body; the receiver calls buf_clear */
-    int64_t max_age_s;      /* of Cache-Control; -1 = none */
+    int64_t max_age_s;      /* max-age of Cache-Control; -1 = none */
     char content_type[100]; /* "" = none; truncated */
 };
 

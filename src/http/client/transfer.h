@@ -10,7 +10,7 @@
 #include <curl/curl.h>
 
 struct transfer_origin {
-    char *scheme, *host, *port; /* of libcurl: curl_free */
+    char *scheme, *host, *port; /* memory of libcurl: curl_free */
 };
 
 struct transfer {
@@ -19,7 +19,7 @@ struct transfer {
     const struct http_client_options *options;
     CURL *easy;
     struct curl_slist *fields;
-    struct transfer_origin origin; /* of the current URL */
+    struct transfer_origin origin; /* origin of the current URL */
     uint64_t deadline_ns;
     size_t head_bytes;
     bool is_address_refused, is_too_large;

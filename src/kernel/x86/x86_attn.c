@@ -97,7 +97,7 @@ static void write_outputs(
 enum { MAX_RANGES = KV_MAX_ROW_HEADS / 2 };
 
 struct range_list {
-    int n, n_heads; /* of all rows */
+    int n, n_heads; /* sums over all rows */
     struct query_range ranges[MAX_RANGES];
 };
 

@@ -25,7 +25,7 @@ struct head_group {
     int n_keys[MAX_GROUP_HEADS]; /* number of keys of each head; ascending */
     int first_block;             /* first key block, the same for all heads; 0 without a window */
     int dim;                     /* dimension of a key */
-    int value_dim, value_dim16;  /* of a value, and rounded up to 16 */
+    int value_dim, value_dim16;  /* dimensions of a value, and rounded up to 16 */
     const void *q;               /* queries, in the form that the set reads */
     size_t q_head_bytes;         /* distance of the queries of two heads */
     int n_q;                     /* heads for which q was written: n or more */

@@ -21,7 +21,8 @@ static void copy_16_values(const struct p16_q8_0 *k, uint8_t to[2][KV_GROUP / 2]
     __m256i x[4];
 
     for (int i = 0; i < 4; i++) {
-        const int half = i / 2, tokens = i % 2 * 8; /* of the 32 dimensions; of the 16 tokens */
+        const int half = i / 2,
+                  tokens = i % 2 * 8; /* half of the 32 dimensions, and of the 16 tokens */
         __m256i *at = (__m256i *)(void *)to[half][tokens / 2];
         UNROLL for (int j = 0; j < 4; j++)
         {

@@ -22,7 +22,7 @@ enum {
 typedef void (*multiply_fn)(const struct unpacked_kblock *u, const uint8_t *const *x, __m512 *acc);
 
 struct low_bits_format {
-    size_t w_bytes; /* of a block of a panel */
+    size_t w_bytes; /* size of a block of a panel */
     unpack_fn unpack;
     multiply_fn multiply[GROUP_ROWS + 1]; /* indexed by the number of rows */
 };

@@ -29,7 +29,7 @@ enum { TEXT = 8 * 1024 * 1024, PATH = TMPDIR_NAME + 16, PATIENCE_MS = 20000 };
 static struct {
     char dir[TMPDIR_NAME], path[PATH], old[PATH];
     char text[TEXT];
-    size_t n_bytes;      /* of text */
+    size_t n_bytes;      /* length of text */
     pthread_mutex_t mu;  /* guards the log lines */
     char log[64 * 1024]; /* log lines of the test */
     size_t n_log;

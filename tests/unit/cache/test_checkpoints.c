@@ -6,7 +6,7 @@
 
 enum { N_PAGES = 40, N_SLOTS = 12, LONGEST = 6 * PAGE_TOKENS, VOCAB = 2, SCOPES = 2 };
 
-struct slot_model { /* what a state slot should contain */
+struct slot_model { /* expected content of a state slot */
     struct cache_scope scope;
     int32_t tokens[LONGEST];
     int n_min, n;
@@ -157,7 +157,7 @@ static void siblings_share_the_checkpoint_of_their_common_tokens(void)
 
     write_texts(n + PAGE_TOKENS / 4);
     compute(&c, 0, text, n, 0);
-    compute(&c, 0, text, LONGEST, 0); /* its second page replaces that of the checkpoint */
+    compute(&c, 0, text, LONGEST, 0); /* the second page replaces that of the checkpoint */
     compute(&c, 0, other, LONGEST, 0);
     EXPECT_EQ(resume(&c, 0, other, 2 * PAGE_TOKENS).n, n);
     EXPECT_EQ(resume(&c, 0, text, 2 * PAGE_TOKENS).n, n);

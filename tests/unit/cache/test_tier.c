@@ -748,7 +748,7 @@ static void missing_or_damaged_window_page_is_a_miss(void)
     find_window(t, 1, 17, &at);
     snprintf(path, sizeof(path), "%s/kv-%016x.seg", dir, at.segment);
     int fd = open(path, O_RDWR);
-    off_t last = (off_t)(at.offset + at.n_bytes) - 1; /* of the window page */
+    off_t last = (off_t)(at.offset + at.n_bytes) - 1; /* last byte of the window page */
     EXPECT(fd >= 0 && pwrite(fd, "x", 1, last) == 1);
     close(fd);
     EXPECT_EQ(get_windowed_text(t, 1, 0), 17);

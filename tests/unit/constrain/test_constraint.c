@@ -130,7 +130,7 @@ static void a_choice_accepts_exactly_its_strings(void)
         "a\"b", "abcd" };
     static const char choice[] =
         "[\"abc\", \"\", \"a\\\"b\", \"b\", \"\\u00e9\", \"\xC3\xA8\", \"abc\", \"ab\"]";
-    static const char present[] = "1011101111"; /* by string; see the list above */
+    static const char present[] = "1011101111"; /* one digit per string; see the list above */
     struct kit k;
 
     kit_open(&k, "ab", true);

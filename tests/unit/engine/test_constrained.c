@@ -20,7 +20,7 @@ struct request {
 static struct core *core;
 static struct submit_queue *queue;
 static struct mailbox *box;
-static int n_calls; /* of core_step */
+static int n_calls; /* calls of core_step */
 static uint64_t now;
 
 static uint64_t test_clock(void)

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-static uint32_t n_states; /* of the models below; 0: no recurrent layers */
+static uint32_t n_states; /* state slots of the models below; 0: no recurrent layers */
 static int window;        /* 0: no windowed layers */
 
 enum { VOCAB = 50, N_PROMPT = 4 * PAGE_TOKENS + 3, OUT = 6, N_PAGES = 12, TEXTS = 8 };

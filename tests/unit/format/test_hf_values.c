@@ -25,7 +25,7 @@ struct quantised {
     const char *quantization; /* JSON */
     enum qtype type;
     struct part parts[PARTS_MAX];
-    float factor; /* of NAME.scale; 0: none */
+    float factor; /* factor in NAME.scale; 0: none */
 };
 
 struct opened {
@@ -336,7 +336,7 @@ static void quantisations_are_refused_by_name_and_value(void)
 
 /* A change of one part of a case. */
 struct change {
-    const char *name; /* of the quantisation */
+    const char *name; /* name of the quantisation */
     int part, dtype;
     uint64_t dims[2];
     enum errcode code;

@@ -481,7 +481,7 @@ static void certificates_are_replaced_without_dropping_a_connection(void)
     EXPECT_EQ(stamp, tls_files_stamp(&files));
     client_open(&c, &k);
     EXPECT_EQ(client_handshake(&c), 1);
-    struct client half; /* its handshake continues with the old certificates */
+    struct client half; /* a handshake that continues with the old certificates */
     client_open(&half, &k);
     loop_once(k.loop, 1);
     make_two("renewed");

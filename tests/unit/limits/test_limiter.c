@@ -189,7 +189,7 @@ static void waiting_requests_are_served_in_order(void)
     EXPECT(reserve(&s, &b, 0, 80, true) == LIMIT_WAITING);
     EXPECT(reserve(&s, &c, 0, 10, true) == LIMIT_WAITING); /* although there is room for it */
     EXPECT(reserve(&s, &d, 0, 10, true) == LIMIT_WAITING);
-    limiter_end(s.l, &d, &s.now); /* its client has left */
+    limiter_end(s.l, &d, &s.now); /* the client has left */
     limiter_settle(s.l, &a, &(struct limit_amounts){ 1, 0, 60 }, &s.now);
     uint64_t due = limiter_advance(s.l, &s.now);
     EXPECT(due > s.now.ns && due <= s.now.ns + WIDTH + WIDTH / WINDOW_PARTS);
@@ -295,7 +295,7 @@ struct client {
     int left, slice;             /* tokens of the response; events of a choice */
     int n_events;                /* tokens that the engine may generate */
     int n_withheld, n_unsettled; /* processed, and not returned; used, and not settled */
-    uint64_t next_ns;            /* of the next token */
+    uint64_t next_ns;            /* time of the next token */
 };
 
 struct oracle { /* exact times of the last window */

@@ -65,7 +65,7 @@ static int patch(struct file *f, const char *from, const char *to)
     return n_found;
 }
 
-static const char *packfile; /* of open_file; NULL: none */
+static const char *packfile; /* argument of open_file; NULL: none */
 
 static int open_file(struct lm **m, const struct file *f, uint32_t n_states, struct err *e)
 {
@@ -279,7 +279,7 @@ static void records_that_cannot_resume_are_refused(void)
     const state_id from = { 0 }, to = { 1 };
     struct lm *m = open_tiny("tiny-qwen35");
     uint8_t *record = xmalloc(m->state_bytes);
-    const size_t layer_bytes = m->state_bytes / 4; /* of the four recurrent layers */
+    const size_t layer_bytes = m->state_bytes / 4; /* a quarter: there are four recurrent layers */
 
     run(m, 0, 20, STATE_NONE, from); /* base 12, eight rows */
     m->ops->read_state(m, from, record);

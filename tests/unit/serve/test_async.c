@@ -321,7 +321,7 @@ static void refused_memory_is_an_error_with_its_reason(void)
 {
     static const struct {
         size_t n_own, n_others; /* bytes held by other requests: of this key, of other keys */
-        size_t n_bytes;         /* of the response */
+        size_t n_bytes;         /* size of the response */
         int status;
         bool at_worker;
     } cases[] = {

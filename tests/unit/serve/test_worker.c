@@ -199,7 +199,7 @@ static void large_job_does_not_starve(void)
         struct worker_job *other = job_queue_take(q);
         if (other == &large)
             break;
-        job_queue_put(q, j); /* its client sends the next one */
+        job_queue_put(q, j); /* the client sends the next one */
         job_queue_put(q, other);
     }
     EXPECT(n >= LARGE / SMALL_JOB - 1 && n <= LARGE / SMALL_JOB + 1);

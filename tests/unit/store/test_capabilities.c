@@ -123,7 +123,7 @@ static void reading_creates_no_file(void)
     struct err e;
 
     EXPECT_EQ(capabilities_open(&c, p.path, false, &e), -1);
-    EXPECT_EQ((int)e.code, ERR_IO); /* its directory is missing, too */
+    EXPECT_EQ((int)e.code, ERR_IO); /* the directory is missing, too */
     capabilities_close(open_store(&p));
     EXPECT_EQ(unlink(p.path), 0);
     EXPECT_EQ(capabilities_open(&c, p.path, false, &e), -1);
