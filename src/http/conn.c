@@ -1,14 +1,11 @@
-/* conn.c: the state machine of one connection; conn.h contains the state diagram.
+/* conn.c: one connection: socket, TLS, states, deadlines, send queue; conn.h contains the state
+ * diagram. The protocol (http1.c) turns input into exchanges, and their responses into output.
  *
  * Event handlers read and parse at once and pass requests to the application. All other work
  * (sending, parsing of pipelined bytes, changing the watched events) is done by settle(), once at
  * the end of the loop round, however often the connection was touched. Ten SSE frames produced by
  * one batch of messages are thus sent in one write, and no callback of the application runs inside
- * another.
- *
- * While a response is being generated, nothing is read: pipelined input stays in the kernel, and
- * EPOLLRDHUP reports a disconnect at once. EPOLLIN is removed only when pipelined input exists,
- * since this is rare. */
+ * another. */
 #include "http/conn.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -23,14 +20,10 @@
 enum {
     READS_PER_EVENT = 4, /* limits the reads of one connection per event, for fairness */
     SEND_MAX = SMALL ? 61 : 1 << 20, /* bytes per send(2) */
-    /* no further pipelined request is started above this number of queued bytes */
-    PIPELINE_OUT = SMALL ? 64 : 65536,
-    BODY_FIRST = 65536,    /* largest buffer reserved because of a Content-Length alone */
-    LINGER_MS = 2000,      /* time for further input after a rejected request... */
-    LINGER_DRAIN_MS = 300, /* ...and while the server is draining */
+    LINGER_MS = 2000,                /* time for further input after a rejected request... */
+    LINGER_DRAIN_MS = 300,           /* ...and while the server is draining */
 };
 #define LINGER_BYTES (64 * MB)
-#define BODY_DEFAULT ((int64_t)(16 * MB))
 
 static void on_io(struct loop_io *io, uint32_t events);
 static void on_timer(struct loop_timer *t);
@@ -43,7 +36,7 @@ static struct list *state_list(struct conn *c)
     return c->state == IDLE ? &c->s->idle : &c->s->busy;
 }
 
-static void set_state(struct conn *c, enum conn_state state)
+void conn_set_state(struct conn *c, enum conn_state state)
 {
     c->state = (uint8_t)state;
     if (list_has(state_list(c), &c->in_server))
@@ -52,7 +45,7 @@ static void set_state(struct conn *c, enum conn_state state)
     list_add_last(state_list(c), &c->in_server);
 }
 
-static bool is_reading(const struct conn *c)
+bool conn_is_reading(const struct conn *c)
 {
     return c->state == IDLE || c->state == HEAD || c->state == BODY;
 }
@@ -118,7 +111,7 @@ static void peer_name(char out[46], const struct sockaddr *peer)
         memmove(out, out + 7, strlen(out + 7) + 1);
 }
 
-static uint64_t after_ms(uint64_t from, uint64_t ms)
+uint64_t conn_after_ms(uint64_t from, uint64_t ms)
 {
     return from + ms * 1000000u;
 }
@@ -138,7 +131,7 @@ static void set_deadline(struct conn *c)
         ms = c->is_fresh ? o->head_ms : o->idle_ms;
         break;
     case BODY:
-        due = c->body_due_ns;
+        due = c->x->body_due_ns;
         break;
     case LINGER:
         ms = c->s->is_draining ? LINGER_DRAIN_MS : LINGER_MS;
@@ -149,9 +142,9 @@ static void set_deadline(struct conn *c)
         break;
     }
     if (ms)
-        due = after_ms(c->since_ns, ms);
+        due = conn_after_ms(c->since_ns, ms);
     if (c->blocked_ns && o->write_ms)
-        due = MIN(due, after_ms(c->blocked_ns, o->write_ms));
+        due = MIN(due, conn_after_ms(c->blocked_ns, o->write_ms));
     if (due == UINT64_MAX)
         loop_timer_stop(c->s->loop, &c->timer);
     else if (!c->timer.heap_index || c->timer.due_ns != due)
@@ -197,42 +190,13 @@ fail:
     close(fd);
 }
 
-static void exchange_free(struct conn *c)
-{
-    struct exchange *x = c->x;
-
-    if (!x)
-        return;
-    c->x = NULL;
-    charge_clear(&x->charge);
-    buf_clear(&x->body);
-    arena_free(x->x.arena); /* the arena also contains x itself */
-}
-
-void http_body_take(struct http_exchange *x, struct http_body *out)
-{
-    struct exchange *ex = container_of(x, struct exchange, x);
-
-    *out = (struct http_body){ ex->body, ex->charge };
-    buf_init(&ex->body, 0);
-    ex->charge = (struct charge){ 0 };
-}
-
-void http_body_free(struct http_body *b)
-{
-    charge_clear(&b->charge);
-    buf_clear(&b->bytes);
-    *b = (struct http_body){ 0 };
-}
-
 void conn_abort(struct conn *c)
 {
     struct http_server *s = c->s;
-    struct exchange *x = c->x;
 
     if (c->state == DEAD)
         return;
-    set_state(c, DEAD);
+    conn_set_state(c, DEAD);
     loop_timer_stop(s->loop, &c->timer);
     loop_del(s->loop, &c->io);
     if (c->want_reset) {
@@ -243,12 +207,8 @@ void conn_abort(struct conn *c)
     c->tls = NULL;
     close(c->io.fd);
     loop_defer(s->loop, &c->task);
-    if (x && x->is_delivered && !x->is_ended) {
-        x->is_ended = true; /* discards what on_disconnect writes */
-        STAT_ADD(s, gone, 1);
-        if (s->app.on_disconnect)
-            s->app.on_disconnect(s->app.ctx, &x->x);
-    }
+    if (c->x)
+        exchange_disconnect(c->x);
 }
 
 void conn_free(struct conn *c)
@@ -258,7 +218,7 @@ void conn_free(struct conn *c)
     CHECK(c->state == DEAD);
     list_remove(&c->in_server);
     loop_undefer(s->loop, &c->task);
-    exchange_free(c);
+    exchange_free(c->x);
     http_parser_clear(&c->parser);
     buf_clear(&c->out);
     buf_clear(&c->pending);
@@ -270,206 +230,19 @@ void conn_free(struct conn *c)
 
 void conn_close(struct conn *c)
 {
-    set_state(c, CLOSING);
-    exchange_free(c);
+    conn_set_state(c, CLOSING);
+    http1_end_exchange(c);
     conn_touch(c);
-}
-
-/* ---- requests */
-
-static struct exchange *exchange_new(struct conn *c)
-{
-    struct arena *a = arena_new(c->s->o.max_arena);
-    struct exchange *x = a ? arena_zalloc(a, 1, sizeof(*x)) : NULL;
-
-    if (!x || http_parser_request(&c->parser, a, &x->req)) {
-        arena_free(a);
-        return NULL;
-    }
-    x->c = c;
-    x->req.peer = str_of(c->peer);
-    x->req.is_tls = c->tls != NULL;
-    x->x = (struct http_exchange){
-        .sink.ops = &response_sink_ops, .req = &x->req, .arena = a, .started_ns = c->first_byte_ns
-    };
-    return x;
-}
-
-void http_set_peer(struct http_exchange *x, struct str peer)
-{
-    container_of(x, struct exchange, x)->req.peer = peer;
-}
-
-/* The response is complete (queued, not yet sent): prepares for the next request. */
-static void finish_exchange(struct conn *c)
-{
-    bool must_close = c->want_close || c->is_eof || c->s->is_draining;
-
-    exchange_free(c);
-    http_parser_reset(&c->parser);
-    c->is_fresh = false;
-    c->since_ns = loop_now(c->s->loop);
-    set_state(c, must_close ? CLOSING : IDLE);
-}
-
-/* Lets the application write the error response, in the format of the route's dialect. Possible
- * only after the head is complete. False if it does not respond. */
-static bool app_rejects(struct conn *c, int status, const char *why)
-{
-    const struct http_app *app = &c->s->app;
-
-    if (c->state != BODY || !c->x || !app->on_reject)
-        return false;
-    c->want_close = true;
-    app->on_reject(app->ctx, &c->x->x, status, why);
-    return c->x->is_begun;
-}
-
-static void reject(struct conn *c, int status, const char *why)
-{
-    log_debug("http", "request_rejected", "peer=%s status=%d reason=\"%s\"", c->peer, status, why);
-    STAT_ADD(c->s, bad_requests, 1);
-    bool is_answered = app_rejects(c, status, why);
-    exchange_free(c);
-    if (!is_answered)
-        response_reject(c, status, why);
-    set_state(c, CLOSING);
-}
-
-/* The head is complete: creates the exchange and requests from the application the limit of the
- * body. */
-static void on_head_complete(struct conn *c)
-{
-    struct http_server *s = c->s;
-    struct http_parser *p = &c->parser;
-
-    c->x = exchange_new(c);
-    if (!c->x) {
-        reject(c, 503, "out of memory");
-        return;
-    }
-    STAT_ADD(s, requests, 1);
-    int64_t max = s->app.on_head ? s->app.on_head(s->app.ctx, &c->x->x) : BODY_DEFAULT;
-    if (max < 0 || c->x->is_begun) {
-        if (!c->x->is_ended) {
-            log_error("http", "unexpected", "error=\"on_head sent a partial response\"");
-            c->must_abort = true;
-        }
-        if (!c->must_abort)
-            finish_exchange(c); /* sink_begin has set want_close if an unread body follows */
-        return;
-    }
-    p->body_max = (uint64_t)max;
-    c->x->charge = (struct charge){ .budget = s->o.bodies, .owner = c->x->x.owner };
-    c->since_ns = loop_now(s->loop);
-    c->body_due_ns = s->o.body_ms ? after_ms(c->since_ns, s->o.body_ms) : UINT64_MAX;
-    set_state(c, BODY);
-    buf_init(&c->x->body, (size_t)max);
-    if (p->length > p->body_max)
-        return; /* the parser rejects the body in the next call */
-    size_t first = (size_t)MIN(p->length, (uint64_t)BODY_FIRST);
-    if (first && !buf_reserve(&c->x->body, first)) {
-        reject(c, 503, "out of memory");
-        return;
-    }
-    if (p->want_continue)
-        buf_putz(&c->out, "HTTP/1.1 100 Continue\r\n\r\n");
-}
-
-/* Each byte moves the deadline by the time that it takes at the minimum rate, but never beyond
- * body_ms from now: neither silence nor single bytes keep a body open, however much came before. */
-static void extend_body_deadline(struct conn *c, size_t n)
-{
-    const struct http_options *o = &c->s->o;
-
-    if (!o->body_ms || !o->body_min_rate)
-        return;
-    uint64_t latest = after_ms(loop_now(c->s->loop), o->body_ms);
-    c->body_due_ns = MIN(c->body_due_ns + n * NS_PER_S / o->body_min_rate, latest);
-}
-
-static void reject_for_budget(struct conn *c)
-{
-    switch (c->x->charge.refusal) {
-    case BUDGET_NEVER:
-        reject(c, 413, "the body is larger than the memory for bodies");
-        return;
-    case BUDGET_SHARE:
-        reject(c, 429, "too many large requests of this client at once");
-        return;
-    default:
-        reject(c, 503, "too many large requests at once");
-    }
-}
-
-static void append_body(struct conn *c, struct str piece)
-{
-    struct exchange *x = c->x;
-
-    if (!charge_add(&x->charge, piece.n)) {
-        reject_for_budget(c);
-        return;
-    }
-    buf_puts(&x->body, piece);
-    if (!buf_ok(&x->body)) {
-        reject(c, 503, "out of memory");
-        return;
-    }
-    extend_body_deadline(c, piece.n);
-}
-
-static void on_body_complete(struct conn *c)
-{
-    struct http_server *s = c->s;
-    struct exchange *x = c->x;
-
-    x->req.body = buf_str(&x->body);
-    x->is_delivered = true;
-    set_state(c, RESPONDING);
-    s->app.on_request(s->app.ctx, &x->x);
-    if (x->is_ended && !c->must_abort)
-        finish_exchange(c);
-}
-
-/* Parses until the input is consumed or an exchange waits for its response; returns the number of
- * bytes consumed. */
-static size_t parse_input(struct conn *c, struct str in)
-{
-    struct str rest = in, piece;
-
-    while (is_reading(c) && !c->must_abort) {
-        if (c->state == IDLE) {
-            if (!rest.n || conn_queued(c) > PIPELINE_OUT)
-                break;
-            c->first_byte_ns = loop_now(c->s->loop);
-            if (!c->is_fresh)
-                c->since_ns = c->first_byte_ns;
-            set_state(c, HEAD);
-        }
-        enum http_event ev = http_parse(&c->parser, &rest, &piece);
-        if (ev == HTTP_MORE)
-            break;
-        if (ev == HTTP_HEAD) {
-            on_head_complete(c);
-        } else if (ev == HTTP_BODY) {
-            append_body(c, piece);
-        } else if (ev == HTTP_END) {
-            on_body_complete(c);
-        } else {
-            reject(c, c->parser.status, c->parser.why);
-        }
-    }
-    return in.n - rest.n;
 }
 
 /* ---- events */
 
-static void on_readable(struct conn *c)
+void conn_read(struct conn *c)
 {
     char *p = c->s->scratch;
 
     c->tls_wants_write = false;
-    for (int i = 0; i < READS_PER_EVENT && is_reading(c) && !c->pending.n; i++) {
+    for (int i = 0; i < READS_PER_EVENT && conn_is_reading(c) && !c->pending.n; i++) {
         if (conn_queued(c) > PIPELINE_OUT)
             break;
         ptrdiff_t n = conn_recv(c, p, READ_CHUNK);
@@ -489,7 +262,7 @@ static void on_readable(struct conn *c)
             return;
         }
         STAT_ADD(c->s, bytes_in, n);
-        size_t used = parse_input(c, (struct str){ p, (size_t)n });
+        size_t used = http1_input(c, (struct str){ p, (size_t)n });
         if (used < (size_t)n && c->state != CLOSING) {
             buf_put(&c->pending, p + used, (size_t)n - used);
             c->must_abort |= !buf_ok(&c->pending);
@@ -507,8 +280,8 @@ static void continue_handshake(struct conn *c)
     if (n == IO_FAILED) {
         conn_abort(c);
     } else if (n == 1) {
-        set_state(c, IDLE);
-        on_readable(c);
+        conn_set_state(c, IDLE);
+        conn_read(c);
     }
 }
 
@@ -555,7 +328,7 @@ static void on_io(struct loop_io *io, uint32_t events)
     case HEAD:
     case BODY:
         if (events & EPOLLIN || c->tls_wants_write)
-            on_readable(c);
+            conn_read(c);
         break;
     case RESPONDING:
     case CLOSING:
@@ -580,17 +353,17 @@ static void on_timer(struct loop_timer *t)
     const struct http_options *o = &c->s->o;
 
     if (c->blocked_ns && o->write_ms &&
-        loop_now(c->s->loop) >= after_ms(c->blocked_ns, o->write_ms)) {
+        loop_now(c->s->loop) >= conn_after_ms(c->blocked_ns, o->write_ms)) {
         c->want_reset = true; /* the kernel must not keep the queued bytes either */
         conn_abort(c);
         return;
     }
     switch ((enum conn_state)c->state) {
     case HEAD:
-        reject(c, 408, "timeout while reading the request head");
+        http1_reject(c, (struct refusal){ 408, "timeout while reading the request head" });
         break;
     case BODY:
-        reject(c, 408, "timeout while reading the request body");
+        http1_reject(c, (struct refusal){ 408, "timeout while reading the request body" });
         break;
     case IDLE:
         conn_close(c);
@@ -638,24 +411,9 @@ static void flush(struct conn *c)
     }
     if (c->was_high && conn_queued(c) <= SINK_HIGH_WATER / 2) {
         c->was_high = false;
-        if (x && x->is_delivered && !x->is_ended && c->s->app.on_drained)
-            c->s->app.on_drained(c->s->app.ctx, &x->x);
+        if (x)
+            exchange_drained(x);
     }
-}
-
-/* Parses pipelined bytes, and bytes that OpenSSL has already read from the socket. */
-static void parse_pending(struct conn *c)
-{
-    if (is_reading(c) && c->pending.n) {
-        struct str rest = str_skip(buf_str(&c->pending), c->pending_at);
-        c->pending_at += parse_input(c, rest);
-        if (c->pending_at == c->pending.n || c->state == CLOSING) {
-            buf_clear(&c->pending);
-            c->pending_at = 0;
-        }
-    }
-    if (is_reading(c) && !c->pending.n && c->tls && tls_has_pending(c->tls))
-        on_readable(c);
 }
 
 static void update_events(struct conn *c)
@@ -663,11 +421,11 @@ static void update_events(struct conn *c)
     bool has_room = conn_queued(c) <= PIPELINE_OUT && !c->pending.n;
     uint32_t events = conn_queued(c) || c->tls_wants_write ? EPOLLOUT : 0;
 
-    if (is_reading(c))
+    if (conn_is_reading(c))
         c->is_ahead = false;
     if (c->state == LINGER)
         events |= EPOLLIN;
-    else if (c->state == HANDSHAKE || (is_reading(c) && has_room))
+    else if (c->state == HANDSHAKE || (conn_is_reading(c) && has_room))
         events |= EPOLLIN | EPOLLRDHUP;
     else if (c->state == RESPONDING && !c->is_eof)
         events |= c->is_ahead ? EPOLLRDHUP : EPOLLIN | EPOLLRDHUP;
@@ -688,7 +446,7 @@ static void begin_linger(struct conn *c)
     buf_clear(&c->pending);
     c->tls_wants_write = false;
     c->since_ns = loop_now(c->s->loop);
-    set_state(c, LINGER);
+    conn_set_state(c, LINGER);
 }
 
 static void abort_doomed(struct conn *c)
@@ -714,9 +472,7 @@ static void settle(struct conn *c)
         abort_doomed(c);
         return;
     }
-    if (c->state == RESPONDING && c->x->is_ended)
-        finish_exchange(c);
-    parse_pending(c);
+    http1_settle(c);
     if (c->state != DEAD && c->state != HANDSHAKE)
         flush(c);
     if (c->state == CLOSING && !conn_queued(c))
@@ -724,7 +480,8 @@ static void settle(struct conn *c)
     if (c->state == DEAD)
         return;
     bool has_pending_input = c->pending.n || (c->tls && tls_has_pending(c->tls));
-    if (c->must_abort || (is_reading(c) && has_pending_input && conn_queued(c) <= PIPELINE_OUT))
+    if (c->must_abort ||
+        (conn_is_reading(c) && has_pending_input && conn_queued(c) <= PIPELINE_OUT))
         conn_touch(c);
     update_events(c);
     set_deadline(c);

@@ -15,29 +15,15 @@
 #pragma once
 
 #include "base/limits.h"
-#include "http/parse.h"
+#include "http/exchange.h"
 #include "http/tls.h"
 
 #include <sys/socket.h>
 
 enum conn_state { HANDSHAKE, IDLE, HEAD, BODY, RESPONDING, CLOSING, LINGER, DEAD };
 
-struct conn;
-
-struct exchange {
-    struct http_exchange x; /* first member: the application's view */
-    struct http_request req;
-    struct conn *c;
-    struct buf body;
-    struct charge charge; /* memory of the body's bytes */
-    int64_t left; /* declared bytes of the response body not yet written; -1 = no declared length */
-    /* on_request was called: on_disconnect must be called if the client leaves before the end */
-    bool is_delivered;
-    bool is_begun, is_ended, is_aborted;
-    bool is_chunked;
-    bool is_until_close; /* HTTP/1.0 stream: only the close of the connection ends it */
-    bool has_no_body;    /* HEAD, 204, 304: the body written by the application is discarded */
-};
+/* no further pipelined request is started above this number of queued bytes */
+enum { PIPELINE_OUT = SMALL ? 64 : 65536 };
 
 struct conn {
     struct loop_io io;
@@ -55,7 +41,6 @@ struct conn {
     size_t pending_at;
     uint64_t since_ns;      /* start of the current state's deadline */
     uint64_t first_byte_ns; /* first byte of the current request */
-    uint64_t body_due_ns;   /* BODY: deadline for further bytes, which each byte extends */
     uint64_t blocked_ns;    /* the peer has not read since this time; 0 = not blocked */
     uint64_t lingered;      /* bytes discarded in LINGER */
     uint8_t state;
@@ -116,14 +101,25 @@ void conn_close(struct conn *c); /* graceful: sends the queued bytes first */
 void conn_free(struct conn *c);  /* only in state DEAD */
 void conn_touch(struct conn *c); /* schedules an update at the end of the round */
 size_t conn_queued(const struct conn *c);
+/* For the protocols: */
+void conn_set_state(struct conn *c, enum conn_state state);
+bool conn_is_reading(const struct conn *c);
+void conn_read(struct conn *c); /* reads and passes the input to the protocol */
+uint64_t conn_after_ms(uint64_t from_ns, uint64_t ms);
 
 /* ---- server.c */
 
 void server_conn_freed(struct http_server *s); /* called after a connection was freed */
 const char *server_date(struct http_server *s);
 
-/* ---- response.c: the sink of an exchange, and error responses of the server itself */
+/* ---- http1.c, http1_response.c: HTTP/1.1, one exchange at a time */
 
-extern const struct sink_ops response_sink_ops;
-void response_reject(
-    struct conn *c, int status, const char *why); /* queued, with Connection: close */
+extern const struct sink_ops http1_sink_ops;
+/* Parses until the input is consumed or an exchange waits for its response; returns the number of
+ * bytes consumed. */
+size_t http1_input(struct conn *c, struct str in);
+/* End of the round: ends the exchange whose response is complete, and parses pending input. */
+void http1_settle(struct conn *c);
+void http1_reject(struct conn *c, struct refusal why);
+void http1_end_exchange(struct conn *c);                   /* frees it, if there is one */
+void http1_send_error(struct conn *c, struct refusal why); /* queued, with Connection: close */

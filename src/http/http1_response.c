@@ -1,5 +1,6 @@
-/* response.c: response heads, chunks, and error responses of the server itself. All output goes to
- * the send queue of the connection; conn.c sends it. Owner: the io thread of the connection. */
+/* http1_response.c: response heads, chunks, and error responses of the server itself in HTTP/1.1.
+ * All output goes to the send queue of the connection; conn.c sends it. Owner: the io thread of the
+ * connection. */
 #include "base/log.h"
 #include "http/conn.h"
 
@@ -56,34 +57,14 @@ static const char *reason_phrase(int status)
     return "Status"; /* the reason phrase has no meaning (RFC 9112 4) */
 }
 
-/* Part of a value may come from the client: removes control characters, which could end the
- * line. */
-static void append_value(struct buf *b, struct str s)
-{
-    size_t from = 0;
-
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        if ((c >= ' ' || c == '\t') && c != 0x7f)
-            continue;
-        buf_put(b, s.p + from, i - from);
-        from = i + 1;
-    }
-    buf_puts(b, str_skip(s, from));
-}
-
 static void append_field(struct buf *b, struct str name, struct str value)
 {
-    static const char *const server_fields[] = { "connection", "content-length",
-        "transfer-encoding", "date" };
-
     CHECK(http_is_token(name));
-    for (size_t i = 0; i < ARRAY_LEN(server_fields); i++)
-        if (str_eq_nocase(name, str_of(server_fields[i])))
-            return;
+    if (response_is_server_field(name))
+        return;
     buf_puts(b, name);
     buf_puts(b, STR(": "));
-    append_value(b, value);
+    response_append_value(b, value);
     buf_puts(b, STR("\r\n"));
 }
 
@@ -234,27 +215,23 @@ static size_t response_queued(const struct sink *sink)
     return conn_queued(((const struct exchange *)(const void *)x)->c);
 }
 
-const struct sink_ops response_sink_ops = { response_begin, response_write, response_end,
+const struct sink_ops http1_sink_ops = { response_begin, response_write, response_end,
     response_abort, response_queued };
 
-void response_reject(struct conn *c, int status, const char *why)
+void http1_send_error(struct conn *c, struct refusal why)
 {
     /* the head may be incomplete */
     bool is_head = str_starts(buf_str(&c->parser.head), STR("HEAD "));
     char body[256];
     struct buf *b = &c->out;
 
-    /* Error format in which clients of every supported dialect look for a message. */
-    int n = snprintf(body, sizeof(body),
-        "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":%d}}\n", why,
-        status >= 500 && status != 505 ? "server_error" : "invalid_request_error", status);
-    CHECK(n > 0 && (size_t)n < sizeof(body));
+    size_t n = response_error_body(body, sizeof(body), why);
     c->want_close = true;
-    append_status(c, status, "application/json");
+    append_status(c, why.status, "application/json");
     buf_puts(b, STR("Content-Length: "));
-    buf_u64(b, (uint64_t)n);
+    buf_u64(b, n);
     buf_puts(b, STR("\r\nConnection: close\r\n\r\n"));
     if (!is_head)
-        buf_put(b, body, (size_t)n);
+        buf_put(b, body, n);
     conn_touch(c);
 }
