@@ -35,6 +35,7 @@ int ctl_audit_verify(struct ctl *c, int argc, char **argv); /* actions of ctl_ad
 int ctl_audit_list(struct ctl *c, int argc, char **argv);
 int ctl_api_keys(struct ctl *c, int argc, char **argv);
 int ctl_limits(struct ctl *c, int argc, char **argv);
+int ctl_roles(struct ctl *c, int argc, char **argv);
 int ctl_probe(struct ctl *c, int argc, char **argv);
 int ctl_replay(struct ctl *c, int argc, char **argv);
 int ctl_constrain(struct ctl *c, int argc, char **argv);
@@ -54,6 +55,13 @@ void ctl_progress(const char *path, double share);
 /* Prints "inferctl: ..." to standard error, escaped everywhere; returns EXIT_FAILED. */
 int ctl_fail(const char *fmt, ...) PRINTF(1, 2);
 int ctl_usage(const char *fmt, ...) PRINTF(1, 2); /* the same, but returns EXIT_USAGE */
+
+/* ---- ctl_limits.c */
+
+/* Percent-encodes what is neither unreserved nor a slash. */
+void ctl_put_path(struct buf *out, struct str s);
+/* Prints all pages of a list, each as one line. */
+int ctl_list(struct ctl *c, const char *path);
 
 /* ---- ctl_http.c */
 

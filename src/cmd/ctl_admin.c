@@ -31,6 +31,11 @@ static const struct {
     { "tenants", "delete", "NAME", "remove the limits of a tenant", ctl_limits },
     { "rate-limit", "get", "", "print the default number of requests per minute of a key",
         ctl_limits },
+    { "roles", "list", "", "list the roles of the server", ctl_roles },
+    { "roles", "show", "NAME", "print a role", ctl_roles },
+    { "roles", "put", "NAME --scopes LIST ...",
+        "create or replace a role; also --models, --limits, --claims, --description", ctl_roles },
+    { "roles", "delete", "NAME", "remove a role; keys and tokens lose what it grants", ctl_roles },
     { "usage", "list", "", "list requests and tokens by hour, key and model", ctl_limits },
     { "rate-limit", "set", "N", "set it; 0 = no limit", ctl_limits },
 };

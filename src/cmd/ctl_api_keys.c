@@ -81,6 +81,7 @@ static const struct option {
     { "models=", "models", LIST },
     { "networks=", "networks", LIST },
     { "limits=", "limits", LIMITS },
+    { "roles=", "roles", LIST },
 };
 
 /* A text that is no number is sent as a string, and the server names the field. */

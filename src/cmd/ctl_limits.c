@@ -27,8 +27,7 @@ static const struct object {
     { "rate-limit", "/v1/admin/rate_limit" },
 };
 
-/* Percent-encodes what is neither unreserved nor a slash. */
-static void put_path(struct buf *out, struct str s)
+void ctl_put_path(struct buf *out, struct str s)
 {
     for (size_t i = 0; i < s.n; i++) {
         unsigned char c = (unsigned char)s.p[i];
@@ -95,7 +94,7 @@ static struct str next_page(const struct ctl_response *r, struct arena *a)
     return arena_str(a, last->kind == JSON_STRING ? last->s : last->raw);
 }
 
-static int list(struct ctl *c, const char *base)
+int ctl_list(struct ctl *c, const char *base)
 {
     struct str after = STR("");
     struct arena *a = arena_new(64 * MB);
@@ -106,7 +105,7 @@ static int list(struct ctl *c, const char *base)
         struct buf path;
         buf_init(&path, PATH_MAX_BYTES);
         buf_printf(&path, "%s?limit=500&after=", base);
-        put_path(&path, after);
+        ctl_put_path(&path, after);
         buf_putc(&path, '\0');
         ctl_request(c, path.p, NULL, &r);
         rc = ctl_check(&r);
@@ -131,7 +130,7 @@ static int send(struct ctl *c, const struct object *o, const struct action *acti
     buf_putz(&path, o->path);
     if (action->has_subject) {
         buf_putc(&path, '/');
-        put_path(&path, str_of(argv[1]));
+        ctl_put_path(&path, str_of(argv[1]));
     }
     buf_putc(&path, '\0');
     if (action->has_values)
@@ -163,5 +162,5 @@ int ctl_limits(struct ctl *c, int argc, char **argv)
     if (argc != 1 + actions[i].has_subject + actions[i].has_values)
         return ctl_usage("admin %s %s: wrong number of arguments", argv[-1], argv[0]);
     return strcmp(argv[0], "list") ? send(c, &objects[o], &actions[i], argv)
-                                   : list(c, objects[o].path);
+                                   : ctl_list(c, objects[o].path);
 }

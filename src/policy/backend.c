@@ -36,8 +36,27 @@ int policy_list_put_limits(struct policy_list *l, const struct limit_entry *entr
     return 0;
 }
 
+int policy_list_put_object(struct policy_list *l, struct policy_object *take, struct err *e)
+{
+    struct object_set *next = NULL;
+    int failed = -1;
+
+    if (object_set_find(l->objects, take->kind, take->name))
+        err_set(
+            e, ERR_CORRUPT, "two objects are %s %s", policy_object_kinds[take->kind], take->name);
+    else
+        failed = object_set_put(&next, l->objects, take, e);
+    policy_object_unref(take);
+    if (failed)
+        return -1;
+    object_set_unref(l->objects);
+    l->objects = next;
+    return 0;
+}
+
 void policy_list_clear(struct policy_list *l)
 {
+    object_set_unref(l->objects);
     limit_set_unref(l->limits);
     for (int i = 0; i < l->n; i++)
         policy_key_unref(l->keys[i]);

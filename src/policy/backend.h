@@ -1,5 +1,5 @@
-/* backend.h: storage of the policy. A backend stores API keys, limits, and the version of the
- * policy, which every change increments by 1.
+/* backend.h: storage of the policy. A backend stores API keys, limits, objects (object_set.h), and
+ * the version of the policy, which every change increments by 1.
  *
  *   ini     one encrypted file, which is replaced as a whole; for one server and up to a few
  *           thousand keys
@@ -14,8 +14,9 @@
 
 #include "policy/snapshot.h"
 
-struct policy_list {          /* references of keys, and of limits, that a backend has loaded */
-    struct limit_set *limits; /* NULL: none */
+struct policy_list {            /* references that a backend has loaded */
+    struct limit_set *limits;   /* NULL: none */
+    struct object_set *objects; /* NULL: none */
     struct policy_key **keys;
     int n, n_max; /* n_max: room in `keys` */
     uint64_t version;
@@ -26,6 +27,10 @@ int policy_list_add(struct policy_list *l, struct policy_key *take, struct err *
 /* Adds an entry of limits. ERR_MEMORY, ERR_RANGE; ERR_CORRUPT: two entries of one subject. */
 int policy_list_put_limits(
     struct policy_list *l, const struct limit_entry *entry, struct err *e) MUST_CHECK;
+/* Takes the reference, on failure, too. ERR_MEMORY, ERR_RANGE; ERR_CORRUPT: two objects of one kind
+ * and name. */
+int policy_list_put_object(
+    struct policy_list *l, struct policy_object *take, struct err *e) MUST_CHECK;
 void policy_list_clear(struct policy_list *l);
 
 struct policy_backend {
@@ -44,7 +49,7 @@ struct policy_backend_ops {
      * with this passphrase, or changed. Every function: ERR_UNAVAILABLE: the database does not
      * respond; a later call may succeed. */
     int (*open)(struct policy_backend **out, const struct policy_backend_options *o, struct err *e);
-    /* Adds all keys and limits to the empty list. */
+    /* Adds all keys, limits and objects to the empty list. */
     int (*load)(struct policy_backend *b, struct policy_list *out, struct err *e);
     /* Store a change. `next`: the snapshot after the change, with the next version.
      * ERR_PRECONDITION: another process has changed the policy since version next - 1. */
@@ -54,6 +59,11 @@ struct policy_backend_ops {
         const struct policy_snapshot *next, struct err *e);
     /* Replaces the limits by those of `next`. */
     int (*put_limits)(struct policy_backend *b, const struct policy_snapshot *next, struct err *e);
+    /* Store or remove an object of `next`. */
+    int (*put_object)(struct policy_backend *b, const struct policy_object *object,
+        const struct policy_snapshot *next, struct err *e);
+    int (*delete_object)(struct policy_backend *b, const struct policy_object *object,
+        const struct policy_snapshot *next, struct err *e);
     /* The stored version, which another process may have incremented. */
     int (*version)(struct policy_backend *b, uint64_t *out, struct err *e);
     /* A descriptor that becomes readable when another process may have changed the policy or the

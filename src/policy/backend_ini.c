@@ -242,6 +242,12 @@ static int ini_put_limits(
     return ini_change(base, NULL, next, e);
 }
 
+static int ini_change_object(struct policy_backend *base, const struct policy_object *object,
+    const struct policy_snapshot *next, struct err *e)
+{
+    return ini_change(base, NULL, next, e);
+}
+
 static int ini_version(struct policy_backend *base, uint64_t *out, struct err *e)
 {
     *out = ini_of(base)->version;
@@ -254,5 +260,7 @@ const struct policy_backend_ops policy_backend_ini = { .name = "ini",
     .put = ini_change,
     .delete = ini_change,
     .put_limits = ini_put_limits,
+    .put_object = ini_change_object,
+    .delete_object = ini_change_object,
     .version = ini_version,
     .close = ini_close };

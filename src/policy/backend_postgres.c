@@ -195,21 +195,45 @@ static int read_limits(void *ctx, const PGresult *r, struct err *e)
     return 0;
 }
 
-/* One snapshot of the database, so that the keys and limits belong to the version. */
+static int read_object(void *ctx, const PGresult *r, struct err *e)
+{
+    char name[OBJECT_NAME_MAX + 1];
+    struct str subject, version, body;
+    enum policy_object_kind kind;
+    struct policy_object *o;
+
+    if (read_text(r, 0, OBJECT_SUBJECT_BYTES, &subject, e) || read_text(r, 1, 20, &version, e) ||
+        read_text(r, 2, OBJECT_BODY_MAX, &body, e) ||
+        policy_object_subject(subject, &kind, name, e) ||
+        policy_object_new(&o, kind, name, body, e))
+        return err_wrap(e, "policy: postgres: objects");
+    if (!str_to_u64(version, &o->version)) {
+        policy_object_unref(o);
+        return bad_value("the version of an object is no number", e);
+    }
+    return policy_list_put_object(ctx, o, e);
+}
+
+/* One snapshot of the database, so that all parts belong to the version. */
 static int postgres_load(struct policy_backend *base, struct policy_list *out, struct err *e)
 {
     struct pq_call *c = pq_of(base);
-    char keys[SQL_BYTES], limits[160];
+    char keys[SQL_BYTES], limits[160], objects[160];
 
     sql_select_keys(keys, SQL_POSTGRES);
     snprintf(limits, sizeof(limits),
         "SELECT left(subject::text, %d) AS subject, version::text,"
         " left(limit_values::text, %d) AS values FROM limits",
         LIMIT_SUBJECT_BYTES + 1, LIMIT_VALUES_BYTES + 1);
+    snprintf(objects, sizeof(objects),
+        "SELECT left(kind || ' ' || name, %d) AS subject, version::text,"
+        " left(body::text, %d) AS body FROM objects",
+        OBJECT_SUBJECT_BYTES + 1, OBJECT_BODY_MAX + 1);
     if (pq_run(c, "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY", e))
         return -1;
     int failed = postgres_version(base, &out->version, e) || pq_rows(c, keys, read_key, out, e) ||
-                 pq_rows(c, limits, read_limits, out, e);
+                 pq_rows(c, limits, read_limits, out, e) ||
+                 pq_rows(c, objects, read_object, out, e);
     if (!end_transaction(c, failed, e))
         return 0;
     policy_list_clear(out);
@@ -330,12 +354,58 @@ static int postgres_put_limits(
     return end_transaction(c, failed, e);
 }
 
+/* Removes the row of the object, and inserts it with its body if is_put. */
+static int store_object(
+    struct pq_call *c, const struct policy_object *o, bool is_put, struct err *e)
+{
+    struct buf body;
+    char version[24];
+
+    buf_init(&body, OBJECT_BODY_MAX + 1);
+    buf_puts(&body, o->body);
+    buf_putc(&body, '\0');
+    snprintf(version, sizeof(version), "%llu", (unsigned long long)o->version);
+    const char *params[] = { policy_object_kinds[o->kind], o->name, version, body.p };
+    int failed =
+        !buf_ok(&body)
+            ? err_set(e, ERR_MEMORY, "no memory for an object of the policy")
+            : pq_ask(c, NULL, "DELETE FROM objects WHERE kind = $1 AND name = $2", 2, params, e);
+    if (!failed && is_put)
+        failed = pq_ask(c, NULL, "INSERT INTO objects VALUES ($1, $2, $3, $4)", 4, params, e);
+    buf_clear(&body);
+    return failed;
+}
+
+static int change_object(struct policy_backend *base, const struct policy_object *o, bool is_put,
+    const struct policy_snapshot *next, struct err *e)
+{
+    struct pq_call *c = pq_of(base);
+
+    if (pq_run(c, "BEGIN", e))
+        return -1;
+    return end_transaction(c, advance_version(c, next, e) || store_object(c, o, is_put, e), e);
+}
+
+static int postgres_put_object(struct policy_backend *base, const struct policy_object *o,
+    const struct policy_snapshot *next, struct err *e)
+{
+    return change_object(base, o, true, next, e);
+}
+
+static int postgres_delete_object(struct policy_backend *base, const struct policy_object *o,
+    const struct policy_snapshot *next, struct err *e)
+{
+    return change_object(base, o, false, next, e);
+}
+
 const struct policy_backend_ops policy_backend_postgres = { .name = "postgres",
     .open = postgres_open,
     .load = postgres_load,
     .put = postgres_put,
     .delete = postgres_delete,
     .put_limits = postgres_put_limits,
+    .put_object = postgres_put_object,
+    .delete_object = postgres_delete_object,
     .version = postgres_version,
     .fd = postgres_fd,
     .close = postgres_close };

@@ -215,7 +215,40 @@ static int read_limits(struct backend_sqlite *b, struct policy_list *out, struct
     return failed;
 }
 
-/* One transaction, so that the keys and limits belong to the version. */
+static int read_object(sqlite3_stmt *s, struct policy_list *out, struct err *e)
+{
+    char subject[OBJECT_SUBJECT_BYTES + 1], name[OBJECT_NAME_MAX + 1];
+    struct str kind = text_of(s, 0), own = text_of(s, 1);
+    enum policy_object_kind k;
+    struct policy_object *o;
+
+    snprintf(subject, sizeof(subject), "%.*s %.*s", (int)MIN(kind.n, (size_t)14), kind.p,
+        (int)MIN(own.n, (size_t)OBJECT_NAME_MAX + 1), own.p);
+    if (policy_object_subject(str_of(subject), &k, name, e) ||
+        policy_object_new(&o, k, name, text_of(s, 3), e))
+        return -1;
+    o->version = (uint64_t)sqlite3_column_int64(s, 2);
+    return policy_list_put_object(out, o, e);
+}
+
+static int read_objects(struct backend_sqlite *b, struct policy_list *out, struct err *e)
+{
+    sqlite3_stmt *s = NULL;
+    int rc = sqlite3_prepare_v2(
+            b->db, "SELECT kind, name, version, body FROM objects", -1, &s, NULL),
+        failed = 0;
+
+    if (rc == SQLITE_OK)
+        while (!failed && (rc = sqlite3_step(s)) == SQLITE_ROW)
+            if ((failed = read_object(s, out, e)))
+                err_wrap(e, "policy: %s: objects", b->path);
+    if (!failed && rc != SQLITE_DONE)
+        failed = fail(b, e);
+    sqlite3_finalize(s);
+    return failed;
+}
+
+/* One transaction, so that all parts belong to the version. */
 static int sqlite_load(struct policy_backend *base, struct policy_list *out, struct err *e)
 {
     struct backend_sqlite *b = sqlite_of(base);
@@ -223,7 +256,7 @@ static int sqlite_load(struct policy_backend *base, struct policy_list *out, str
     if (run_sql(b, "BEGIN", e))
         return -1;
     if (!sqlite_version(base, &out->version, e) && !read_rows(b, out, e) &&
-        !read_limits(b, out, e) && !run_sql(b, "COMMIT", e))
+        !read_limits(b, out, e) && !read_objects(b, out, e) && !run_sql(b, "COMMIT", e))
         return 0;
     roll_back(b);
     policy_list_clear(out);
@@ -377,11 +410,66 @@ static int sqlite_put_limits(
     return -1;
 }
 
+/* Removes the row of the object, and inserts it with its body if is_put. */
+static int store_object(
+    struct backend_sqlite *b, const struct policy_object *o, bool is_put, struct err *e)
+{
+    static const char *const sql[] = { "DELETE FROM objects WHERE kind = ? AND name = ?",
+        "INSERT INTO objects VALUES (?, ?, ?, ?)" };
+
+    for (int i = 0; i < 1 + is_put; i++) {
+        sqlite3_stmt *s = NULL;
+        int rc = sqlite3_prepare_v2(b->db, sql[i], -1, &s, NULL);
+        if (rc == SQLITE_OK)
+            rc = bind_text(s, 1, str_of(policy_object_kinds[o->kind]));
+        if (rc == SQLITE_OK)
+            rc = bind_text(s, 2, str_of(o->name));
+        if (rc == SQLITE_OK && i)
+            rc = sqlite3_bind_int64(s, 3, (int64_t)o->version);
+        if (rc == SQLITE_OK && i)
+            rc = bind_text(s, 4, o->body);
+        if (rc == SQLITE_OK)
+            rc = sqlite3_step(s);
+        int failed = rc == SQLITE_DONE ? 0 : fail(b, e);
+        sqlite3_finalize(s);
+        if (failed)
+            return -1;
+    }
+    return 0;
+}
+
+static int change_object(struct policy_backend *base, const struct policy_object *o, bool is_put,
+    const struct policy_snapshot *next, struct err *e)
+{
+    struct backend_sqlite *b = sqlite_of(base);
+
+    if (run_sql(b, "BEGIN IMMEDIATE", e))
+        return -1;
+    if (!advance_version(b, next, e) && !store_object(b, o, is_put, e) && !run_sql(b, "COMMIT", e))
+        return 0;
+    roll_back(b);
+    return -1;
+}
+
+static int sqlite_put_object(struct policy_backend *base, const struct policy_object *o,
+    const struct policy_snapshot *next, struct err *e)
+{
+    return change_object(base, o, true, next, e);
+}
+
+static int sqlite_delete_object(struct policy_backend *base, const struct policy_object *o,
+    const struct policy_snapshot *next, struct err *e)
+{
+    return change_object(base, o, false, next, e);
+}
+
 const struct policy_backend_ops policy_backend_sqlite = { .name = "sqlite",
     .open = sqlite_open,
     .load = sqlite_load,
     .put = sqlite_put,
     .delete = sqlite_delete,
     .put_limits = sqlite_put_limits,
+    .put_object = sqlite_put_object,
+    .delete_object = sqlite_delete_object,
     .version = sqlite_version,
     .close = sqlite_close };

@@ -13,6 +13,8 @@ enum { MSG_STOP = -1, WATCH_MS = 500 };
 
 struct policy {
     const struct keys *keys;
+    int (*check_object)(void *ctx, const struct policy_object *o, struct err *e);
+    void *check_ctx;
     struct policy_backend *backend; /* NULL: none */
     struct policy_snapshot *current;
     struct mailbox *mailbox; /* NULL: no backend */
@@ -101,6 +103,11 @@ static int make_snapshot(struct policy_snapshot **out, struct policy_list *take,
         failed = policy_snapshot_set_limits(out, keys_only, take->limits, take->version, e);
         policy_snapshot_unref(keys_only);
     }
+    if (!failed) { /* also without objects: keys may have roles that do not exist */
+        struct policy_snapshot *without = *out;
+        failed = policy_snapshot_set_objects(out, without, take->objects, take->version, e);
+        policy_snapshot_unref(without);
+    }
     policy_list_clear(take);
     return failed ? -1 : 0;
 }
@@ -187,6 +194,19 @@ static void keep_identity(struct policy_key *k, const struct policy_key *present
     k->owner = strcmp(k->tenant, present->tenant) ? 0 : present->owner;
 }
 
+/* Grants the key what its roles grant, which must exist. */
+static int apply_roles(struct policy *p, struct policy_key *k, struct err *e)
+{
+    const struct role_set *roles = policy_snapshot_roles(p->current);
+    struct str rest = str_of(k->roles);
+
+    for (struct str item; policy_list_next(&rest, &item);)
+        if (!role_set_find(roles, item))
+            return err_param(
+                e, ERR_INVALID, "roles", "roles: there is no role '" STR_FMT "'.", STR_ARG(item));
+    return role_set_apply(roles, k, e);
+}
+
 static int store_key(struct policy *p, struct policy_change *c, struct err *e)
 {
     uint64_t version = policy_snapshot_version(p->current) + 1;
@@ -203,7 +223,7 @@ static int store_key(struct policy *p, struct policy_change *c, struct err *e)
     c->key->version = version;
     if (!c->key->owner)
         c->key->owner = policy_snapshot_owner(p->current, c->key->tenant);
-    if (policy_snapshot_put(&next, p->current, c->key, version, e))
+    if (apply_roles(p, c->key, e) || policy_snapshot_put(&next, p->current, c->key, version, e))
         return -1;
     if (p->backend->ops->put(p->backend, c->key, next, e)) {
         policy_snapshot_unref(next);
@@ -277,8 +297,61 @@ static int change_limits(struct policy *p, struct policy_change *c, struct err *
     return failed;
 }
 
+/* Makes the snapshot with the object, or without it, stores and publishes it. */
+static int store_object(struct policy *p, const struct policy_object *o, bool is_put, struct err *e)
+{
+    const struct object_set *old = policy_snapshot_objects(p->current);
+    uint64_t version = policy_snapshot_version(p->current) + 1;
+    struct policy_snapshot *next = NULL;
+    struct object_set *set;
+
+    if (is_put ? object_set_put(&set, old, o, e) : object_set_delete(&set, old, o, e))
+        return -1;
+    int failed = policy_snapshot_set_objects(&next, p->current, set, version, e);
+    object_set_unref(set);
+    if (!failed)
+        failed = is_put ? p->backend->ops->put_object(p->backend, o, next, e)
+                        : p->backend->ops->delete_object(p->backend, o, next, e);
+    if (!failed)
+        publish(p, next);
+    else
+        policy_snapshot_unref(next);
+    return failed;
+}
+
+static int change_object(struct policy *p, struct policy_change *c, struct err *e)
+{
+    bool is_put = c->action == POLICY_PUT_OBJECT;
+    const struct policy_object *present =
+        object_set_find(policy_snapshot_objects(p->current), c->object_kind, c->object_name);
+    uint64_t version = present ? present->version : 0;
+
+    if (!present && !is_put)
+        return err_set(e, ERR_NOT_FOUND, "There is no %s '%s'.",
+            policy_object_kinds[c->object_kind], c->object_name);
+    if (c->has_version && c->version != version)
+        return err_param(e, ERR_PRECONDITION, "If-Match",
+            "The %s has version %llu, not %llu: it was changed.",
+            policy_object_kinds[c->object_kind], (unsigned long long)version,
+            (unsigned long long)c->version);
+    if (is_put && p->check_object && p->check_object(p->check_ctx, c->object, e))
+        return -1;
+    if (is_put)
+        c->object->version = policy_snapshot_version(p->current) + 1;
+    const struct policy_object *before = policy_object_ref(present);
+    if (store_object(p, is_put ? c->object : present, is_put, e)) {
+        policy_object_unref(before);
+        return -1;
+    }
+    c->object_result = is_put ? policy_object_ref(c->object) : before;
+    c->object_before = is_put ? before : NULL;
+    return 0;
+}
+
 static int change_once(struct policy *p, struct policy_change *c, struct err *e)
 {
+    if (c->action == POLICY_PUT_OBJECT || c->action == POLICY_DELETE_OBJECT)
+        return change_object(p, c, e);
     if (c->action == POLICY_PUT_LIMITS || c->action == POLICY_DELETE_LIMITS)
         return change_limits(p, c, e);
     return c->action == POLICY_DELETE ? delete_key(p, c, e) : store_key(p, c, e);
@@ -301,6 +374,8 @@ static void execute(struct policy *p, struct policy_change *c)
         err_set(&c->err, ERR_OVERLOADED, "Other processes are changing the policy.");
     policy_key_unref(c->key);
     c->key = NULL;
+    policy_object_unref(c->object);
+    c->object = NULL;
     mailbox_post(c->reply_to, &c->msg);
 }
 
@@ -346,6 +421,7 @@ static void *run(void *arg)
 void policy_post(struct policy *p, struct policy_change *take)
 {
     take->result = take->before = NULL;
+    take->object_result = take->object_before = NULL;
     take->err.code = ERR_NONE;
     mailbox_post(p->mailbox, &take->msg);
 }
@@ -357,6 +433,8 @@ int policy_open(struct policy **out, const struct policy_options *o, struct err 
     struct policy *p = xcalloc(1, sizeof(*p));
 
     p->keys = o->keys;
+    p->check_object = o->check_object;
+    p->check_ctx = o->check_ctx;
     p->stale_ns = (uint64_t)o->stale_ms * NS_PER_MS;
     if ((*o->backend && (policy_backend_open(&p->backend, o->backend, &o->storage, e) ||
                             mailbox_open(&p->mailbox, e))) ||

@@ -23,6 +23,9 @@ struct policy_options {      /* borrowed for the life of the policy */
     const char *backend;     /* "" = none: the keys of the configuration cannot be changed */
     struct policy_backend_options storage; /* the passphrase is used by policy_open only */
     int64_t stale_ms;                      /* 0 = a snapshot is never stale */
+    /* Checks an object before it is stored, on the policy thread. NULL = no further check. */
+    int (*check_object)(void *ctx, const struct policy_object *o, struct err *e);
+    void *check_ctx;
 };
 
 /* Opens the backend and loads the keys. The errors are those of the backend; ERR_INVALID: a stored
@@ -46,7 +49,9 @@ enum policy_action {
     POLICY_PUT,
     POLICY_DELETE,
     POLICY_PUT_LIMITS,
-    POLICY_DELETE_LIMITS
+    POLICY_DELETE_LIMITS,
+    POLICY_PUT_OBJECT,
+    POLICY_DELETE_OBJECT
 };
 
 struct policy_change {
@@ -58,8 +63,14 @@ struct policy_change {
     struct policy_key *key;
     /* PUT_LIMITS, DELETE_LIMITS: the subject, and the new values; then as stored or deleted */
     struct limit_entry limits;
+    /* PUT_OBJECT: the new object, whose reference the policy takes. DELETE_OBJECT: its subject. */
+    struct policy_object *object;
+    enum policy_object_kind object_kind;
+    char object_name[OBJECT_NAME_MAX + 1];
+    /* Result of both: as stored or deleted, and before PUT; references, or NULL. */
+    const struct policy_object *object_result, *object_before;
     bool has_version;
-    uint64_t version; /* If-Match: only if the key or entry has this version */
+    uint64_t version; /* If-Match: only if the key, entry or object has this version */
     /* Result: NULL with `err`, or a reference: the key as it is stored or was deleted. */
     const struct policy_key *result;
     const struct policy_key *before; /* with a result: the key before PUT; a reference, or NULL */

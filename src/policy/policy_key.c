@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "policy/object_set.h"
 
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
@@ -41,13 +42,26 @@ static void free_key(struct policy_key *k)
 {
     mem_free(k->models);
     mem_free(k->networks);
+    mem_free(k->roles);
+    mem_free(k->role_models);
+    mem_free(k->claims);
     mem_free(k);
+}
+
+/* False: no memory. */
+static bool copy_text(char **out, const char *from)
+{
+    size_t n = from ? strlen(from) + 1 : 0;
+
+    *out = n ? try_malloc(n) : NULL;
+    if (*out)
+        memcpy(*out, from, n);
+    return *out || !n;
 }
 
 struct policy_key *policy_key_copy(const struct policy_key *from)
 {
     struct policy_key *k = policy_key_new(from->digest);
-    size_t n_models = from->models ? strlen(from->models) + 1 : 0;
     size_t n_networks = (size_t)from->n_networks * sizeof(*from->networks);
 
     if (!k)
@@ -63,15 +77,16 @@ struct policy_key *policy_key_copy(const struct policy_key *from)
     k->max_priority = from->max_priority;
     k->version = from->version;
     k->owner = from->owner;
+    k->role_scopes = from->role_scopes;
+    memcpy(k->role_limits, from->role_limits, sizeof(k->role_limits));
     k->n_networks = from->n_networks;
-    k->models = n_models ? try_malloc(n_models) : NULL;
     k->networks = n_networks ? try_malloc(n_networks) : NULL;
-    if ((n_models && !k->models) || (n_networks && !k->networks)) {
+    if ((n_networks && !k->networks) || !copy_text(&k->models, from->models) ||
+        !copy_text(&k->roles, from->roles) || !copy_text(&k->role_models, from->role_models) ||
+        !copy_text(&k->claims, from->claims)) {
         free_key(k);
         return NULL;
     }
-    if (n_models)
-        memcpy(k->models, from->models, n_models);
     if (n_networks)
         memcpy(k->networks, from->networks, n_networks);
     return k;
@@ -128,8 +143,7 @@ bool policy_digest_read(uint8_t out[POLICY_DIGEST_BYTES], struct str text)
 
 /* ---- lists: items separated by tab characters */
 
-/* Splits off the first item; false at the end. */
-static bool next_item(struct str *rest, struct str *item)
+bool policy_list_next(struct str *rest, struct str *item)
 {
     if (!rest->n)
         return false;
@@ -198,13 +212,16 @@ static void write_scopes(const struct policy_key *k, struct buf *out)
             buf_printf(out, "%s%s", separator, scopes[i].name);
             separator = "\t";
         }
+    if (!k->scopes)
+        buf_putz(out, "none"); /* no text is the default, which grants scopes */
 }
 
 static int read_scopes(struct policy_key *k, struct str text, struct err *e)
 {
+    bool is_none = str_is(text, "none");
     unsigned all = SCOPE_NONE;
 
-    for (struct str item; next_item(&text, &item);) {
+    for (struct str item; !is_none && policy_list_next(&text, &item);) {
         size_t i = 0;
         while (i < ARRAY_LEN(scopes) && !str_is(item, scopes[i].name))
             i++;
@@ -213,7 +230,7 @@ static int read_scopes(struct policy_key *k, struct str text, struct err *e)
                 e, ERR_INVALID, "'%.*s' is none of generate, read, admin", shown(item), item.p);
         all |= scopes[i].scope;
     }
-    if (!all)
+    if (!all && !is_none)
         return err_set(e, ERR_INVALID, "a key needs at least one of generate, read, admin");
     k->scopes = all;
     return 0;
@@ -306,6 +323,22 @@ static int read_priority(struct policy_key *k, struct str text, struct err *e)
     return 0;
 }
 
+/* Replaces a list by a copy of the text; an empty one by NULL. */
+static int set_text(char **list, struct str text, struct err *e)
+{
+    char *copy = text.n ? try_malloc(text.n + 1) : NULL;
+
+    if (text.n && !copy)
+        return err_set(e, ERR_MEMORY, "no memory for an API key");
+    if (text.n) {
+        memcpy(copy, text.p, text.n);
+        copy[text.n] = '\0';
+    }
+    mem_free(*list);
+    *list = copy;
+    return 0;
+}
+
 static void write_models(const struct policy_key *k, struct buf *out)
 {
     buf_putz(out, k->models ? k->models : "");
@@ -314,25 +347,33 @@ static void write_models(const struct policy_key *k, struct buf *out)
 static int read_models(struct policy_key *k, struct str text, struct err *e)
 {
     struct str rest = text;
-    char *models = NULL;
     int n = 0;
 
-    for (struct str item; next_item(&rest, &item); n++)
+    for (struct str item; policy_list_next(&rest, &item); n++)
         if (!item.n || item.n > POLICY_MODEL_NAME_MAX || !is_plain_text(item))
             return err_set(
                 e, ERR_INVALID, "'%.*s' is not the name of a model", shown(item), item.p);
     if (n > POLICY_MODELS_MAX)
         return err_set(e, ERR_RANGE, "more than %d models", POLICY_MODELS_MAX);
-    if (n) {
-        models = try_malloc(text.n + 1);
-        if (!models)
-            return err_set(e, ERR_MEMORY, "no memory for an API key");
-        memcpy(models, text.p, text.n);
-        models[text.n] = '\0';
-    }
-    mem_free(k->models);
-    k->models = models;
-    return 0;
+    return set_text(&k->models, text, e);
+}
+
+static void write_roles(const struct policy_key *k, struct buf *out)
+{
+    buf_putz(out, k->roles ? k->roles : "");
+}
+
+static int read_roles(struct policy_key *k, struct str text, struct err *e)
+{
+    struct str rest = text;
+    int n = 0;
+
+    for (struct str item; policy_list_next(&rest, &item); n++)
+        if (!policy_object_name_is_valid(item))
+            return err_set(e, ERR_INVALID, "'%.*s' is not the name of a role", shown(item), item.p);
+    if (n > POLICY_ROLES_MAX)
+        return err_set(e, ERR_RANGE, "more than %d roles", POLICY_ROLES_MAX);
+    return set_text(&k->roles, text, e);
 }
 
 static void write_networks(const struct policy_key *k, struct buf *out)
@@ -349,7 +390,7 @@ static int read_networks(struct policy_key *k, struct str text, struct err *e)
     struct network all[POLICY_NETWORKS_MAX], *networks = NULL;
     int n = 0;
 
-    for (struct str item; next_item(&text, &item); n++) {
+    for (struct str item; policy_list_next(&text, &item); n++) {
         if (n == POLICY_NETWORKS_MAX)
             return err_set(e, ERR_RANGE, "more than %d networks", POLICY_NETWORKS_MAX);
         if (network_parse(&all[n], item, e))
@@ -382,7 +423,7 @@ static int read_limits(struct policy_key *k, struct str text, struct err *e)
 {
     int64_t limits[N_POLICY_LIMITS] = { 0 };
 
-    for (struct str item; next_item(&text, &item);) {
+    for (struct str item; policy_list_next(&text, &item);) {
         ptrdiff_t is = str_find(item, STR("="));
         struct str name = { item.p, is < 0 ? item.n : (size_t)is };
         int i = 0;
@@ -424,6 +465,7 @@ const struct policy_attribute policy_attributes[N_POLICY_ATTRIBUTES] = {
     { "models", write_models, read_models, ATTRIBUTE_LIST, false },
     { "networks", write_networks, read_networks, ATTRIBUTE_LIST, false },
     { "limits", write_limits, read_limits, ATTRIBUTE_LIMITS, false },
+    { "roles", write_roles, read_roles, ATTRIBUTE_LIST, false },
 };
 
 const struct policy_attribute *policy_attribute_find(struct str name)
@@ -446,14 +488,20 @@ int policy_key_set(
 
 /* ---- use */
 
-bool policy_key_allows_model(const struct policy_key *k, const char *model)
+/* list: NULL = all. */
+static bool has_model(const char *list, const char *model)
 {
-    struct str rest = str_of(k->models);
+    struct str rest = str_of(list);
 
-    for (struct str item; next_item(&rest, &item);)
+    for (struct str item; policy_list_next(&rest, &item);)
         if (str_is(item, model))
             return true;
-    return !k->models;
+    return !list;
+}
+
+bool policy_key_allows_model(const struct policy_key *k, const char *model)
+{
+    return has_model(k->models, model) && has_model(k->role_models, model);
 }
 
 bool policy_key_allows_address(const struct policy_key *k, struct str address)
@@ -466,7 +514,7 @@ bool policy_key_allows_address(const struct policy_key *k, struct str address)
 
 void policy_key_caller(const struct policy_key *k, struct caller *out)
 {
-    *out = (struct caller){ .scopes = k->scopes,
+    *out = (struct caller){ .scopes = policy_key_scopes(k),
         .weight = k->weight,
         .number = k->owner,
         .max_priority = k->max_priority };

@@ -22,6 +22,7 @@ enum {
     POLICY_NAME_MAX = 100,
     POLICY_MODELS_MAX = 64, /* models and networks of one key */
     POLICY_NETWORKS_MAX = 64,
+    POLICY_ROLES_MAX = 64, /* of one key */
     POLICY_MODEL_NAME_MAX = 200,
     POLICY_ATTRIBUTE_BYTES = POLICY_MODELS_MAX * (POLICY_MODEL_NAME_MAX + 1)
 };
@@ -52,7 +53,7 @@ struct policy_key {
     uint8_t digest[POLICY_DIGEST_BYTES];
     char id[2 * KEY_ID_BYTES + 1];
     char name[POLICY_NAME_MAX + 1];
-    unsigned scopes;                     /* enum scope */
+    unsigned scopes;                     /* enum scope; see policy_key_scopes */
     int64_t created_at;                  /* Unix time */
     int64_t expires_at;                  /* Unix time; 0 = never */
     char tenant[KEY_GROUP_MAX + 1];      /* "" = the key is its own tenant */
@@ -61,6 +62,13 @@ struct policy_key {
     int max_priority;
     int64_t limits[N_POLICY_LIMITS]; /* 0 = none */
     char *models;                    /* list of allowed models; NULL = all */
+    char *roles;                     /* list of names; NULL = none */
+    /* What the roles grant, set by role_set_apply: scopes, the list of models (NULL = all; "" =
+     * none), and limits. */
+    unsigned role_scopes;
+    char *role_models;
+    int64_t role_limits[N_POLICY_LIMITS];
+    char *claims; /* of a token: JSON object; NULL = none */
     struct network *networks;
     int n_networks;   /* 0 = all */
     uint64_t version; /* version of the policy whose change set these attributes */
@@ -83,7 +91,7 @@ void policy_secret_new(char out[POLICY_SECRET_BYTES + 1]);
 
 /* ---- attributes as text */
 
-enum { N_POLICY_ATTRIBUTES = 12 };
+enum { N_POLICY_ATTRIBUTES = 13 };
 enum attribute_kind {
     ATTRIBUTE_TEXT,
     ATTRIBUTE_NUMBER,
@@ -107,7 +115,16 @@ const struct policy_attribute *policy_attribute_find(struct str name);
 int policy_key_set(struct policy_key *k, const struct policy_attribute *a, struct str text,
     struct err *e) MUST_CHECK;
 
+/* Splits off the first item of a list, which tab characters separate; false at the end. */
+bool policy_list_next(struct str *rest, struct str *item);
+
 /* ---- use */
+
+/* Scopes of the key and of its roles. */
+static inline unsigned policy_key_scopes(const struct policy_key *k)
+{
+    return k->scopes | k->role_scopes;
+}
 
 bool policy_key_allows_model(const struct policy_key *k, const char *model);
 bool policy_key_allows_address(const struct policy_key *k, struct str address);

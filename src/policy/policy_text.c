@@ -29,6 +29,14 @@ static void write_limits(const struct limit_entry *l, struct buf *out)
     buf_putc(out, '\n');
 }
 
+static void write_object(const struct policy_object *o, struct buf *out)
+{
+    buf_printf(out, "\n[object %s %s]\nversion = %llu\nbody = ", policy_object_kinds[o->kind],
+        o->name, (unsigned long long)o->version);
+    buf_puts(out, o->body);
+    buf_putc(out, '\n');
+}
+
 void policy_text_write(const struct policy_snapshot *s, struct buf *out)
 {
     buf_printf(out, "[policy]\nversion = %llu\n", (unsigned long long)policy_snapshot_version(s));
@@ -37,6 +45,8 @@ void policy_text_write(const struct policy_snapshot *s, struct buf *out)
             write_key(policy_snapshot_at(s, i), out);
     for (int i = 0; i < limit_set_count(policy_snapshot_limits(s)); i++)
         write_limits(limit_set_at(policy_snapshot_limits(s), i), out);
+    for (int i = 0; i < object_set_count(policy_snapshot_objects(s)); i++)
+        write_object(object_set_at(policy_snapshot_objects(s), i), out);
 }
 
 /* ---- reading */
@@ -46,16 +56,51 @@ struct reader {
     struct policy_key
         *key; /* key of the current section; also in the list. NULL: another section */
     struct limit_entry limits; /* limits of the current section, if in_limits */
-    bool has_section, in_limits;
+    /* the object of the current section, if in_object */
+    enum policy_object_kind object_kind;
+    char object_name[OBJECT_NAME_MAX + 1];
+    struct str object_body; /* part of the text */
+    uint64_t object_version;
+    bool has_section, in_limits, in_object;
 };
 
-/* Limits are complete at the end of their section. */
+static int end_object(struct reader *r, struct err *e)
+{
+    struct policy_object *o;
+
+    if (policy_object_new(&o, r->object_kind, r->object_name, r->object_body, e))
+        return -1;
+    o->version = r->object_version;
+    return policy_list_put_object(r->out, o, e);
+}
+
+/* Limits and objects are complete at the end of their section. */
 static int end_section(struct reader *r, struct err *e)
 {
-    bool in_limits = r->in_limits;
+    bool in_limits = r->in_limits, in_object = r->in_object;
 
-    r->in_limits = false;
+    r->in_limits = r->in_object = false;
+    if (in_object)
+        return end_object(r, e);
     return in_limits ? policy_list_put_limits(r->out, &r->limits, e) : 0;
+}
+
+static int begin_object(struct reader *r, struct str subject, struct err *e)
+{
+    r->in_object = true;
+    r->object_body = STR_NONE;
+    r->object_version = 0;
+    return policy_object_subject(subject, &r->object_kind, r->object_name, e);
+}
+
+static int read_object_member(struct reader *r, struct str name, struct str value, struct err *e)
+{
+    if (str_is(name, "body"))
+        r->object_body = value;
+    else if (!str_is(name, "version") || !str_to_u64(value, &r->object_version))
+        return err_set(e, ERR_SYNTAX, "unknown entry '%.*s', or a version that is no number",
+            (int)MIN(name.n, (size_t)80), name.p);
+    return 0;
 }
 
 static int read_limits_member(struct reader *r, struct str name, struct str value, struct err *e)
@@ -71,7 +116,7 @@ static int read_limits_member(struct reader *r, struct str name, struct str valu
 /* name: between the brackets. */
 static int read_section(struct reader *r, struct str name, struct err *e)
 {
-    const struct str prefix = STR("api_key "), limits = STR("limits ");
+    const struct str prefix = STR("api_key "), limits = STR("limits "), object = STR("object ");
     uint8_t digest[POLICY_DIGEST_BYTES];
 
     if (end_section(r, e))
@@ -80,6 +125,8 @@ static int read_section(struct reader *r, struct str name, struct err *e)
     r->key = NULL;
     if (str_is(name, "policy"))
         return 0;
+    if (str_starts(name, object))
+        return begin_object(r, str_skip(name, object.n), e);
     r->in_limits = str_starts(name, limits);
     if (r->in_limits)
         return limit_entry_init(&r->limits, str_skip(name, limits.n), ' ', e);
@@ -100,6 +147,8 @@ static int read_member(struct reader *r, struct str name, struct str value, stru
         return err_set(e, ERR_SYNTAX, "an entry before the first section");
     if (r->in_limits)
         return read_limits_member(r, name, value, e);
+    if (r->in_object)
+        return read_object_member(r, name, value, e);
     if (!r->key && str_is(name, "version"))
         return str_to_u64(value, &r->out->version)
                    ? 0

@@ -9,7 +9,9 @@
 struct policy_snapshot {
     _Atomic int n_refs;
     uint64_t version;
-    const struct limit_set *limits; /* a reference; NULL: none */
+    const struct limit_set *limits;   /* a reference; NULL: none */
+    const struct object_set *objects; /* the same */
+    const struct role_set *roles;     /* of the objects; the same */
     int n;
     const struct policy_key **keys; /* references, in the order of the digests */
     uint32_t *slots;                /* open addressing: index + 1 into keys; 0 = empty */
@@ -114,6 +116,8 @@ static int derive(struct policy_snapshot **out, const struct policy_snapshot *ol
     if (key)
         s->keys[s->n++] = policy_key_ref(key);
     s->limits = limit_set_ref(old->limits);
+    s->objects = object_set_ref(old->objects);
+    s->roles = role_set_ref(old->roles);
     return finish(out, s, e);
 }
 
@@ -156,6 +160,62 @@ int policy_snapshot_set_limits(struct policy_snapshot **out, const struct policy
     return 0;
 }
 
+/* Replaces the keys that have roles by copies with the rights of the present roles. */
+static int apply_roles(struct policy_snapshot *s, struct err *e)
+{
+    for (int i = 0; i < s->n; i++) {
+        const struct policy_key *old = s->keys[i];
+        if (!old->roles)
+            continue;
+        struct policy_key *k = policy_key_copy(old);
+        if (!k)
+            return err_set(e, ERR_MEMORY, "no memory for the API keys");
+        s->keys[i] = k;
+        policy_key_unref(old);
+        if (role_set_apply(s->roles, k, e))
+            return -1;
+    }
+    return 0;
+}
+
+int policy_snapshot_set_objects(struct policy_snapshot **out, const struct policy_snapshot *old,
+    const struct object_set *objects, uint64_t version, struct err *e)
+{
+    struct policy_snapshot *s = new_empty(old->n, version);
+    struct role_set *roles = NULL;
+
+    if (!s)
+        return err_set(e, ERR_MEMORY, "no memory for the API keys");
+    if (role_set_new(&roles, objects, e)) {
+        policy_snapshot_unref(s);
+        return -1;
+    }
+    if (derive(&s, old, NULL, NULL, s, e)) {
+        role_set_unref(roles);
+        return -1;
+    }
+    object_set_unref(s->objects);
+    role_set_unref(s->roles);
+    s->objects = object_set_ref(objects);
+    s->roles = roles;
+    if (apply_roles(s, e)) {
+        policy_snapshot_unref(s);
+        return -1;
+    }
+    *out = s;
+    return 0;
+}
+
+const struct object_set *policy_snapshot_objects(const struct policy_snapshot *s)
+{
+    return s->objects;
+}
+
+const struct role_set *policy_snapshot_roles(const struct policy_snapshot *s)
+{
+    return s->roles;
+}
+
 const struct limit_set *policy_snapshot_limits(const struct policy_snapshot *s)
 {
     return s->limits;
@@ -174,6 +234,8 @@ void policy_snapshot_unref(struct policy_snapshot *s)
     for (int i = 0; i < s->n; i++)
         policy_key_unref(s->keys[i]);
     limit_set_unref(s->limits);
+    object_set_unref(s->objects);
+    role_set_unref(s->roles);
     mem_free((void *)s->keys);
     mem_free(s->slots);
     mem_free(s);

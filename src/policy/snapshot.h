@@ -1,5 +1,5 @@
-/* snapshot.h: all API keys and limits of one version of the policy: the keys of the configuration
- * and those of the backend, found by the digest of their secret.
+/* snapshot.h: all API keys, limits and objects of one version of the policy: the keys of the
+ * configuration and those of the backend, found by the digest of their secret.
  *
  * A lookup reads one slot of a hash table on average, whatever the number of keys is. A change
  * makes a new snapshot that shares the keys with the old one: a copy of pointers, in O(n).
@@ -8,6 +8,7 @@
 #pragma once
 
 #include "policy/limit_set.h"
+#include "policy/policy_role.h"
 
 enum { POLICY_KEYS_MAX = 1 << 17 }; /* static and stored ones together */
 
@@ -29,6 +30,13 @@ int policy_snapshot_delete(struct policy_snapshot **out, const struct policy_sna
 int policy_snapshot_set_limits(struct policy_snapshot **out, const struct policy_snapshot *old,
     const struct limit_set *limits, uint64_t version, struct err *e) MUST_CHECK;
 const struct limit_set *policy_snapshot_limits(const struct policy_snapshot *s); /* borrowed */
+/* A copy with other objects (NULL: none), of which it takes a reference on success. The keys get
+ * what the roles among the objects grant. A new snapshot has none, and the functions above keep
+ * those of `old`; their key was passed to role_set_apply before. ERR_MEMORY, ERR_CORRUPT. */
+int policy_snapshot_set_objects(struct policy_snapshot **out, const struct policy_snapshot *old,
+    const struct object_set *objects, uint64_t version, struct err *e) MUST_CHECK;
+const struct object_set *policy_snapshot_objects(const struct policy_snapshot *s); /* borrowed */
+const struct role_set *policy_snapshot_roles(const struct policy_snapshot *s);     /* borrowed */
 struct policy_snapshot *policy_snapshot_ref(struct policy_snapshot *s);
 void policy_snapshot_unref(struct policy_snapshot *s); /* accepts NULL */
 

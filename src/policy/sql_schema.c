@@ -30,12 +30,21 @@
     " version " INTEGER " NOT NULL,"                                                               \
     " limit_values TEXT NOT NULL)" END
 
+#define MIGRATION_3(INTEGER, REAL, BLOB, END)                                                      \
+    "CREATE TABLE objects ("                                                                       \
+    " kind TEXT NOT NULL,"                                                                         \
+    " name TEXT NOT NULL,"                                                                         \
+    " version " INTEGER " NOT NULL,"                                                               \
+    " body TEXT NOT NULL,"                                                                         \
+    " PRIMARY KEY (kind, name))" END ";"                                                           \
+    "ALTER TABLE api_keys ADD COLUMN roles TEXT NOT NULL DEFAULT ''"
+
 #define SQLITE(migration)   migration("INTEGER", "REAL", "BLOB", " WITHOUT ROWID")
 #define POSTGRES(migration) migration("BIGINT", "DOUBLE PRECISION", "BYTEA", "")
 
 const char *const sql_migrations[N_SQL_DIALECTS][N_SQL_MIGRATIONS] = {
-    [SQL_SQLITE] = { SQLITE(MIGRATION_1), SQLITE(MIGRATION_2) },
-    [SQL_POSTGRES] = { POSTGRES(MIGRATION_1), POSTGRES(MIGRATION_2) },
+    [SQL_SQLITE] = { SQLITE(MIGRATION_1), SQLITE(MIGRATION_2), SQLITE(MIGRATION_3) },
+    [SQL_POSTGRES] = { POSTGRES(MIGRATION_1), POSTGRES(MIGRATION_2), POSTGRES(MIGRATION_3) },
 };
 
 static const struct {

@@ -4,6 +4,7 @@
  *   policy    one row: the version of the policy
  *   api_keys  one row per key: digest, id, and the attributes of policy_key.h as columns
  *   limits    one row per entry of limit_set.h
+ *   objects   one row per object of object_set.h
  *
  * Any thread. */
 #pragma once
@@ -11,7 +12,7 @@
 #include "policy/policy_key.h"
 
 enum sql_dialect { SQL_SQLITE, SQL_POSTGRES, N_SQL_DIALECTS };
-enum { N_SQL_MIGRATIONS = 2, SQL_BYTES = 2048 };
+enum { N_SQL_MIGRATIONS = 3, SQL_BYTES = 2048 };
 
 /* Migration i changes the schema from version i to i + 1. Existing entries are never changed. */
 extern const char *const sql_migrations[N_SQL_DIALECTS][N_SQL_MIGRATIONS];

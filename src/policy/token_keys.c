@@ -15,6 +15,7 @@ struct cached {
 struct token_keys {
     const struct token_rules *rules;
     struct jwks *keys;
+    const struct role_set *roles;
     uint64_t number;
     unsigned next_way; /* way of the entry that is replaced next */
     struct cached cache[CACHE_SLOTS];
@@ -174,6 +175,59 @@ static int set_tenant(
     return 0;
 }
 
+static bool has_value(const struct json *claim, struct str value)
+{
+    if (!claim || (claim->kind != JSON_ARRAY && claim->kind != JSON_STRING))
+        return false;
+    if (claim->kind == JSON_STRING)
+        return str_eq(claim->s, value);
+    for (const struct json *j = claim->child; j; j = j->next)
+        if (j->kind == JSON_STRING && str_eq(j->s, value))
+            return true;
+    return false;
+}
+
+static bool has_role(const struct policy_role *role, const struct json *claims)
+{
+    struct str rest = str_of(role->claims);
+
+    for (struct str item; policy_list_next(&rest, &item);) {
+        size_t is = (size_t)str_find(item, STR("="));
+        if (has_value(find_claim(claims, (struct str){ item.p, is }), str_skip(item, is + 1)))
+            return true;
+    }
+    return false;
+}
+
+/* Gives the key the roles whose claims the token has, at most POLICY_ROLES_MAX. */
+static int set_roles(
+    struct policy_key *k, const struct role_set *roles, const struct json *claims, struct err *e)
+{
+    struct buf names;
+    int n = 0;
+
+    buf_init(&names, (size_t)POLICY_ROLES_MAX * (OBJECT_NAME_MAX + 1));
+    for (int i = 0; i < role_set_count(roles) && n < POLICY_ROLES_MAX; i++)
+        if (has_role(role_set_at(roles, i), claims))
+            buf_printf(&names, "%s%s", n++ ? "\t" : "", role_set_at(roles, i)->name);
+    int failed = !buf_ok(&names)
+                     ? err_set(e, ERR_MEMORY, "no memory for a token")
+                     : policy_key_set(k, policy_attribute_find(STR("roles")), buf_str(&names), e);
+    buf_clear(&names);
+    return failed || role_set_apply(roles, k, e) ? -1 : 0;
+}
+
+/* The claims are part of the input of decisions (decision/decision.h). */
+static int keep_claims(struct policy_key *k, const struct json *claims, struct err *e)
+{
+    k->claims = try_malloc(claims->raw.n + 1);
+    if (!k->claims)
+        return err_set(e, ERR_MEMORY, "no memory for a token");
+    memcpy(k->claims, claims->raw.p, claims->raw.n);
+    k->claims[claims->raw.n] = '\0';
+    return 0;
+}
+
 static uint32_t hash_of(const char *text)
 {
     uint8_t digest[SHA256_DIGEST_LENGTH];
@@ -194,7 +248,8 @@ static void digest_of_subject(
     policy_digest(out, (struct str){ (const char *)both, sizeof(both) });
 }
 
-static struct policy_key *key_of(const struct token_rules *r, const struct jwt *jwt, struct err *e)
+static struct policy_key *key_of(
+    const struct token_rules *r, const struct role_set *roles, const struct jwt *jwt, struct err *e)
 {
     uint8_t digest[POLICY_DIGEST_BYTES];
     struct policy_key *k;
@@ -211,7 +266,8 @@ static struct policy_key *key_of(const struct token_rules *r, const struct jwt *
     k->scopes = scopes_of_claims(r, jwt->claims);
     if (policy_key_set(k, policy_attribute_find(STR("name")), jwt->subject, &ignored))
         *k->name = '\0'; /* for display only */
-    if (set_tenant(k, r, jwt->claims, e)) {
+    if (set_tenant(k, r, jwt->claims, e) || set_roles(k, roles, jwt->claims, e) ||
+        keep_claims(k, jwt->claims, e)) {
         policy_key_unref(k);
         return NULL;
     }
@@ -244,6 +300,7 @@ void token_keys_free(struct token_keys *t)
         return;
     clear_cache(t);
     jwks_unref(t->keys);
+    role_set_unref(t->roles);
     mem_free(t);
 }
 
@@ -255,6 +312,15 @@ void token_keys_set(struct token_keys *t, struct jwks *keys, uint64_t number)
     clear_cache(t);
     jwks_unref(t->keys);
     t->keys = jwks_ref(keys);
+}
+
+void token_keys_set_roles(struct token_keys *t, const struct role_set *roles)
+{
+    if (roles == t->roles)
+        return;
+    clear_cache(t);
+    role_set_unref(t->roles);
+    t->roles = role_set_ref(roles);
 }
 
 uint64_t token_keys_number(const struct token_keys *t)
@@ -289,7 +355,7 @@ const struct policy_key *token_keys_find(
     }
     rules.now_s = now_s;
     if (!jwt_verify(&jwt, token, t->keys, &rules, a, e))
-        k = key_of(t->rules, &jwt, e);
+        k = key_of(t->rules, t->roles, &jwt, e);
     arena_free(a);
     if (!k)
         return NULL;

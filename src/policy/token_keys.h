@@ -1,9 +1,10 @@
 /* token_keys.h: callers with a token of an OpenID Connect issuer. A token that jwt.h accepts
  * becomes a struct policy_key, as if it were an API key: scopes and tenant from its claims, expiry
- * from `exp`. Its id is derived from `iss` and `sub`, so all tokens of a subject have one id.
+ * from `exp`, the roles whose claims it has. Its id is derived from `iss` and `sub`, so all tokens
+ * of a subject have one id.
  *
  * Each io thread has a cache of accepted tokens, found by their SHA-256 digests, so that a token is
- * verified once and not with each request. A new key set empties the cache.
+ * verified once and not with each request. A new key set and new roles empty the cache.
  *
  * Owner: one thread at a time; the rules are immutable. */
 #pragma once
@@ -45,6 +46,8 @@ struct token_keys *token_keys_new(const struct token_rules *borrow); /* aborts w
 void token_keys_free(struct token_keys *t);                          /* accepts NULL */
 /* Takes no reference. `number` is that of the result (auth/oidc.h). */
 void token_keys_set(struct token_keys *t, struct jwks *keys, uint64_t number);
+/* Takes a reference. NULL = none. */
+void token_keys_set_roles(struct token_keys *t, const struct role_set *roles);
 uint64_t token_keys_number(const struct token_keys *t); /* number of the last result; 0 = none */
 bool token_keys_has_set(const struct token_keys *t);
 

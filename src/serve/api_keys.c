@@ -54,8 +54,8 @@ static void put_attribute(
     struct str text = buf_str(scratch);
     jw_key(w, a->name);
     switch (a->kind) {
-    case ATTRIBUTE_LIST:
-        put_list(w, text);
+    case ATTRIBUTE_LIST: /* no scopes have a text, since no text is the default */
+        put_list(w, a == policy_attribute_find(STR("scopes")) && !k->scopes ? STR("") : text);
         return;
     case ATTRIBUTE_LIMITS:
         put_limits(w, k);
@@ -265,6 +265,8 @@ static int set_attribute(struct policy_key *k, const struct json *v, struct err 
     }
     buf_init(&text, 2 * POLICY_ATTRIBUTE_BYTES);
     int failed = attribute_text(a, v, &text, e);
+    if (!text.n && a == policy_attribute_find(STR("scopes")))
+        buf_putz(&text, "none"); /* parse_key checks whether the key has roles */
     if (!failed && !buf_ok(&text))
         failed = err_param(e, ERR_TOO_LARGE, a->name, "%s is too large.", a->name);
     if (!failed)
@@ -282,9 +284,15 @@ static int parse_key(struct policy_key *k, struct http_exchange *x, struct err *
         return -1;
     if (root->kind != JSON_OBJECT)
         return err_set(e, ERR_INVALID, "The body must be a JSON object.");
+    const struct json *roles = json_get(root, "roles");
+    if (roles && roles->n && json_is_null(json_get(root, "scopes")))
+        k->scopes = SCOPE_NONE; /* the roles grant the scopes */
     for (const struct json *v = root->child; v; v = v->next)
         if (set_attribute(k, v, e))
             return -1;
+    if (!k->scopes && !k->roles)
+        return err_param(e, ERR_INVALID, "scopes",
+            "scopes: a key needs at least one of generate, read, admin, or a role");
     return 0;
 }
 

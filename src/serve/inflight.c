@@ -194,7 +194,7 @@ static int check_key(const struct inflight *r, const struct policy_key *now, str
         return 0;
     if (policy_key_is_expired(now, clock_wall_s()))
         return err_set(e, ERR_AUTH, "The API key of this request has expired.");
-    if ((now->scopes & r->route->scope) != r->route->scope)
+    if ((policy_key_scopes(now) & r->route->scope) != r->route->scope)
         return err_set(e, ERR_FORBIDDEN, "This key may not use %s any more.", r->route->path);
     /* While a worker thread prepares the request, it sets `model`. */
     return !r->async.is_at_worker && r->model ? model_check_allowed(r->model, now, e) : 0;

@@ -68,7 +68,8 @@ enum {
     MSG_LIMITS_CHANGED,
     MSG_ISSUER_KEYS, /* struct issuer_keys_message */
     MSG_TLS,         /* struct tls_message */
-    MSG_USAGE
+    MSG_USAGE,
+    MSG_OBJECT_CHANGED
 };
 
 /* engine_metrics.c: adds the metrics of all engines of the registry. */

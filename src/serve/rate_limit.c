@@ -27,7 +27,7 @@ void rate_limit_of_key(
     bool is_exempt = key && key->limits[POLICY_LIMIT_exempt];
 
     for (int i = 0; i < N_POLICY_LIMITS; i++) {
-        int64_t own = key ? key->limits[i] : 0;
+        int64_t own = !key ? 0 : key->limits[i] ? key->limits[i] : key->role_limits[i];
         out[i] = own || is_exempt || !d ? own : d->values[i];
     }
 }

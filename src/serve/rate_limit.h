@@ -58,6 +58,7 @@ void rate_limit_pace(struct inflight *r);    /* a session needs a group of event
 /* is_computed: the engine has processed the prompt, or begun to. */
 void rate_limit_close(struct inflight *r, bool is_computed);
 
-/* Limits that apply to the key: its own, else those of the default entry. key: NULL = anonymous. */
+/* Limits that apply to the key: its own, else those of its roles, else those of the default entry.
+ * key: NULL = anonymous. */
 void rate_limit_of_key(
     int64_t out[N_POLICY_LIMITS], const struct policy_snapshot *s, const struct policy_key *key);

@@ -3,6 +3,7 @@
 #include "serve/api_keys.h"
 #include "serve/audit_routes.h"
 #include "serve/limits.h"
+#include "serve/object_routes.h"
 #include "serve/usage_list.h"
 
 #include <stdio.h>
@@ -31,6 +32,10 @@ static const struct route routes[] = {
     { "DELETE", "/v1/admin/tenants/*", SCOPE_ADMIN, false, ERROR_PROBLEM, limits_delete },
     { "GET", "/v1/admin/rate_limit", SCOPE_ADMIN, false, ERROR_PROBLEM, rate_limit_show },
     { "PUT", "/v1/admin/rate_limit", SCOPE_ADMIN, true, ERROR_PROBLEM, rate_limit_replace },
+    { "GET", "/v1/admin/roles", SCOPE_ADMIN, false, ERROR_PROBLEM, roles_list },
+    { "GET", "/v1/admin/roles/*", SCOPE_ADMIN, false, ERROR_PROBLEM, roles_show },
+    { "PUT", "/v1/admin/roles/*", SCOPE_ADMIN, true, ERROR_PROBLEM, roles_replace },
+    { "DELETE", "/v1/admin/roles/*", SCOPE_ADMIN, false, ERROR_PROBLEM, roles_delete },
     { "GET", "/v1/admin/usage", SCOPE_ADMIN, false, ERROR_PROBLEM, usage_list },
     { "GET", "/v1/admin/cache", SCOPE_ADMIN, false, ERROR_PROBLEM, admin_cache_show },
     { "DELETE", "/v1/admin/cache", SCOPE_ADMIN, false, ERROR_PROBLEM, admin_cache_flush },

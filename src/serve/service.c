@@ -6,6 +6,7 @@
 #include "serve/audit_routes.h"
 #include "serve/audit_wait.h"
 #include "serve/limits.h"
+#include "serve/object_routes.h"
 #include "serve/key_wait.h"
 #include "serve/usage_list.h"
 #include "serve/model_wait.h"
@@ -373,6 +374,8 @@ static void apply_policy(struct io *io, struct policy_snapshot *take)
 {
     policy_snapshot_unref(io->policy);
     io->policy = take;
+    if (io->tokens)
+        token_keys_set_roles(io->tokens, policy_snapshot_roles(take));
     if (io->o->needs_key_once_set && policy_snapshot_count(take))
         io->origins.needs_key = true;
 }
@@ -467,6 +470,9 @@ static void on_message(void *ctx, struct msg *m)
         break;
     case MSG_LIMITS_CHANGED:
         limits_message(io, m);
+        break;
+    case MSG_OBJECT_CHANGED:
+        object_change_message(io, m);
         break;
     case MSG_USAGE:
         usage_list_message(io, m);

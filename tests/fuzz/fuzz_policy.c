@@ -17,6 +17,13 @@ static struct policy_snapshot *snapshot_of(struct policy_list *take)
             &s, (const struct policy_key *const *)take->keys, take->n, take->version, &e))
         s = NULL;
     take->n = 0;
+    if (s) { /* a body of a role may be invalid */
+        struct policy_snapshot *with = NULL;
+        if (policy_snapshot_set_objects(&with, s, take->objects, take->version, &e))
+            with = NULL;
+        policy_snapshot_unref(s);
+        s = with;
+    }
     policy_list_clear(take);
     return s;
 }

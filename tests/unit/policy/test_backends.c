@@ -594,6 +594,186 @@ static void limits_survive_changes_of_keys_and_a_restart(void)
     }
 }
 
+/* ---- objects */
+
+static enum errcode change_object(struct policy *p, struct mailbox *replies,
+    struct policy_change *c, const char *name, struct str body)
+{
+    struct err e;
+
+    c->reply_to = replies;
+    c->object_kind = OBJECT_ROLE;
+    snprintf(c->object_name, sizeof(c->object_name), "%s", name);
+    if (c->action == POLICY_PUT_OBJECT)
+        EXPECT_EQ(policy_object_new(&c->object, OBJECT_ROLE, name, body, &e), 0);
+    policy_post(p, c);
+    while (!mailbox_drain(replies))
+        mailbox_wait(replies, UINT64_MAX);
+    policy_object_unref(c->object_before);
+    policy_object_unref(c->object_result);
+    return c->err.code;
+}
+
+static void objects_survive_changes_of_keys_and_a_restart(void)
+{
+    const struct str reader = STR("{\"scopes\":[\"read\"]}"),
+                     chief = STR("{\"scopes\":[\"admin\"],\"claims\":[\"a=\\u0001'%\"]}");
+    struct buf large;
+
+    buf_init(&large, 2 * MB);
+    buf_putz(&large, "{\"models\":[\"");
+    for (int i = 0; i < 190; i++)
+        buf_putc(&large, 'm');
+    buf_putz(&large, "\"]}");
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        struct policy_change put = { .action = POLICY_PUT_OBJECT },
+                             gone = { .action = POLICY_DELETE_OBJECT }, create = { 0 };
+        struct mailbox *m;
+        struct policy *policy;
+        struct place p;
+        struct err e;
+
+        place_init(&p);
+        struct policy_options o = { NULL, names[i], p.o };
+        EXPECT_EQ(mailbox_open(&m, &e), 0);
+        EXPECT(!policy_open(&policy, &o, &e) && !policy_start(policy, ignore_snapshot, NULL, &e));
+        EXPECT_EQ((int)change_object(policy, m, &put, "reader", reader), (int)ERR_NONE);
+        EXPECT_EQ((int)change_object(policy, m, &put, "gone", reader), (int)ERR_NONE);
+        EXPECT_EQ((int)change_object(policy, m, &put, "large", buf_str(&large)), (int)ERR_NONE);
+        EXPECT_EQ((int)change_object(policy, m, &put, "bad", chief), (int)ERR_CORRUPT);
+        EXPECT_EQ((int)change_object(policy, m, &put, "bad", STR("{")), (int)ERR_CORRUPT);
+        EXPECT_EQ((int)change_object(policy, m, &gone, "none", reader), (int)ERR_NOT_FOUND);
+        EXPECT_EQ((int)change_object(policy, m, &gone, "gone", reader), (int)ERR_NONE);
+        create.reply_to = m;
+        create.key = key_of(1);
+        EXPECT_EQ(
+            policy_key_set(create.key, policy_attribute_find(STR("scopes")), STR("none"), &e), 0);
+        EXPECT_EQ(policy_key_set(
+                      create.key, policy_attribute_find(STR("roles")), STR("reader\tlarge"), &e),
+            0);
+        policy_post(policy, &create);
+        while (!mailbox_drain(m))
+            mailbox_wait(m, UINT64_MAX);
+        EXPECT(create.result);
+        EXPECT_EQ((int)policy_key_scopes(create.result), SCOPE_READ);
+        policy_key_unref(create.result);
+        policy_close(policy);
+        EXPECT_EQ(policy_open(&policy, &o, &e), 0);
+        struct policy_snapshot *s = policy_first(policy);
+        const struct object_set *set = policy_snapshot_objects(s);
+        EXPECT_EQ(policy_snapshot_version(s), (uint64_t)5);
+        EXPECT_EQ(object_set_count(set), 2);
+        EXPECT(str_eq(object_set_find(set, OBJECT_ROLE, "reader")->body, reader));
+        EXPECT(str_eq(object_set_find(set, OBJECT_ROLE, "large")->body, buf_str(&large)));
+        EXPECT_EQ(object_set_find(set, OBJECT_ROLE, "large")->version, (uint64_t)3);
+        EXPECT_EQ(object_set_after(set, OBJECT_ROLE, "large"), 1);
+        const struct policy_key *k = policy_snapshot_at(s, 0);
+        EXPECT_EQ((int)k->scopes, SCOPE_NONE);
+        EXPECT_EQ((int)policy_key_scopes(k), SCOPE_READ);
+        EXPECT(policy_key_allows_model(k, "any")); /* the role reader has no list */
+        policy_snapshot_unref(s);
+        policy_close(policy);
+        mailbox_close(m);
+        tmpdir_remove(p.dir);
+    }
+    buf_clear(&large);
+}
+
+static void roles_of_a_key_are_combined(void)
+{
+    static const struct {
+        const char *name, *body;
+    } roles[] = {
+        { "a", "{\"scopes\":[\"read\"],\"models\":[\"x\"],\"limits\":{\"tokens_per_day\":9}}" },
+        { "b", "{\"scopes\":[\"generate\"],\"models\":[\"y\"],\"limits\":{\"tokens_per_day\":5}}" },
+        { "limits", "{\"limits\":{\"cost_per_day\":3}}" }, { "open", "{\"scopes\":[\"admin\"]}" }
+    };
+    static const struct {
+        const char *roles;
+        unsigned scopes;
+        bool x, y, z;
+        int64_t tokens;
+    } cases[] = { { "", SCOPE_NONE, true, true, true, 0 },
+        { "a", SCOPE_READ, true, false, false, 9 },
+        { "a\tb", SCOPE_READ | SCOPE_GENERATE, true, true, false, 5 },
+        { "a\tlimits", SCOPE_READ, true, false, false, 9 },
+        { "limits", SCOPE_NONE, true, true, true, 0 },
+        { "a\topen", SCOPE_READ | SCOPE_ADMIN, true, true, true, 9 },
+        { "none", SCOPE_NONE, false, false, false, 0 },
+        { "limits\tnone", SCOPE_NONE, false, false, false, 0 },
+        { "none\ta", SCOPE_READ, true, false, false, 9 } };
+    struct object_set *set = NULL;
+    struct role_set *all;
+    struct err e;
+
+    for (size_t i = 0; i < ARRAY_LEN(roles); i++) {
+        struct policy_object *o;
+        struct object_set *next;
+        EXPECT_EQ(policy_object_new(&o, OBJECT_ROLE, roles[i].name, str_of(roles[i].body), &e), 0);
+        EXPECT_EQ(object_set_put(&next, set, o, &e), 0);
+        policy_object_unref(o);
+        object_set_unref(set);
+        set = next;
+    }
+    EXPECT_EQ(role_set_new(&all, set, &e), 0);
+    EXPECT_EQ(role_set_count(all), (int)ARRAY_LEN(roles));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct policy_key *k = key_of(1);
+        k->scopes = SCOPE_NONE;
+        EXPECT_EQ(
+            policy_key_set(k, policy_attribute_find(STR("roles")), str_of(cases[i].roles), &e), 0);
+        EXPECT_EQ(role_set_apply(all, k, &e), 0);
+        EXPECT_EQ(policy_key_scopes(k), cases[i].scopes);
+        EXPECT_EQ(policy_key_allows_model(k, "x"), cases[i].x);
+        EXPECT_EQ(policy_key_allows_model(k, "y"), cases[i].y);
+        EXPECT_EQ(policy_key_allows_model(k, "z"), cases[i].z);
+        EXPECT_EQ(k->role_limits[POLICY_LIMIT_tokens_per_day], cases[i].tokens);
+        policy_key_unref(k);
+    }
+    role_set_unref(all);
+    object_set_unref(set);
+}
+
+/* The nth allocation of a change of a role fails, for every n. */
+static void every_failed_allocation_of_a_role_is_an_error(void)
+{
+    int n_errors = 0;
+
+    for (uint64_t nth = 1; nth < 400; nth++) {
+        struct policy_snapshot *s = NULL, *next = NULL;
+        struct policy_object *o = NULL;
+        struct object_set *set = NULL;
+        struct policy_key *k = key_of(1);
+        const struct policy_key *keys[] = { k };
+        uint64_t before = mem_failures();
+        struct err e;
+
+        EXPECT_EQ(policy_key_set(k, policy_attribute_find(STR("roles")), STR("r"), &e), 0);
+        EXPECT_EQ(policy_snapshot_new(&s, keys, 1, 1, &e), 0);
+        mem_fail_after(nth);
+        int failed =
+            policy_object_new(&o, OBJECT_ROLE, "r",
+                STR("{\"scopes\":[\"admin\"],\"models\":[\"m\"],\"claims\":[\"a=b\"]}"), &e) ||
+            object_set_put(&set, NULL, o, &e) || policy_snapshot_set_objects(&next, s, set, 2, &e);
+        mem_fail_after(0);
+        n_errors += failed;
+        EXPECT(!failed || e.code == ERR_MEMORY || e.code == ERR_TOO_LARGE);
+        if (!failed) {
+            EXPECT_EQ(
+                (int)policy_key_scopes(policy_snapshot_at(s, 0)), SCOPE_READ | SCOPE_GENERATE);
+            EXPECT(policy_key_scopes(policy_snapshot_at(next, 0)) & SCOPE_ADMIN);
+        }
+        policy_snapshot_unref(next);
+        policy_snapshot_unref(s);
+        policy_object_unref(o);
+        object_set_unref(set);
+        if (mem_failures() == before)
+            break;
+        EXPECT(failed);
+    }
+    EXPECT(n_errors >= FAULTS_AT_LEAST(5));
+}
+
 /* ---- policy thread */
 
 static _Atomic int n_published;
@@ -671,4 +851,6 @@ TESTS(TEST(old_form_is_read_once_and_rewritten),
     TEST(database_refuses_a_change_of_an_old_version), TEST(full_disk_loses_nothing),
     TEST(every_failed_allocation_is_an_error), TEST(kill_9_loses_nothing_that_was_acknowledged),
     TEST(entries_of_limits_equal_their_text), TEST(limits_survive_changes_of_keys_and_a_restart),
+    TEST(objects_survive_changes_of_keys_and_a_restart), TEST(roles_of_a_key_are_combined),
+    TEST(every_failed_allocation_of_a_role_is_an_error),
     TEST(policy_thread_executes_and_publishes_changes))

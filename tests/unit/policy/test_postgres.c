@@ -89,7 +89,7 @@ static void run_sql(const char *sql)
 static void drop_tables(void)
 {
     need_server();
-    run_sql("DROP TABLE IF EXISTS policy, api_keys, limits, policy_schema");
+    run_sql("DROP TABLE IF EXISTS policy, api_keys, limits, objects, policy_schema");
 }
 
 /* ---- backend */
@@ -229,6 +229,49 @@ static void every_schema_version_is_migrated(void)
     EXPECT(strstr(e.msg, "version 99"));
 }
 
+static void objects_are_stored_replaced_and_deleted(void)
+{
+    struct policy_list l = { 0 };
+    struct policy_backend *b;
+    struct policy_object *o;
+    struct err e;
+
+    drop_tables();
+    b = open_backend();
+    struct policy_snapshot *s = load_from(b), *next;
+    for (int i = 0; i < 2; i++) {
+        struct object_set *set;
+        EXPECT_EQ(policy_object_new(&o, OBJECT_ROLE, "staff",
+                      i ? STR("{\"scopes\":[\"read\"]}") : STR("{\"a'\\\\\":1}"), &e),
+            0);
+        o->version = policy_snapshot_version(s) + 1;
+        EXPECT_EQ(object_set_put(&set, policy_snapshot_objects(s), o, &e), 0);
+        /* without the objects: the first one is no valid role */
+        EXPECT_EQ(policy_snapshot_set_limits(&next, s, NULL, o->version, &e), 0);
+        EXPECT_EQ(b->ops->put_object(b, o, next, &e), 0);
+        object_set_unref(set);
+        policy_snapshot_unref(s);
+        s = next;
+        if (!i)
+            policy_object_unref(o);
+    }
+    EXPECT_EQ(b->ops->load(b, &l, &e), 0);
+    const struct policy_object *got = object_set_find(l.objects, OBJECT_ROLE, "staff");
+    EXPECT(got && got->version == 2 && str_eq(got->body, o->body));
+    policy_list_clear(&l);
+    EXPECT_EQ(policy_snapshot_set_objects(&next, s, NULL, 3, &e), 0);
+    EXPECT_EQ(b->ops->delete_object(b, o, next, &e), 0);
+    EXPECT_EQ(b->ops->delete_object(b, o, next, &e), -1); /* an old version */
+    EXPECT_EQ((int)e.code, (int)ERR_PRECONDITION);
+    policy_object_unref(o);
+    policy_snapshot_unref(next);
+    policy_snapshot_unref(s);
+    EXPECT_EQ(b->ops->load(b, &l, &e), 0);
+    EXPECT_EQ(object_set_count(l.objects), 0);
+    policy_list_clear(&l);
+    b->ops->close(b);
+}
+
 static void hostile_values_are_one_clear_error(void)
 {
     static const struct {
@@ -256,6 +299,12 @@ static void hostile_values_are_one_clear_error(void)
         { "INSERT INTO limits VALUES ('root', 1, '')", "'root'" },
         { "INSERT INTO limits VALUES ('default', -1, '')", "version" },
         { "INSERT INTO limits VALUES ('default', 1, repeat('x', 9999))", "longer" },
+        { "INSERT INTO objects VALUES ('root', 'x', 1, '{}')", "root" },
+        { "INSERT INTO objects VALUES ('role', 'a b', 1, '{}')", "role" },
+        { "INSERT INTO objects VALUES ('role', 'x', -1, '{}')", "version" },
+        { "INSERT INTO objects VALUES ('role', 'x', 1, '')", "role x" },
+        { "INSERT INTO objects VALUES ('role', 'x', 1, E'{\n}')", "role x" },
+        { "INSERT INTO objects VALUES ('role', 'x', 1, repeat('x', 5000000))", "longer" },
         { "UPDATE policy SET version = -1", "version" },
         { "DELETE FROM policy", "version" },
     };
@@ -426,7 +475,7 @@ static void every_failed_allocation_is_an_error(void)
 }
 
 TESTS(TEST(changes_are_stored_and_conflicts_are_detected), TEST(every_schema_version_is_migrated),
-    TEST(hostile_values_are_one_clear_error), TEST(errors_do_not_contain_the_password),
-    TEST(concurrent_writers_lose_no_change),
+    TEST(objects_are_stored_replaced_and_deleted), TEST(hostile_values_are_one_clear_error),
+    TEST(errors_do_not_contain_the_password), TEST(concurrent_writers_lose_no_change),
     TEST(killed_and_stopped_servers_delay_a_call_for_a_limited_time),
     TEST(every_failed_allocation_is_an_error))
