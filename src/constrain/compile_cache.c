@@ -22,7 +22,7 @@ struct entry {
     struct constraint *constraint;
     size_t bytes;
     uint32_t n_users; /* threads that compile or wait */
-    bool is_done;
+    bool is_done, keeps_states;
     struct err error; /* error of the compilation */
 };
 
@@ -170,10 +170,21 @@ static int take_result(struct entry *k, struct constraint **out, struct err *e)
     return rc;
 }
 
-static void use_again(struct compile_cache *c, struct entry *k)
+/* The entry becomes the newest. A constraint that is used again keeps the states of ended choices,
+ * whose memory is counted from then on. */
+static void use_again(struct compile_cache *c, struct entry *k, bool is_new)
 {
+    size_t more = is_new || k->keeps_states ? 0 : CONSTRAINT_IDLE_BYTES;
+
     list_remove(&k->used);
-    list_add_first(&c->used, &k->used);
+    c->stats.bytes -= k->bytes;
+    c->stats.n_entries--;
+    if (more && k->bytes + more <= c->bytes_max / COMPILE_CACHE_SHARES) {
+        k->bytes += more;
+        k->keeps_states = true;
+        constraint_keep_states(k->constraint);
+    }
+    store(c, k);
 }
 
 /* ---- calls */
@@ -237,7 +248,7 @@ int compile_cache_get(struct compile_cache *c, struct constraint **out,
     while (!k->is_done)
         pthread_cond_wait(&c->done, &c->mu);
     if (k->used.list)
-        use_again(c, k);
+        use_again(c, k, is_new);
     int rc = take_result(k, out, e);
     pthread_mutex_unlock(&c->mu);
     return rc;

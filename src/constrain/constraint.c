@@ -10,6 +10,9 @@ struct constraint {
     struct constraint_program *program;
     const struct vocab_tables *tables;
     uint64_t work;
+    _Atomic bool keeps_states;
+    _Atomic size_t idle_bytes; /* of the states below, and of one that is being added */
+    _Atomic(struct constraint_state *) idle[CONSTRAINT_IDLE_STATES];
 };
 
 static const struct constraint_kind_ops *const kinds[] = {
@@ -69,9 +72,47 @@ void constraint_unref(struct constraint *c)
 {
     if (!c || atomic_fetch_sub_explicit(&c->n_refs, 1, memory_order_acq_rel) != 1)
         return;
+    for (int k = 0; k < CONSTRAINT_IDLE_STATES; k++)
+        constraint_state_delete(atomic_load(&c->idle[k]));
     c->ops->free(c->program);
     mem_free(c);
 }
+
+/* ---- states that wait for the next choice */
+
+void constraint_keep_states(struct constraint *c)
+{
+    atomic_store(&c->keeps_states, true);
+}
+
+struct constraint_state *constraint_take_state(struct constraint *c)
+{
+    struct constraint_state *s = NULL;
+
+    for (int k = 0; k < CONSTRAINT_IDLE_STATES && !s; k++)
+        s = atomic_exchange(&c->idle[k], NULL);
+    if (s)
+        atomic_fetch_sub(&c->idle_bytes, constraint_state_bytes(s));
+    return s;
+}
+
+bool constraint_keep_state(struct constraint *c, struct constraint_state *s)
+{
+    size_t bytes = constraint_state_bytes(s);
+
+    if (!atomic_load(&c->keeps_states))
+        return false;
+    if (atomic_fetch_add(&c->idle_bytes, bytes) + bytes <= CONSTRAINT_IDLE_BYTES)
+        for (int k = 0; k < CONSTRAINT_IDLE_STATES; k++) {
+            struct constraint_state *none = NULL;
+            if (atomic_compare_exchange_strong(&c->idle[k], &none, s))
+                return true;
+        }
+    atomic_fetch_sub(&c->idle_bytes, bytes);
+    return false;
+}
+
+/* ---- queries */
 
 size_t constraint_bytes(const struct constraint *c)
 {

@@ -39,6 +39,8 @@ struct constraint_source { /* plain data; texts are borrowed for the call */
 
 struct constraint;
 
+enum { CONSTRAINT_IDLE_STATES = 4, CONSTRAINT_IDLE_BYTES = 512 * 1024 };
+
 /* The error begins with the JSON pointer or the offset of the place in `text`. `t` outlives the
  * constraint. */
 int constraint_new(struct constraint **out, const struct constraint_source *src,
@@ -47,6 +49,10 @@ struct constraint *constraint_ref(struct constraint *c);
 void constraint_unref(struct constraint *c); /* accepts NULL */
 size_t constraint_bytes(const struct constraint *c);
 uint64_t constraint_work(const struct constraint *c); /* work of the compilation */
+/* From now on states that are freed are kept for the next choices, which find their transitions and
+ * masks: at most CONSTRAINT_IDLE_STATES with CONSTRAINT_IDLE_BYTES together. For the compile cache,
+ * which counts these bytes. */
+void constraint_keep_states(struct constraint *c);
 
 struct constraint_state;
 

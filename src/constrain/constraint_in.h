@@ -49,3 +49,8 @@ extern const struct constraint_kind_ops constraint_kind_tools;
 const struct vocab_tables *constraint_tables(const struct constraint *c);
 int constraint_acceptor(
     struct acceptor **out, const struct constraint *c, struct err *e) MUST_CHECK;
+/* A state that was kept, which the caller owns; NULL: none. */
+struct constraint_state *constraint_take_state(struct constraint *c);
+/* False: the state is not kept. */
+bool constraint_keep_state(struct constraint *c, struct constraint_state *s);
+void constraint_state_delete(struct constraint_state *s); /* does not release the constraint */

@@ -227,17 +227,16 @@ struct sample_constraint constraint_state_ops(struct constraint_state *s)
 
 /* ---- creation */
 
-int constraint_state_new(struct constraint_state **out, struct constraint *c, struct err *e)
+static int make_state(struct constraint_state **out, struct constraint *c, struct err *e)
 {
     struct constraint_state *s = try_calloc(1, sizeof(*s));
 
     if (!s)
         return err_set(e, ERR_MEMORY, "no memory for the state of a constraint");
-    s->c = constraint_ref(c);
     s->tables = constraint_tables(c);
     if (constraint_acceptor(&s->a, c, e) ||
         mask_new(&s->mask, s->tables, s->a, MASK_CACHE_BYTES, e)) {
-        constraint_state_free(s);
+        constraint_state_delete(s);
         return -1;
     }
     s->base = s->bottom = POS_START;
@@ -246,15 +245,49 @@ int constraint_state_new(struct constraint_state **out, struct constraint *c, st
     return 0;
 }
 
-void constraint_state_free(struct constraint_state *s)
+int constraint_state_new(struct constraint_state **out, struct constraint *c, struct err *e)
+{
+    struct constraint_state *s = constraint_take_state(c);
+
+    if (!s && make_state(&s, c, e))
+        return -1;
+    s->c = constraint_ref(c);
+    *out = s;
+    return 0;
+}
+
+/* As after its creation, with the transitions and masks that it has computed. */
+static void restart(struct constraint_state *s)
+{
+    drop_mask(s);
+    s->a->ops->release(s->a, s->first_mark);
+    s->base = s->bottom = POS_START;
+    s->base_mark = s->first_mark;
+    s->n_stack = 0;
+}
+
+void constraint_state_delete(struct constraint_state *s)
 {
     if (!s)
         return;
     mask_free(s->mask);
     if (s->a)
         s->a->ops->free(s->a);
-    constraint_unref(s->c);
     mem_free(s);
+}
+
+void constraint_state_free(struct constraint_state *s)
+{
+    struct constraint *c = s ? s->c : NULL;
+
+    if (!s)
+        return;
+    restart(s);
+    s->c = NULL;
+    /* A state that has exceeded a bound returns the error for every text. */
+    if (s->a->ops->check(s->a, &(struct err){ 0 }) || !constraint_keep_state(c, s))
+        constraint_state_delete(s);
+    constraint_unref(c);
 }
 
 size_t constraint_state_bytes(const struct constraint_state *s)

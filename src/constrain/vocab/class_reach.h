@@ -4,6 +4,8 @@
  * length of the chain of uniform states: every text of so many characters is permitted. It is exact
  * if no character of the class can follow it, or if it is at least as long as the longest token of
  * the class; then the tokens of the class are permitted by their number of characters alone.
+ * A state that is not uniform has an unlimited reach if characters of CLASS_STRING lead from it to
+ * few states, all of them live: the search for a pattern that may begin anywhere in a string.
  *
  * Results are stored by state until the automaton is flushed. Memory is fixed. Owner: that of the
  * automaton. */

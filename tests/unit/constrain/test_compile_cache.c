@@ -66,6 +66,29 @@ static void an_entry_is_found_by_all_parts_of_its_key(void)
     vocab_tables_free(u);
 }
 
+static void kept_states_are_counted_from_the_second_use_on(void)
+{
+    struct compile_cache *c = compile_cache_new(COMPILE_CACHE_BYTES_DEFAULT);
+    struct compile_cache *small = compile_cache_new(COMPILE_CACHE_SHARES * CONSTRAINT_IDLE_BYTES);
+    struct vocab_tables *t = tables();
+
+    get(c, t, "abc", "one");
+    size_t once = compile_cache_stats(c).bytes;
+    EXPECT(once < CONSTRAINT_IDLE_BYTES);
+    for (int k = 0; k < 3; k++) {
+        EXPECT(get(c, t, "abc", "one") != NULL);
+        EXPECT_EQ(compile_cache_stats(c).bytes, once + CONSTRAINT_IDLE_BYTES);
+        EXPECT_EQ(compile_cache_stats(c).n_entries, 1u);
+    }
+    /* they do not fit into the share of the tenant */
+    for (int k = 0; k < 3; k++)
+        EXPECT(get(small, t, "abc", "one") != NULL);
+    EXPECT_EQ(compile_cache_stats(small).bytes, once);
+    compile_cache_free(c);
+    compile_cache_free(small);
+    vocab_tables_free(t);
+}
+
 static void an_error_is_returned_and_not_stored(void)
 {
     struct compile_cache *c = compile_cache_new(COMPILE_CACHE_BYTES_DEFAULT);
@@ -210,7 +233,8 @@ static void a_failed_allocation_is_an_error(void)
     vocab_tables_free(t);
 }
 
-TESTS(TEST(an_entry_is_found_by_all_parts_of_its_key), TEST(an_error_is_returned_and_not_stored),
+TESTS(TEST(kept_states_are_counted_from_the_second_use_on),
+    TEST(an_entry_is_found_by_all_parts_of_its_key), TEST(an_error_is_returned_and_not_stored),
     TEST(a_tenant_evicts_its_own_entries_first), TEST(without_memory_nothing_is_stored),
     TEST(a_reference_outlives_the_cache), TEST(threads_wait_for_one_compilation),
     TEST(a_failed_allocation_is_an_error))

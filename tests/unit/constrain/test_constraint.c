@@ -411,6 +411,55 @@ static void forced_text_is_proposed_as_tokens(void)
     kit_close(&kit);
 }
 
+/* Follows random permitted tokens in both states. */
+static void compare_states(struct constraint_state *s, struct constraint_state *t, uint64_t seed)
+{
+    struct sample_constraint k = constraint_state_ops(s), l = constraint_state_ops(t);
+    uint32_t set[(CC_VOCAB + 31) / 32], other[(CC_VOCAB + 31) / 32];
+    struct rng r = { .key = seed };
+
+    for (int round = 0; round < 40; round++) {
+        mask_of(s, 1 + rng_below(&r, 300), set, ARRAY_LEN(set));
+        mask_of(t, UINT64_MAX, other, ARRAY_LEN(other));
+        EXPECT(!memcmp(set, other, sizeof(set)));
+        int32_t id = (int32_t)rng_below(&r, CC_END);
+        while (id < CC_END && !token_set_has(set, id))
+            id++;
+        if (id < CC_END)
+            EXPECT(k.ops->push(k.self, id) && l.ops->push(l.self, id));
+    }
+}
+
+/* A state that an earlier choice has used equals a new one, also after a prefix was read. */
+static void a_kept_state_equals_a_new_one(void)
+{
+    struct compiled_constraints all;
+    struct err e = { 0 };
+
+    compiled_constraints_open(&all);
+    for (int i = 0; i < all.n; i++) {
+        struct constraint_source src = source_of(cc_sources[i].kind, cc_sources[i].text);
+        struct constraint *keeps;
+        EXPECT_EQ(constraint_new(&keeps, &src, all.tables, &e), 0);
+        constraint_keep_states(keeps);
+        struct constraint_state *before = NULL;
+        for (uint64_t seed = 0; seed < 6; seed++) {
+            struct constraint_state *s, *t;
+            EXPECT_EQ(constraint_state_new(&s, keeps, &e), 0);
+            EXPECT_EQ(constraint_state_new(&t, all.all[i], &e), 0);
+            EXPECT(!before || s == before || constraint_state_bytes(t) > CONSTRAINT_IDLE_BYTES / 2);
+            size_t n = seed % 2 ? constraint_state_read(s, STR("{ \"ci")) : 0;
+            EXPECT_EQ(seed % 2 ? constraint_state_read(t, STR("{ \"ci")) : 0, n);
+            compare_states(s, t, seed * 100 + (uint64_t)i);
+            before = s;
+            constraint_state_free(s);
+            constraint_state_free(t);
+        }
+        constraint_unref(keeps);
+    }
+    compiled_constraints_close(&all);
+}
+
 /* Compiles and makes a state, while the nth allocation fails. True: none failed. */
 static bool is_made_despite_failure(
     const struct constraint_source *src, const struct vocab_tables *t, uint64_t nth)
@@ -457,4 +506,5 @@ TESTS(TEST(a_pattern_matches_the_whole_output), TEST(a_choice_accepts_exactly_it
     TEST(masks_avoid_texts_that_the_vocabulary_cannot_produce),
     TEST(a_state_is_a_function_of_the_pushed_tokens), TEST(a_prefix_is_read_before_the_first_token),
     TEST(a_mask_in_progress_survives_queries), TEST(a_state_allocates_nothing),
-    TEST(forced_text_is_proposed_as_tokens), TEST(a_failed_allocation_is_an_error))
+    TEST(forced_text_is_proposed_as_tokens), TEST(a_kept_state_equals_a_new_one),
+    TEST(a_failed_allocation_is_an_error))

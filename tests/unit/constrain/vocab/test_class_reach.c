@@ -34,7 +34,12 @@ static void the_reach_is_the_number_of_characters_left(void)
         /* one character is not permitted, or leads to another state */
         { "^[^\"\\\\\\x00-\\x1fx]*$", "", CLASS_STRING, 32, 0 },
         { "^[^\"\\\\\\x00-\\x1f\\ud7ff]*$", "", CLASS_STRING, 32, 0 },
-        { "^(?:[^]|\\u20acz)*y$", "", CLASS_STRING, 32, 0 },
+        /* several states, none of which is dead */
+        { "^(?:[^]|\\u20acz)*y$", "", CLASS_STRING, 32, 32 },
+        { "[0-9a-f]{24}", "xy0123", CLASS_STRING, 32, 32 },
+        { "^[^]{2}[0-9]{4}|[0-9]-[0-9]$", "", CLASS_STRING, 32, 32 },
+        { "^[^]{2}[0-9]{4}$", "", CLASS_STRING, 32, 0 },
+        { "^(?:a[^]{30}|[^a][^]{20})$", "", CLASS_STRING, 40, 0 },
         { "^[^]{3}[a-z]*$", "", CLASS_STRING, 32, 0 }, { "^[^]{3}[a-z]*$", "", CLASS_STRING, 3, 3 },
         { "^[0-9]{1,4}$", "1", CLASS_DIGITS, 32, 3 }, { "^[0-9]{1,4}x$", "1", CLASS_STRING, 32, 0 },
         { "^-?(?:0|[1-9][0-9]{0,5})$", "-", CLASS_DIGITS, 32, 0 },
