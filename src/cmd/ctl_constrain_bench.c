@@ -161,9 +161,9 @@ static bool run_test(struct bench *b, struct set *set, const char *file, struct 
     if (rc)
         buf_printf(&b->failures, "%s: %s\n", file, e.msg);
     else if (accepted != is_valid)
-        buf_printf(&b->failures, "%s: a%s instance is %s: %.200s\n", file,
+        buf_printf(&b->failures, "%s: a%s instance is %s: %.*s\n", file,
             is_valid ? " valid" : "n invalid", accepted ? "accepted" : "refused",
-            text.n ? text.p : "");
+            (int)MIN(text.n, 200u), text.n ? text.p : "");
     buf_clear(&text);
     return !rc && accepted == is_valid;
 }

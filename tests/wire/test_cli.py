@@ -217,6 +217,13 @@ def test_constrain_checks_and_samples_texts():
         status, _, err = ctl("constrain", "check", "--kind", "gbnf", pattern, good)
         equal(status, 1)
         assert "line 1" in one_line(err), err
+    with tempfile.TemporaryDirectory() as d:  # a refused instance is printed to its end, not further
+        tests = [{"valid": True, "data": value} for value in ("x" * 60, "y")]
+        with open(os.path.join(d, "A---1.json"), "w") as f:
+            json.dump({"schema": {"type": "integer"}, "tests": tests}, f)
+        lines = ctl("constrain", "bench", d)[2].splitlines()
+        for value in ("x" * 60, "y"):
+            assert f'A---1.json: a valid instance is refused: "{value}"' in lines, lines
     for args in (["check", "x"], ["sample"], ["bench"], ["fly"], ["check", "--kind", "x"]):
         equal(ctl("constrain", *args)[0], 2, args)
 
