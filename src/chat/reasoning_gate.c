@@ -39,8 +39,10 @@ struct reasoning_gates {
     int32_t opening[OPEN_TOKENS_MAX]; /* tokens of the marker that opens reasoning */
     struct str opening_text;
     int n_opening;
-    int32_t header;     /* TOKEN_NONE: the output follows the end marker directly */
-    bool begins_inside; /* with PARSER_START_DEFAULT the output begins inside reasoning */
+    int32_t end[OPEN_TOKENS_MAX]; /* tokens of the first end marker */
+    int n_end;                    /* 0: it has too many tokens */
+    int32_t header;               /* TOKEN_NONE: the output follows the end marker directly */
+    bool begins_inside;           /* with PARSER_START_DEFAULT the output begins inside reasoning */
 };
 
 struct reasoning_gate {
@@ -49,6 +51,9 @@ struct reasoning_gate {
     struct sample_constraint inner;
     struct gate_state first, history[HISTORY]; /* after n tokens: history[n % HISTORY] */
     int n_opening; /* number of tables; 0: the model may not open reasoning */
+    bool is_limited;
+    int tokens_max;       /* if is_limited */
+    uint32_t inner_least; /* if is_limited: tokens of the constrained output */
     uint64_t n_tokens;
     bool has_mask;
     struct token_mask mask;
@@ -184,6 +189,20 @@ static int find_opening(struct reasoning_gates *g, const struct reasoning_format
     return 0;
 }
 
+static int find_end_tokens(struct reasoning_gates *g, struct str marker, struct err *e)
+{
+    struct tokens t = { .arena = g->arena };
+    struct span span = { marker, true };
+
+    if (vocab_encode(g->vocab, &span, 1, false, &t, e))
+        return -1;
+    if (t.n > OPEN_TOKENS_MAX)
+        return 0;
+    memcpy(g->end, t.ids, t.n * sizeof(*t.ids));
+    g->n_end = (int)t.n;
+    return 0;
+}
+
 static int find_ends(struct reasoning_gates *g, const struct reasoning_format *r, struct err *e)
 {
     static const struct str channel = { "<|channel|>final", 16 };
@@ -200,6 +219,8 @@ static int find_ends(struct reasoning_gates *g, const struct reasoning_format *r
         n = list_markers(r, MARK_REASONING_END, texts);
     }
     g->ends = aho_corasick_new(g->arena, texts, n);
+    if (n && find_end_tokens(g, texts[0], e))
+        return -1;
     return g->ends ? 0 : err_set(e, ERR_MEMORY, "no memory for the markers of reasoning");
 }
 
@@ -261,27 +282,83 @@ static struct gate_state after_opening(const struct reasoning_gates *g, int n)
                              : (struct gate_state){ .phase = OPENING, .n = (uint8_t)n };
 }
 
+/* ---- the limit of tokens */
+
+static int64_t room_of(const struct reasoning_gate *g)
+{
+    return g->tokens_max - (int64_t)g->n_tokens;
+}
+
+/* Tokens that complete the output after tokens of the gate. */
+static int64_t least_tokens(const struct reasoning_gate *g, const struct gate_state *s)
+{
+    const struct reasoning_gates *t = g->tables;
+    int64_t n = g->inner_least, header = t->header != TOKEN_NONE;
+
+    switch ((enum phase)s->phase) {
+    case OPENING:
+        return n + header + t->n_end + t->n_opening - s->n;
+    case REASONING:
+        return n + header + t->n_end;
+    case HEADER:
+        return n + 1;
+    case START:
+    case GAP:
+    case OPEN:
+        break;
+    }
+    return n;
+}
+
+/* After a token that leads to the state, the output can be completed. */
+static bool leaves_room(const struct reasoning_gate *g, const struct gate_state *s)
+{
+    return !g->is_limited || least_tokens(g, s) < room_of(g);
+}
+
+/* The token of the end marker that has to follow in REASONING; TOKEN_NONE: any token may. The end
+ * marker begins when only it and the shortest output fit. */
+static int32_t end_token(const struct reasoning_gate *g, const struct gate_state *s)
+{
+    int64_t k = least_tokens(g, s) - room_of(g);
+
+    return g->is_limited && k >= 0 && k < g->tables->n_end ? g->tables->end[k] : TOKEN_NONE;
+}
+
+/* The constraint may use the tokens that remain. */
+static void limit_inner(struct reasoning_gate *g)
+{
+    if (g->is_limited)
+        constraint_state_set_limit(g->state, (int)MAX(room_of(g), 0));
+}
+
 /* START and GAP: the constraint takes precedence. */
 static bool push_before(struct reasoning_gate *g, int32_t token, struct gate_state *s)
 {
     const struct reasoning_gates *t = g->tables;
+    struct gate_state opening = after_opening(t, 1);
 
+    limit_inner(g);
     if (g->inner.ops->push(g->inner.self, token)) {
         *s = (struct gate_state){ .phase = OPEN };
         return true;
     }
     if (s->phase == START && g->n_opening && token == t->opening[0]) {
-        *s = after_opening(t, 1);
-        return true;
+        *s = opening;
+        return leaves_room(g, s);
     }
-    return s->phase == GAP && s->n++ < GAP_TOKENS_MAX &&
+    return s->phase == GAP && leaves_room(g, s) && s->n++ < GAP_TOKENS_MAX &&
            sorted_ids_has(t->blanks, (size_t)t->n_blanks, token);
 }
 
-static bool push_reasoning(const struct reasoning_gates *t, int32_t token, struct gate_state *s)
+static bool push_reasoning(struct reasoning_gate *g, int32_t token, struct gate_state *s)
 {
+    const struct reasoning_gates *t = g->tables;
+    int32_t end = end_token(g, s);
     bool has_ended;
 
+    if (end != TOKEN_NONE && token != end)
+        return false;
     if (vocab_is_end(t->vocab, token) ||
         !read_token(t, parsed_bytes(t, token), &s->matched, &has_ended))
         return false;
@@ -304,7 +381,7 @@ static bool push_state(struct reasoning_gate *g, int32_t token, struct gate_stat
         *s = after_opening(t, s->n + 1);
         return true;
     case REASONING:
-        return push_reasoning(t, token, s);
+        return push_reasoning(g, token, s);
     case HEADER:
         *s = (struct gate_state){ .phase = GAP };
         return token == t->header;
@@ -374,35 +451,44 @@ static enum mask_progress mask_before(
     struct reasoning_gate *g, uint64_t steps, const struct gate_state *s, struct err *e)
 {
     const struct reasoning_gates *t = g->tables;
+    const struct gate_state opening = after_opening(t, 1);
     struct token_mask m;
+
+    limit_inner(g);
     enum mask_progress progress = g->inner.ops->mask(g->inner.self, steps, &m, e);
 
     if (progress != MASK_DONE)
         return progress;
     put_inner(g, &m);
-    if (s->phase == START && g->n_opening)
+    if (s->phase == START && g->n_opening && leaves_room(g, &opening))
         set_bit(g->bits, t->opening[0]);
-    for (int i = 0; s->phase == GAP && s->n < GAP_TOKENS_MAX && i < t->n_blanks; i++)
+    bool may_gap = s->phase == GAP && s->n < GAP_TOKENS_MAX && leaves_room(g, s);
+    for (int i = 0; may_gap && i < t->n_blanks; i++)
         set_bit(g->bits, t->blanks[i]);
     g->mask = (struct token_mask){ .form = MASK_FORM_BITS, .bits = g->bits };
     return MASK_DONE;
-}
-
-static void mask_reasoning(struct reasoning_gate *g, const struct gate_state *s)
-{
-    const struct reasoning_gates *t = g->tables;
-    const struct banned *b = &t->banned[s->matched];
-
-    memcpy(g->bits, t->free_text, t->n_words * sizeof(*g->bits));
-    for (int i = 0; i < b->n; i++)
-        g->bits[b->ids[i] / 32] &= ~(1u << b->ids[i] % 32);
-    g->mask = (struct token_mask){ .form = MASK_FORM_BITS, .bits = g->bits };
 }
 
 static void mask_one(struct reasoning_gate *g, int32_t id)
 {
     g->one = id;
     g->mask = (struct token_mask){ .form = MASK_FORM_IDS, .ids = &g->one, .n_ids = 1 };
+}
+
+static void mask_reasoning(struct reasoning_gate *g, const struct gate_state *s)
+{
+    const struct reasoning_gates *t = g->tables;
+    const struct banned *b = &t->banned[s->matched];
+    int32_t end = end_token(g, s);
+
+    if (end != TOKEN_NONE) {
+        mask_one(g, end);
+        return;
+    }
+    memcpy(g->bits, t->free_text, t->n_words * sizeof(*g->bits));
+    for (int i = 0; i < b->n; i++)
+        g->bits[b->ids[i] / 32] &= ~(1u << b->ids[i] % 32);
+    g->mask = (struct token_mask){ .form = MASK_FORM_BITS, .bits = g->bits };
 }
 
 static enum mask_progress compute_mask(
@@ -446,6 +532,10 @@ static int forced(void *self, int32_t *ids, int cap)
 
     if (s->phase == OPEN)
         return g->inner.ops->forced(g->inner.self, ids, cap);
+    if (cap >= 1 && s->phase == REASONING) {
+        ids[0] = end_token(g, s);
+        return ids[0] != TOKEN_NONE;
+    }
     if (cap < 1 || (s->phase != OPENING && s->phase != HEADER))
         return 0;
     ids[0] = s->phase == OPENING ? g->tables->opening[s->n] : g->tables->header;
@@ -514,6 +604,23 @@ void reasoning_gate_free(struct reasoning_gate *gate)
     mem_free(gate);
 }
 
+int reasoning_gate_limit(struct reasoning_gate *gate, int tokens_max, struct err *e)
+{
+    if (!gate->tables->n_end)
+        return err_set(e, ERR_UNSUPPORTED, "the reasoning of this model cannot be ended");
+    if (constraint_state_limit(gate->state, tokens_max, e))
+        return -1;
+    gate->is_limited = true;
+    gate->tokens_max = tokens_max;
+    gate->inner_least = constraint_state_cost(gate->state);
+    return 0;
+}
+
+int64_t reasoning_gate_cost(const struct reasoning_gate *gate)
+{
+    return least_tokens(gate, &gate->first);
+}
+
 /* The text after the blanks at its beginning. */
 static struct str skip_blanks(struct str s)
 {
@@ -545,6 +652,8 @@ size_t reasoning_gate_read(struct reasoning_gate *gate, struct str text)
         rest = str_skip(rest, constraint_state_read(gate->state, rest));
         *s = (struct gate_state){ .phase = OPEN };
     }
+    if (gate->is_limited)
+        gate->inner_least = constraint_state_cost(gate->state);
     gate->history[0] = *s;
     return text.n - rest.n;
 }

@@ -34,6 +34,12 @@ struct reasoning_gate;
 struct reasoning_gate *reasoning_gate_new(const struct reasoning_gates *g,
     struct constraint_state *inner, enum parser_start start, bool may_open) MUST_CHECK;
 void reasoning_gate_free(struct reasoning_gate *gate); /* accepts NULL */
+/* Reasoning and output are completed within the limit of tokens (constraint_state_limit): the end
+ * marker is forced when only it and the shortest output fit. Before the first push and before text
+ * is read. -1: ERR_UNSUPPORTED, ERR_MEMORY. */
+int reasoning_gate_limit(struct reasoning_gate *gate, int tokens_max, struct err *e) MUST_CHECK;
+/* With a limit, before the first push: tokens that complete the output. */
+int64_t reasoning_gate_cost(const struct reasoning_gate *gate);
 /* Reads text that precedes the output, reasoning included, like constraint_state_read. */
 size_t reasoning_gate_read(struct reasoning_gate *gate, struct str text);
 struct sample_constraint reasoning_gate_ops(struct reasoning_gate *gate);

@@ -26,6 +26,8 @@ typedef struct pos_id {
 
 struct acceptor;
 
+enum { COMPLETION_END = -1, COMPLETION_NONE = -2, COMPLETION_TOKEN = 256 };
+
 struct acceptor_text {
     state_id state;
     /* Bytes after which the text has to be read by steps of the acceptor. All others lead to a live
@@ -72,6 +74,13 @@ struct acceptor_ops {
     void (*release)(struct acceptor *a, uint32_t mark);
     /* Frees the positions made since the mark except `p`, which receives a new id. */
     pos_id (*keep)(struct acceptor *a, uint32_t mark, pos_id p);
+
+    /* Short completions (completion.h). `completion_new` allocates what they need, once, before the
+     * first step; -1: out of memory. `completion` returns how a short completion of p continues: a
+     * byte, COMPLETION_TOKEN + the id of a control token, COMPLETION_END if p accepts, or
+     * COMPLETION_NONE. It depends on the language after p only. */
+    int (*completion_new)(struct acceptor *a, struct err *e);
+    int32_t (*completion)(struct acceptor *a, pos_id p);
 
     int (*check)(const struct acceptor *a, struct err *e); /* -1 after an exceeded bound */
     size_t (*bytes)(const struct acceptor *a);

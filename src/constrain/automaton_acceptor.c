@@ -1,12 +1,14 @@
 #include "constrain/automaton_acceptor.h"
 
 #include "base/mem.h"
+#include "constrain/regular/shortest.h"
 #include "constrain/vocab/class_reach.h"
 
 struct automaton_acceptor {
     struct acceptor base;
     struct automaton *a;
     struct class_reach *reach;
+    struct shortest *shortest;    /* NULL: completions are not needed */
     struct automaton_roots roots; /* ids: `states`, n: number of positions */
     bool is_full;
     state_id states[AUTOMATON_POSITIONS_MAX]; /* one state per position */
@@ -33,6 +35,7 @@ static void free_acceptor(struct acceptor *a)
     struct automaton_acceptor *m = of(a);
 
     class_reach_free(m->reach);
+    shortest_free(m->shortest);
     automaton_free(m->a);
     mem_free(m);
 }
@@ -107,6 +110,27 @@ static pos_id text_end(struct acceptor *a, pos_id p)
     return POS_DEAD;
 }
 
+/* ---- completions */
+
+static int completion_new(struct acceptor *a, struct err *e)
+{
+    return shortest_new(&of(a)->shortest, of(a)->a, e);
+}
+
+static int32_t completion(struct acceptor *a, pos_id p)
+{
+    state_id s = state_of(of(a), p);
+
+    switch (shortest_length(of(a)->shortest, s)) {
+    case 0:
+        return COMPLETION_END;
+    case SHORTEST_NONE:
+        return COMPLETION_NONE;
+    default:
+        return shortest_first(of(a)->shortest, s);
+    }
+}
+
 /* ---- memory of positions */
 
 static uint32_t mark(struct acceptor *a)
@@ -143,7 +167,7 @@ static int check(const struct acceptor *a, struct err *e)
 static size_t bytes(const struct acceptor *a)
 {
     return sizeof(struct automaton_acceptor) + class_reach_bytes() +
-           automaton_bytes(of_const(a)->a);
+           automaton_bytes(of_const(a)->a) + (of_const(a)->shortest ? shortest_bytes() : 0);
 }
 
 static const struct acceptor_ops ops = {
@@ -158,6 +182,8 @@ static const struct acceptor_ops ops = {
     .texts = texts,
     .text = text,
     .text_end = text_end,
+    .completion_new = completion_new,
+    .completion = completion,
     .mark = mark,
     .release = release,
     .keep = keep,
@@ -176,6 +202,7 @@ int automaton_acceptor_new(struct acceptor **out, const struct exprs *x, expr_id
         return err_set(e, ERR_MEMORY, "no memory for the automaton of a constraint");
     m->base.ops = &ops;
     m->is_full = false;
+    m->shortest = NULL;
     if (automaton_new(&m->a, x, root, limits, e)) {
         mem_free(m);
         return -1;

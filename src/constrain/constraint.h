@@ -67,3 +67,13 @@ struct sample_constraint constraint_state_ops(struct constraint_state *s);
 size_t constraint_state_read(struct constraint_state *s, struct str text);
 /* The output so far is accepted. */
 bool constraint_state_accepts(const struct constraint_state *s);
+
+/* The output is completed within the limit of tokens: after creation, before the first push. A
+ * position from which the output can be completed in the tokens that remain is never left for one
+ * from which it cannot (token_limit.h). -1: ERR_UNSUPPORTED, ERR_MEMORY. */
+int constraint_state_limit(struct constraint_state *s, int tokens_max, struct err *e) MUST_CHECK;
+/* With a limit: changes the number of tokens, with those that were pushed. */
+void constraint_state_set_limit(struct constraint_state *s, int tokens_max);
+/* With a limit: tokens that complete the output; UINT32_MAX: more than the first limit, or no
+ * completion was found. */
+uint32_t constraint_state_cost(struct constraint_state *s);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "constrain/forced.h"
 #include "constrain/mask.h"
+#include "constrain/token_limit.h"
 
 enum {
     STACK_MAX = 4 * CONSTRAINT_POP_MAX, /* tokens that can be popped, and older ones */
@@ -17,7 +18,8 @@ struct pushed {
     uint32_t mark; /* before it */
 };
 
-enum mask_state { NO_MASK, MASK_RUNNING, MASK_READY };
+/* MASK_LIMITING: the mask of the acceptor is done, and tokens are removed from it. */
+enum mask_state { NO_MASK, MASK_RUNNING, MASK_LIMITING, MASK_READY };
 
 /* Positions, oldest first: `base`, `bottom`, those of the stack, those of a mask that is being
  * computed. */
@@ -27,6 +29,11 @@ struct constraint_state {
     struct acceptor *a;
     struct mask *mask;
     enum mask_state mask_state;
+    struct token_limit *limit; /* NULL: the output may end anywhere */
+    bool has_completions;      /* a limit was set, or failed to be */
+    int tokens_max, n_tokens;  /* with a limit: of the output; pushed so far */
+    struct token_mask limited;
+    int32_t one;         /* the only token of `limited` */
     uint32_t first_mark; /* before `base` */
     pos_id base;         /* before the first token */
     uint32_t base_mark;  /* after `base` */
@@ -43,7 +50,43 @@ static pos_id top_of(const struct constraint_state *s)
 static void drop_mask(struct constraint_state *s)
 {
     mask_drop(s->mask);
+    if (s->limit)
+        token_limit_drop(s->limit);
     s->mask_state = NO_MASK;
+}
+
+/* ---- the limit of tokens */
+
+static uint32_t room_of(const struct constraint_state *s)
+{
+    return (uint32_t)MAX(s->tokens_max - s->n_tokens, 0);
+}
+
+/* The limit applies: the output can be completed. After a position that cannot be completed in time
+ * all tokens of the acceptor are permitted. */
+static bool is_limited(struct constraint_state *s, pos_id p)
+{
+    return s->limit && token_limit_cost(s->limit, p) <= room_of(s);
+}
+
+/* Only the completion fits. */
+static bool is_tight(struct constraint_state *s, pos_id p)
+{
+    return s->limit && token_limit_cost(s->limit, p) == room_of(s);
+}
+
+static bool is_first_of_completion(struct constraint_state *s, pos_id p, int32_t token)
+{
+    int32_t first;
+
+    return token_limit_tokens(s->limit, p, &first, 1) == 1 && first == token;
+}
+
+/* A token from p to q leaves enough tokens for the rest. */
+static bool leaves_room(struct constraint_state *s, pos_id p, pos_id q, int32_t token)
+{
+    return !is_limited(s, p) || token_limit_cost(s->limit, q) < room_of(s) ||
+           is_first_of_completion(s, p, token);
 }
 
 /* ---- tokens */
@@ -65,14 +108,14 @@ static pos_id step_token(struct constraint_state *s, pos_id p, int32_t token)
     return p.i || !ops->step_token ? p : ops->step_token(s->a, start, token);
 }
 
-/* Adds a token to the stack if it is permitted. */
-static bool append(struct constraint_state *s, int32_t token)
+/* Adds a token to the stack if it is permitted. `is_new`: it was not on the stack before. */
+static bool append(struct constraint_state *s, int32_t token, bool is_new)
 {
     const struct acceptor_ops *ops = s->a->ops;
     uint32_t mark = ops->mark(s->a);
     pos_id p = step_token(s, top_of(s), token);
 
-    if (!p.i) {
+    if (!p.i || (is_new && !leaves_room(s, top_of(s), p, token))) {
         ops->release(s->a, mark);
         return false;
     }
@@ -88,7 +131,7 @@ static bool compact(struct constraint_state *s)
     s->bottom = s->a->ops->keep(s->a, s->base_mark, s->stack[first - 1].p);
     s->n_stack = 0;
     for (int k = 0; k < CONSTRAINT_POP_MAX; k++)
-        if (!append(s, s->stack[first + k].token))
+        if (!append(s, s->stack[first + k].token, false))
             return false;
     return true;
 }
@@ -100,7 +143,10 @@ static bool push(void *self, int32_t token)
     drop_mask(s);
     if (s->n_stack == STACK_MAX && !compact(s))
         return false; /* a bound of the acceptor; the next mask fails */
-    return append(s, token);
+    if (!append(s, token, true))
+        return false;
+    s->n_tokens++;
+    return true;
 }
 
 static void pop(void *self, int n)
@@ -112,6 +158,7 @@ static void pop(void *self, int n)
         return;
     drop_mask(s);
     s->n_stack -= n;
+    s->n_tokens -= n;
     s->a->ops->release(s->a, s->stack[s->n_stack].mark);
 }
 
@@ -123,6 +170,7 @@ static void reset(void *self)
     s->a->ops->release(s->a, s->base_mark);
     s->bottom = s->base;
     s->n_stack = 0;
+    s->n_tokens = 0;
 }
 
 size_t constraint_state_read(struct constraint_state *s, struct str text)
@@ -145,21 +193,62 @@ size_t constraint_state_read(struct constraint_state *s, struct str text)
 
 /* ---- queries */
 
+/* If no token remains, the completion continues. */
+static void keep_completion(struct constraint_state *s)
+{
+    bool is_empty = s->limited.form == MASK_FORM_IDS && !s->limited.n_ids;
+
+    if (is_empty && token_limit_tokens(s->limit, top_of(s), &s->one, 1))
+        s->limited = (struct token_mask){ .form = MASK_FORM_IDS, .ids = &s->one, .n_ids = 1 };
+}
+
+static enum mask_progress run_limit(struct constraint_state *s, uint64_t steps, struct err *e)
+{
+    enum mask_progress progress = token_limit_run(s->limit, steps, &s->limited, e);
+
+    if (progress == MASK_DONE)
+        keep_completion(s);
+    return progress;
+}
+
+/* The mask of the acceptor is done. */
+static enum mask_progress begin_limit(struct constraint_state *s, uint64_t steps, struct err *e)
+{
+    pos_id p = top_of(s);
+
+    s->limited = mask_form(s->mask);
+    if (!is_limited(s, p))
+        return s->a->ops->check(s->a, e) ? MASK_ERROR : MASK_DONE;
+    s->mask_state = MASK_LIMITING;
+    token_limit_begin(s->limit, p, &s->limited, room_of(s));
+    return run_limit(s, steps, e);
+}
+
+static enum mask_progress run_mask(struct constraint_state *s, uint64_t steps, struct err *e)
+{
+    if (s->mask_state == MASK_LIMITING)
+        return run_limit(s, steps, e);
+    if (s->mask_state == NO_MASK)
+        mask_begin(s->mask, top_of(s));
+    s->mask_state = MASK_RUNNING;
+    enum mask_progress progress = mask_run(s->mask, steps, e);
+    return progress == MASK_DONE ? begin_limit(s, steps, e) : progress;
+}
+
 static enum mask_progress compute_mask(
     void *self, uint64_t steps, struct token_mask *out, struct err *e)
 {
     struct constraint_state *s = self;
     enum mask_progress progress = MASK_DONE;
 
-    if (s->mask_state == NO_MASK)
-        mask_begin(s->mask, top_of(s));
     if (s->mask_state != MASK_READY)
-        progress = mask_run(s->mask, steps, e);
-    s->mask_state = progress == MASK_DONE   ? MASK_READY
-                    : progress == MASK_MORE ? MASK_RUNNING
-                                            : NO_MASK;
+        progress = run_mask(s, steps, e);
+    if (progress == MASK_ERROR)
+        drop_mask(s);
     if (progress == MASK_DONE)
-        *out = mask_form(s->mask);
+        s->mask_state = MASK_READY;
+    if (progress == MASK_DONE)
+        *out = s->limited;
     return progress;
 }
 
@@ -196,6 +285,8 @@ static int forced(void *self, int32_t *ids, int cap)
     int32_t control = 0;
     size_t n = 0;
 
+    if (is_tight(s, p))
+        return token_limit_tokens(s->limit, p, ids, cap);
     while (control != TOKEN_NONE && n < (size_t)cap) {
         size_t length = forced_text(s->a, p, text, sizeof(text), &p);
         n +=
@@ -264,6 +355,7 @@ static void restart(struct constraint_state *s)
     s->base = s->bottom = POS_START;
     s->base_mark = s->first_mark;
     s->n_stack = 0;
+    s->n_tokens = 0;
 }
 
 void constraint_state_delete(struct constraint_state *s)
@@ -271,6 +363,7 @@ void constraint_state_delete(struct constraint_state *s)
     if (!s)
         return;
     mask_free(s->mask);
+    token_limit_free(s->limit);
     if (s->a)
         s->a->ops->free(s->a);
     mem_free(s);
@@ -284,13 +377,36 @@ void constraint_state_free(struct constraint_state *s)
         return;
     restart(s);
     s->c = NULL;
-    /* A state that has exceeded a bound returns the error for every text. */
-    if (s->a->ops->check(s->a, &(struct err){ 0 }) || !constraint_keep_state(c, s))
+    /* Not kept: a state that has exceeded a bound, which returns the error for every text, and one
+     * with the memory of completions. */
+    bool is_reusable = !s->has_completions && !s->a->ops->check(s->a, &(struct err){ 0 });
+    if (!is_reusable || !constraint_keep_state(c, s))
         constraint_state_delete(s);
     constraint_unref(c);
 }
 
 size_t constraint_state_bytes(const struct constraint_state *s)
 {
-    return sizeof(*s) + s->a->ops->bytes(s->a) + mask_bytes(s->mask);
+    return sizeof(*s) + s->a->ops->bytes(s->a) + mask_bytes(s->mask) +
+           (s->limit ? token_limit_bytes(s->limit) : 0);
+}
+
+int constraint_state_limit(struct constraint_state *s, int tokens_max, struct err *e)
+{
+    s->tokens_max = tokens_max;
+    s->has_completions = true;
+    return token_limit_new(&s->limit, s->tables, s->a, (uint32_t)MAX(tokens_max, 0), e);
+}
+
+void constraint_state_set_limit(struct constraint_state *s, int tokens_max)
+{
+    if (s->tokens_max == tokens_max)
+        return;
+    drop_mask(s);
+    s->tokens_max = tokens_max;
+}
+
+uint32_t constraint_state_cost(struct constraint_state *s)
+{
+    return token_limit_cost(s->limit, top_of(s));
 }

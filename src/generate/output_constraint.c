@@ -121,6 +121,34 @@ static int add_call_gate(struct choice_constraints *all, int i, const struct req
     return 0;
 }
 
+static const char close_field[] = "x_constraint.close_at_limit";
+
+static int set_limit(
+    const struct choice_constraint *c, const struct choice_constraints_ctx *ctx, struct err *e)
+{
+    int rc = c->gate ? reasoning_gate_limit(c->gate, ctx->max_tokens, e)
+                     : constraint_state_limit(c->state, ctx->max_tokens, e);
+
+    return rc ? name_field(close_field, e) : 0;
+}
+
+/* After the text that the model continues was read. */
+static int check_limit(
+    const struct choice_constraint *c, const struct choice_constraints_ctx *ctx, struct err *e)
+{
+    int64_t least = c->gate ? reasoning_gate_cost(c->gate) : constraint_state_cost(c->state);
+
+    if (least <= ctx->max_tokens)
+        return 0;
+    if (least >= UINT32_MAX)
+        return err_param(e, ERR_INVALID, close_field,
+            "'%s': no output of at most %d tokens, the limit of this request, was found.",
+            close_field, ctx->max_tokens);
+    return err_param(e, ERR_INVALID, close_field,
+        "'%s': the shortest output has %lld tokens; the limit of this request is %d.", close_field,
+        (long long)least, ctx->max_tokens);
+}
+
 static int choice_init(struct choice_constraints *all, int i, const struct request *request,
     struct constraint *c, const struct choice_constraints_ctx *ctx, struct err *e)
 {
@@ -129,19 +157,27 @@ static int choice_init(struct choice_constraints *all, int i, const struct reque
 
     if (constraint_state_new(&choice->state, c, e))
         return name_field(ctx->is_free ? "tools" : request->constraint.field, e);
-    if (!charge_add(&all->charge, constraint_state_bytes(choice->state)))
-        return err_set(e, ERR_MEMORY, "no memory for the constraints of %d choices", all->n);
-    if (ctx->is_free)
+    if (ctx->is_free) {
+        if (!charge_add(&all->charge, constraint_state_bytes(choice->state)))
+            return err_set(e, ERR_MEMORY, "no memory for the constraints of %d choices", all->n);
         return add_call_gate(all, i, request, ctx, e);
+    }
     if (gates) {
         bool may_open = request->thinking != THINKING_OFF;
         choice->gate = reasoning_gate_new(gates, choice->state, ctx->start, may_open);
         if (!choice->gate)
             return err_set(e, ERR_MEMORY, "no memory for %d choices", all->n);
     }
+    bool is_limited = request->constraint.close_at_limit;
+    if (is_limited && set_limit(choice, ctx, e))
+        return -1;
+    if (!charge_add(&all->charge, constraint_state_bytes(choice->state)))
+        return err_set(e, ERR_MEMORY, "no memory for the constraints of %d choices", all->n);
     all->list[i] =
         choice->gate ? reasoning_gate_ops(choice->gate) : constraint_state_ops(choice->state);
-    return read_prefix(choice, request, e);
+    if (read_prefix(choice, request, e))
+        return -1;
+    return is_limited ? check_limit(choice, ctx, e) : 0;
 }
 
 int choice_constraints_new(struct choice_constraints **out, const struct request *request,

@@ -31,13 +31,16 @@ struct choice_constraints_ctx {
     const struct model *model;
     enum parser_start start; /* state of the output parser at the end of the prompt */
     bool is_free;            /* the constraint permits text and calls (call_gate.h) */
+    int max_tokens;          /* of a choice; for close_at_limit */
     struct charge charge;    /* for the memory of the states, with its budget and owner */
 };
 
 /* One state for each of request->best_of choices. In a chat the reasoning of the model precedes the
  * constrained output (reasoning_gate.h); calls in text: call_gate.h. An assistant message that the
  * model continues is read first; ERR_INVALID, "messages", if the constraint does not permit it.
- * ERR_MEMORY; if the budget refused the memory, ctx->charge.refusal is set. */
+ * With close_at_limit the output is completed within max_tokens; ERR_INVALID,
+ * "x_constraint.close_at_limit", if the shortest output has more. ERR_MEMORY; if the budget refused
+ * the memory, ctx->charge.refusal is set. */
 int choice_constraints_new(struct choice_constraints **out, const struct request *request,
     struct constraint *c, struct choice_constraints_ctx *ctx, struct err *e);
 void choice_constraints_free(struct choice_constraints *c); /* accepts NULL */

@@ -79,6 +79,7 @@ struct request_constraint { /* required format of the output (structured output)
     struct constraint_source source;
     struct str name, description; /* members of a JSON schema in OpenAI's format; .p NULL: none */
     bool is_strict;
+    bool close_at_limit; /* the output is completed within its limit of tokens */
 };
 
 enum thinking { THINKING_DEFAULT, THINKING_ON, THINKING_OFF };

@@ -87,7 +87,11 @@ static int build_constraints(struct inflight *r, const struct prompt_ctx *prompt
     bool is_tools = tool_choice_has_grammar(request, prompt);
     bool is_free = is_tools && tool_choice_is_free(request);
     const char *field = is_free ? "tools" : request->constraint.field;
-    if (!request->constraint.is_set && !is_tools)
+    bool is_constrained = request->constraint.is_set || is_tools;
+    if (request->constraint.close_at_limit && (is_free || !is_constrained))
+        return err_param(e, ERR_INVALID, "x_constraint.close_at_limit",
+            "'x_constraint.close_at_limit' requires a constraint or a forced tool call.");
+    if (!is_constrained)
         return 0;
     if (r->model->spec->backend == BACKEND_SCRIPT)
         return err_param(e, ERR_UNSUPPORTED, request->constraint.field,
@@ -103,6 +107,7 @@ static int build_constraints(struct inflight *r, const struct prompt_ctx *prompt
         return is_free ? forgive_tools(request, e) : -1;
     for (int i = 0; i < request->n_prompts && !rc; i++) {
         struct choice_constraints_ctx ctx = { r->model, r->prompts[i].output.parse.start, is_free,
+            inflight_max_tokens(r, i),
             { .budget = r->async.charge.budget, .owner = r->async.charge.owner } };
         rc = choice_constraints_new(&r->inflight_prompts[i].constraints, request, c, &ctx, e);
         if (rc && ctx.charge.refusal != BUDGET_NONE)

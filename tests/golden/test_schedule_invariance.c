@@ -10,7 +10,7 @@
  * Half of the requests have a constraint with a pseudo-random mask (testing/fake_constraint.h). In
  * most runs the masks are computed in small parts, so that choices pause. Two subjects have
  * compiled constraints of all kinds instead, among them tool calls
- * (support/compiled_constraints.h).
+ * (support/compiled_constraints.h); half of those complete the output at their limit of tokens.
  *
  * Alone there are no drafts and no cached pages. Together, some requests have an n-gram index of
  * their own text, some have a prediction (the real output with gaps and changes), and in some
@@ -209,6 +209,7 @@ static void make_requests(const struct subject *s, uint64_t seed)
         cancel_after[i] = rng_chance(&r, 12) ? rng_between(&r, 0, SIM_OUT_MAX) : -1;
         if (s->compiled) /* each source occurs, since the number of requests is larger */
             constrain_by(&requests[i], s->compiled->all[i % s->compiled->n], CC_END);
+        requests[i].closes_at_limit = s->compiled && i % 2;
         if (!s->has_long || i >= N_LONG)
             continue;
         /* longer than one key block and one KV split of attention */

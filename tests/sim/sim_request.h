@@ -21,6 +21,7 @@ struct sim_request {
     bool is_constrained;
     struct fake_constraint_options constraint;
     struct constraint *compiled; /* borrowed; NULL: the constraint is the fake one */
+    bool closes_at_limit;        /* the compiled constraint completes the output in max_tokens */
     /* While the request exists: */
     struct fake_constraint *states[SIM_CHOICES_MAX]; /* while the request exists */
     struct constraint_state *compiled_states[SIM_CHOICES_MAX];
@@ -129,6 +130,8 @@ static inline void sim_request_open(struct sim_request *a)
         EXPECT_EQ(a->compiled ? constraint_state_new(&a->compiled_states[i], a->compiled, &e)
                               : fake_constraint_new(&a->states[i], &a->constraint, &e),
             0);
+        if (a->compiled && a->closes_at_limit)
+            EXPECT_EQ(constraint_state_limit(a->compiled_states[i], a->in.max_tokens, &e), 0);
         a->constraints[i] = a->compiled ? constraint_state_ops(a->compiled_states[i])
                                         : fake_constraint_ops(a->states[i]);
     }

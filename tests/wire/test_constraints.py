@@ -250,6 +250,86 @@ def test_partial_output_is_not_complete():
         assert re.search(r"inferflux_constraint_masks_total [1-9]", text)
 
 
+CLOSE = {"x_constraint": {"close_at_limit": True}}
+PERSON = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 300},
+    "tags": {"type": "array", "items": {"type": "string"}}, "age": {"type": "integer"}},
+    "required": ["name", "age"], "additionalProperties": False}
+OF_PERSON = {"type": "json_schema", "json_schema": {"name": "p", "schema": PERSON}}
+
+
+def is_person(text):
+    value = json.loads(text)
+    assert set(value) <= {"name", "tags", "age"} and type(value["age"]) is int, value
+    assert isinstance(value["name"], str), value
+
+
+def test_output_is_completed_at_the_limit():
+    with Server() as s:
+        for limit in (24, 30, 45):
+            for kind, fields in (("json_schema", {"response_format": OF_PERSON}),
+                    ("regex", {"regex": "([a-z]+, )*[a-z]+[.]"})):
+                texts = []
+                for choice in chat(s, n=3, temperature=1.3, max_tokens=limit, **CLOSE, **QUIET,
+                        **fields):
+                    equal((choice["finish_reason"], choice["constraint"]),
+                        ("stop", {"kind": kind, "complete": True}))
+                    texts.append(choice["message"]["content"])
+                    is_person(texts[-1]) if kind == "json_schema" else re.fullmatch(
+                        "([a-z]+, )*[a-z]+[.]", texts[-1])
+                got = [""] * 3
+                for frame in frames(send(s, CHAT, messages=HI, seed=7, n=3, temperature=1.3,
+                        max_tokens=limit, stream=True, **CLOSE, **QUIET, **fields)):
+                    for choice in frame["choices"]:
+                        got[choice["index"]] += choice["delta"].get("content", "")
+                equal(got, texts)
+        # reasoning ends in time
+        for seed in range(4):
+            choice, = chat(s, response_format=OF_PERSON, max_tokens=60, seed=seed, **CLOSE)
+            equal(choice["finish_reason"], "stop")
+            is_person(choice["message"]["content"])
+        # a forced call
+        choice, = chat(s, tools=TOOLS, tool_choice="required", max_tokens=60, **CLOSE, **QUIET)
+        equal((choice["finish_reason"], choice["constraint"]),
+            ("tool_calls", {"kind": "tools", "complete": True}))
+        for call in choice["message"]["tool_calls"]:
+            check_call(call["function"]["name"], call["function"]["arguments"])
+
+
+def test_output_is_completed_at_the_limit_in_every_dialect():
+    with Server() as s:
+        choice, = post(s, "/v1/completions", prompt="A", max_tokens=30, response_format=OF_PERSON,
+            **CLOSE)["choices"]
+        is_person(choice["text"])
+        got = post(s, "/v1/responses", input="Hi", max_output_tokens=30, **CLOSE, **QUIET,
+            text={"format": {"type": "json_schema", "name": "p", "schema": PERSON}})
+        is_person(got["output"][-1]["content"][0]["text"])
+        equal((got["status"], got["constraint"]["complete"]), ("completed", True))
+        got = post(s, "/v1/messages", messages=HI, max_tokens=30, thinking={"type": "disabled"},
+            output_config={"format": {"type": "json_schema", "schema": PERSON}}, **CLOSE)
+        is_person(got["content"][0]["text"])
+        equal((got["stop_reason"], got["constraint"]["complete"]), ("end_turn", True))
+        got = post(s, "/api/chat", messages=HI, options={"num_predict": 30}, format=PERSON,
+            stream=False, think=False, **CLOSE)
+        is_person(got["message"]["content"])
+        equal((got["done_reason"], got["constraint"]["complete"]), ("stop", True))
+        got = post(s, "/api/generate", prompt="Hi", options={"num_predict": 30}, format=PERSON,
+            stream=False, think=False, **CLOSE)
+        is_person(got["response"])
+        got = post(s, "/completion", prompt="Hi", n_predict=30, json_schema=PERSON, **CLOSE)
+        is_person(got["content"])
+        equal(got["stop_type"], "eos")
+
+
+def test_limits_below_the_shortest_output_are_refused():
+    with Server() as s:
+        field = "x_constraint.close_at_limit"
+        message, name = refusal(s, regex="[ab]{100}", max_tokens=5, **CLOSE, **QUIET)
+        equal(name, field)
+        assert "at most 5 tokens" in message, message
+        equal(refusal(s, max_tokens=5, **CLOSE)[1], field)
+        equal(refusal(s, max_tokens=50, tools=TOOLS, **CLOSE)[1], field)
+
+
 def ambiguous(prefix, n=2500):
     """A grammar whose position after the prefix exceeds the bound on items of a position."""
     rules = "\n".join(f'a{i} ::= "q" a{i} "w" | "{i}"' for i in range(n))
@@ -528,8 +608,6 @@ def test_errors_name_field_and_place():
         assert field == "regex" and "16384" in message, message
         equal(refusal(s, regex="a", guided_regex="b"), ("'regex' and 'guided_regex' exclude each "
             "other: a request has at most one constraint.", "regex"))
-        equal(refusal(s, regex="a", x_constraint={"close_at_limit": True})[1],
-            "x_constraint.close_at_limit")
         error = post(s, "/v1/messages", 400, messages=HI, max_tokens=5,
             output_config={"format": {"type": "json_schema", "schema": {"type": 7}}})["error"]
         assert error["message"].startswith("output_config.format.schema"), error

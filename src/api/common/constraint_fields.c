@@ -153,11 +153,7 @@ static int read_any_order(struct fields *f, const struct path *at, const struct 
 
 static int read_close_at_limit(struct fields *f, const struct path *at, const struct json *v)
 {
-    bool is_on;
-
-    if (read_flag(f, at, v, &is_on))
-        return -1;
-    return is_on ? path_unsupported(f, at, "the output is not closed at max_tokens") : 0;
+    return read_flag(f, at, v, &f->request->constraint.close_at_limit);
 }
 
 static int read_whitespace(struct fields *f, const struct path *at, const struct json *v)

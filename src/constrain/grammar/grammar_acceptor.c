@@ -272,6 +272,7 @@ static size_t acceptor_bytes(const struct acceptor *base)
                                          sizeof(*a->sub_steps)) +
                  VISITED_SLOTS * sizeof(*a->visited) + REACH_SLOTS * sizeof(*a->reach);
 
+    sum += grammar_completion_bytes(a);
     for (uint32_t k = 0; k < a->p.n_subs; k++)
         sum += a->subs[k]->ops->bytes(a->subs[k]);
     return sum;
@@ -281,6 +282,7 @@ static void acceptor_free_all(struct acceptor *base)
 {
     struct grammar_acceptor *a = of(base);
 
+    grammar_completion_free(a);
     for (uint32_t k = 0; a->subs && k < grammar_json_count(a->g); k++)
         if (a->subs[k])
             a->subs[k]->ops->free(a->subs[k]);
@@ -308,6 +310,8 @@ static const struct acceptor_ops ops = {
     .next_bytes = acceptor_next_bytes,
     .reach = grammar_acceptor_reach,
     .permits_all = acceptor_permits_all,
+    .completion_new = grammar_completion_new,
+    .completion = grammar_completion,
     .key = acceptor_key,
     .generation = acceptor_generation,
     .mark = acceptor_mark,

@@ -67,6 +67,7 @@ struct grammar_acceptor {
     uint32_t n_sub_steps;
 
     struct reach_entry *reach;
+    struct grammar_lengths *lengths; /* NULL: completions are not needed */
     bool is_failed;
     struct err err;
 };
@@ -81,6 +82,15 @@ void closure_add_item(struct grammar_acceptor *a, struct item i);
 void closure_reach(struct grammar_acceptor *a, uint32_t slot, uint32_t unit);
 /* The new position; POS_DEAD if it has no item and does not accept, or after a failure. */
 pos_id closure_end(struct grammar_acceptor *a);
+
+/* The first state of an expression; STATE_DEAD: a bound of the automaton is exceeded. */
+state_id grammar_expr_start(struct grammar_acceptor *a, uint32_t k);
+
+/* acceptor.h (grammar_completion.c) */
+int grammar_completion_new(struct acceptor *base, struct err *e);
+int32_t grammar_completion(struct acceptor *base, pos_id p);
+void grammar_completion_free(struct grammar_acceptor *a);
+size_t grammar_completion_bytes(const struct grammar_acceptor *a);
 
 /* acceptor.h (grammar_reach.c) */
 uint32_t grammar_acceptor_reach(

@@ -146,7 +146,7 @@ static void call_rule(struct grammar_acceptor *a, const struct task *t)
             a, (struct call){ a->g->t.rules[t->rule].component, { t->rule, t->slot, t->unit } });
 }
 
-static state_id start_of(struct grammar_acceptor *a, uint32_t k)
+state_id grammar_expr_start(struct grammar_acceptor *a, uint32_t k)
 {
     uint8_t code[GRAMMAR_CODE_BYTES];
 
@@ -167,7 +167,7 @@ static void add_start(struct grammar_acceptor *a, uint32_t slot, uint32_t unit)
     if (s.kind == SYMBOL_EXPR) {
         if (s.value == a->g->t.empty)
             return;
-        i.pos = start_of(a, s.value).i;
+        i.pos = grammar_expr_start(a, s.value).i;
         if (!i.pos) /* a bound of the automaton is exceeded */
             return;
     } else if (s.kind == SYMBOL_JSON) {

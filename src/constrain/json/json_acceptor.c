@@ -574,7 +574,7 @@ static size_t bytes(const struct acceptor *base)
     const struct json_acceptor *a = (const struct json_acceptor *)base;
 
     return fixed_bytes(a->p) + json_stack_bytes(&a->s) + automaton_bytes(a->a) +
-           a->search.n_most * sizeof(*a->search.all);
+           a->search.n_most * sizeof(*a->search.all) + json_completion_bytes(a);
 }
 
 static void free_acceptor(struct acceptor *base)
@@ -582,6 +582,7 @@ static void free_acceptor(struct acceptor *base)
     struct json_acceptor *a = self(base);
 
     class_reach_free(a->reach);
+    json_completion_free(a);
     automaton_free(a->a);
     json_stack_clear(&a->s);
     option_stack_clear(&a->search);
@@ -603,6 +604,8 @@ static const struct acceptor_ops ops = { .free = free_acceptor,
     .text = text,
     .text_end = text_end,
     .is_unsure = is_unsure,
+    .completion_new = json_completion_new,
+    .completion = json_completion,
     .mark = mark,
     .release = release,
     .keep = keep,

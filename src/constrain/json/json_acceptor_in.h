@@ -3,10 +3,12 @@
  *   json_acceptor.c  the JSON grammar: brackets, commas, whitespace, scalars
  *   json_member.c    frames: branches of an array or object, and the members that may follow
  *   json_key.c       keys: named ones, and others, which are unique
+ *   json_completion.c  short completions
  *
  * Owner: that of the acceptor. */
 #pragma once
 
+#include "constrain/regular/shortest.h"
 #include "constrain/vocab/class_reach.h"
 #include "constrain/json/json_stack.h"
 
@@ -51,7 +53,8 @@ struct json_acceptor {
     bool alive[LANES_MAX];
     char text[JSON_TEXT_MAX];
     struct member_options options;
-    const char *error; /* bound that was exceeded, or NULL */
+    struct json_sizes *sizes; /* NULL: completions are not needed */
+    const char *error;        /* bound that was exceeded, or NULL */
     uint64_t seed;
 };
 
@@ -110,3 +113,10 @@ bool json_key_exceptions(struct json_acceptor *a, const struct pos *q, struct by
 uint32_t json_seen_add(struct json_acceptor *a, uint32_t seen, uint32_t text, uint64_t digest);
 bool json_seen_has(const struct json_acceptor *a, uint32_t seen, uint64_t hash);
 uint64_t json_text_hash(const struct json_acceptor *a, uint32_t text);
+
+/* ---- completions (acceptor.h) */
+
+int json_completion_new(struct acceptor *base, struct err *e);
+int32_t json_completion(struct acceptor *base, pos_id p);
+void json_completion_free(struct json_acceptor *a);
+size_t json_completion_bytes(const struct json_acceptor *a);

@@ -419,6 +419,11 @@ bool automaton_is_final(const struct automaton *a, state_id s)
     return expr_eq(a->states[s.i].expr, EXPR_EPS);
 }
 
+uint32_t automaton_min_length(const struct automaton *a, state_id s)
+{
+    return s.i ? node_of(a->x, a->states[s.i].expr)->min_len : MIN_LEN_INF;
+}
+
 bool automaton_permits_all(const struct automaton *a, state_id s)
 {
     return expr_eq(a->states[s.i].expr, EXPR_ALL);

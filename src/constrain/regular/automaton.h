@@ -60,6 +60,8 @@ state_id automaton_run(struct automaton *a, state_id s, struct str text);
 bool automaton_accepts(const struct automaton *a, state_id s);
 /* True if only the empty text may follow. */
 bool automaton_is_final(const struct automaton *a, state_id s);
+/* No accepted text is shorter; UINT32_MAX: there is none. */
+uint32_t automaton_min_length(const struct automaton *a, state_id s);
 /* True if all texts may follow. False does not exclude it: other forms of this language exist. */
 bool automaton_permits_all(const struct automaton *a, state_id s);
 /* The bytes that do not lead to STATE_DEAD. */

@@ -191,6 +191,35 @@ static void a_text_that_is_continued_is_read_first(void)
     }
 }
 
+/* Reasoning and output end within every limit that the shortest output fits in. */
+static void reasoning_ends_in_time(void)
+{
+    static const enum parser_start starts[] = { PARSER_START_DEFAULT, PARSER_START_REASONING };
+    struct rng r = { .key = 4 };
+
+    for (int walk = 0; walk < (SMALL ? 4 : WALKS); walk++) {
+        open_kit("think_tag", starts[walk % 2], true);
+        EXPECT_EQ(reasoning_gate_limit(kit.gate, 100, &e), 0);
+        int64_t least = reasoning_gate_cost(kit.gate);
+        close_kit();
+        EXPECT(least >= 1 && least < 20);
+        int limit = (int)least + walk / 4, n = 0;
+        open_kit("think_tag", starts[walk % 2], true);
+        EXPECT_EQ(reasoning_gate_limit(kit.gate, limit, &e), 0);
+        if (walk % 4 > 1 && limit > 10)
+            n += push_text("<think>");
+        for (; !kit.k.ops->is_complete(kit.k.self); n++) {
+            EXPECT(n < limit);
+            int32_t token = check_mask(&r);
+            if (token < 0 && kit.k.ops->accepts(kit.k.self))
+                break;
+            EXPECT(token >= 0 && kit.k.ops->push(kit.k.self, token));
+        }
+        EXPECT(n <= limit && kit.k.ops->accepts(kit.k.self));
+        close_kit();
+    }
+}
+
 static void reasoning_can_be_absent(void)
 {
     struct rng r = { .key = 3 };
@@ -226,5 +255,5 @@ static void gates_of_a_model_share_its_tables(void)
 }
 
 TESTS(TEST(constraint_begins_after_reasoning), TEST(masks_equal_the_tokens_that_can_be_pushed),
-    TEST(a_text_that_is_continued_is_read_first), TEST(reasoning_can_be_absent),
-    TEST(gates_of_a_model_share_its_tables))
+    TEST(a_text_that_is_continued_is_read_first), TEST(reasoning_ends_in_time),
+    TEST(reasoning_can_be_absent), TEST(gates_of_a_model_share_its_tables))
