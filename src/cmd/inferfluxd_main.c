@@ -76,6 +76,7 @@ static struct model_spec spec_with_defaults(
         .state_cache = o->state_cache,
         .engine = engine_options_default,
         .show_progress = true,
+        .idle_ttl_ms = -1,
     };
 
     s.engine.max_batch = batch->max_batch;
@@ -509,11 +510,11 @@ static int check_directories(const struct options *o, struct err *e)
 
 /* The service manager may start what depends on this server; without a usable model, the main
  * thread leaves wait_for_signal. Runs on the loader thread, after the listeners are open. */
-static void end_loading(int n_ready)
+static void end_loading(int n_ready, bool can_serve)
 {
     char lines[64];
 
-    if (!n_ready) {
+    if (!can_serve) {
         kill(getpid(), SIGTERM);
         return;
     }
@@ -595,7 +596,7 @@ static int run_server(const struct options *o, struct err *e)
         slots_remove_stale_files(o->slot_save_path);
     open_budgets(o, &so);
     so.registry = registry;
-    so.slots = slots_new(registry, *o->slot_save_path);
+    so.slots = slots_new(*o->slot_save_path);
     if (open_compile_cache(&so.compile_cache, o, e) ||
         open_response_cache(&so.response_cache, o, e) ||
         open_response_store(&so.response_store, o, e) || service_open(&service, &so, e) ||

@@ -500,11 +500,13 @@ static void *tensor_field(const struct bind *b, const struct tensor_slot *s)
     return base + field;
 }
 
-static void report_progress(struct bind *b, const struct gguf_tensor *t)
+/* Reports progress after a tensor. ERR_CANCELLED: the load is not needed any more. */
+static int report_progress(struct bind *b, const struct gguf_tensor *t, struct err *e)
 {
     b->file_bytes += t->bytes;
     if (b->o->progress)
         b->o->progress(b->o->progress_arg, (double)b->file_bytes / (double)b->file_total);
+    return b->o->stop && *b->o->stop ? err_set(e, ERR_CANCELLED, "the load was cancelled") : 0;
 }
 
 /* The next n bytes of the block. The padding is cleared, since previous memory content must not
@@ -615,8 +617,7 @@ static int load_table(struct bind *b, const struct tensor_slot *s, struct err *e
             return -1;
     }
     gguf_tensor_release(b->g, t);
-    report_progress(b, t);
-    return 0;
+    return report_progress(b, t, e);
 }
 
 /* Copies the rows of the parts of one matrix, in their order. */
@@ -699,9 +700,8 @@ static int load_tensor(struct bind *b, struct tensor_slot *s, struct err *e)
     if (b->w->wants_file && !b->has_digest)
         content_add(&b->content, t, computed.data);
     gguf_tensor_release(b->g, t);
-    report_progress(b, t);
     s->t = t;
-    return 0;
+    return report_progress(b, t, e);
 }
 
 /* Completes the digest by the tensors that were not loaded, such as those of draft layers. */
@@ -717,7 +717,8 @@ static int digest_other_tensors(struct bind *b, struct err *e)
             return -1;
         content_add(&b->content, t, data);
         gguf_tensor_release(b->g, t);
-        report_progress(b, t);
+        if (report_progress(b, t, e))
+            return -1;
     }
     content_end(&b->content, b->w->key.content);
     return 0;

@@ -114,7 +114,8 @@ struct bind_options {
     /* 0 .. 1, called on the caller's thread; NULL: none */
     void (*progress)(void *arg, double share);
     void *progress_arg;
-    const char *packfile; /* used if it exists and matches; NULL: none */
+    const _Atomic bool *stop; /* true: the load ends with ERR_CANCELLED; NULL: never */
+    const char *packfile;     /* used if it exists and matches; NULL: none */
     bool packfile_to_memory;
 };
 

@@ -551,7 +551,7 @@ static void open_rope(struct llama *m, int n_ctx)
 static int open_components(
     struct llama *m, const struct gguf *g, const struct llama_options *o, struct err *e)
 {
-    const struct bind_options bind = { o->progress, o->progress_arg, o->packfile,
+    const struct bind_options bind = { o->progress, o->progress_arg, o->stop, o->packfile,
         o->packfile_to_memory };
 
     if (hparams_read(&m->h, g, e) || set_sizes(m, o, e))

@@ -23,6 +23,7 @@ struct llama_options {
     int max_logits;                            /* per forward pass; 0: 32 */
     void (*progress)(void *arg, double share); /* called during the load, 0 .. 1; NULL: none */
     void *progress_arg;
+    const _Atomic bool *stop; /* true: the load ends with ERR_CANCELLED; NULL: never */
     const char *packfile; /* packed weights of an earlier start, used if they match; NULL: none */
     bool packfile_to_memory; /* read into memory instead of mapped */
 };

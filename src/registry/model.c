@@ -26,21 +26,25 @@ enum { SCRIPT_CTX = 131072, SCRIPT_PAGES = 65536, TEMPLATE_MAX = 1 << 20 };
 
 static _Atomic uint64_t last_load;
 
-struct progress { /* progress of loading, drawn on a terminal */
-    const char *id;
+struct progress { /* progress of loading, also drawn on a terminal */
+    const struct model_spec *spec;
+    bool is_terminal;
     uint64_t began_ns, drawn_ns;
 };
 
-static void draw_progress(void *arg, double share)
+static void report_progress(void *arg, double share)
 {
     struct progress *p = arg;
     uint64_t now = clock_ns();
     bool is_done = share >= 1.0;
 
-    if (now - p->began_ns < 1000000000u || (!is_done && now - p->drawn_ns < 100000000u))
+    if (p->spec->percent)
+        *p->spec->percent = (int)(share * 100);
+    if (!p->is_terminal || now - p->began_ns < 1000000000u ||
+        (!is_done && now - p->drawn_ns < 100000000u))
         return;
     p->drawn_ns = now;
-    fprintf(stderr, "\r%s: loading %3d %%%s", p->id, (int)(share * 100), is_done ? "\n" : "");
+    fprintf(stderr, "\r%s: loading %3d %%%s", p->spec->id, (int)(share * 100), is_done ? "\n" : "");
 }
 
 static int read_template_file(const char *path, struct buf *out, struct err *e)
@@ -240,7 +244,8 @@ static int open_lm(
     struct model *m, const struct gguf *g, const struct kernels *k, struct lm **lm, struct err *e)
 {
     const struct model_spec *spec = m->spec;
-    struct progress progress = { spec->id, clock_ns(), 0 };
+    struct progress progress = { spec, spec->show_progress && isatty(STDERR_FILENO), clock_ns(),
+        0 };
     char packfile[PACK_PATH_MAX];
     struct memory_plan plan;
 
@@ -264,8 +269,9 @@ static int open_lm(
         .n_ctx = m->n_ctx,
         .max_rows = useful_step_rows(&spec->engine),
         .max_logits = max_step_logits(&spec->engine, plan.needs.n_vocab),
-        .progress = spec->show_progress && isatty(STDERR_FILENO) ? draw_progress : NULL,
+        .progress = report_progress,
         .progress_arg = &progress,
+        .stop = spec->stop,
         .packfile = pack_path(packfile, spec, m->file_bytes) ? packfile : NULL,
         .packfile_to_memory = spec->pack == PACK_RAM,
     };
@@ -350,7 +356,8 @@ struct model_spec model_spec_of(const char *id, const char *path)
         .template_path = "",
         .kernels = "auto",
         .kv_type = "f16",
-        .engine = engine_options_default };
+        .engine = engine_options_default,
+        .idle_ttl_ms = -1 };
 }
 
 /* Errors of open_engine that are known without the weights. */
@@ -365,6 +372,8 @@ static int check_engine(struct model *m, const struct gguf *g, struct err *e)
         return 0;
     if (plan_memory(m, g, &plan, e))
         return -1;
+    m->planned_bytes = m->file_bytes + kv_sizes_bytes(&plan.kv, &plan.needs) +
+                       (uint64_t)plan.n_states * plan.needs.state_bytes;
     return wants_draft(m->spec) ? draft_check_file(m, e) : 0;
 }
 

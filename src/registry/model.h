@@ -2,7 +2,7 @@
  * (struct model).
  *
  * Owner: the thread that opens the model. After model_open it is constant until model_close, except
- * for `state`; any thread may read it. */
+ * for `n_refs`; any thread that has a reference (registry.h) may read it. */
 #pragma once
 
 #include "chat/adapter.h"
@@ -17,7 +17,6 @@
 #include "tokenizer/vocab.h"
 
 enum backend { BACKEND_NATIVE, BACKEND_SCRIPT };
-enum model_state { MODEL_LOADING, MODEL_READY, MODEL_FAILED };
 
 /* Packed weights: no file; a file that is read into memory; a file that is mapped. */
 enum pack_mode { PACK_OFF, PACK_RAM, PACK_FILE };
@@ -40,7 +39,8 @@ struct model_spec { /* strings are borrowed and outlive the registry */
     bool no_injection;          /* see adapter_options */
     probe_fn *probe;            /* probes a model without stored capabilities; NULL = never */
     struct capabilities *store; /* stored capabilities; NULL = none. Only model_open uses it. */
-    const _Atomic bool *stop;   /* true: a running probe is cancelled. NULL = never. */
+    const _Atomic bool *stop;   /* true: a load is cancelled with ERR_CANCELLED. NULL = never. */
+    _Atomic int *percent;       /* progress of loading the weights, 0 .. 100; NULL = not needed */
     const char *kernels;        /* "auto", "avx2", ... */
     const char *kv_type;        /* "f16", "bf16", "q8_0" */
     enum pack_mode pack;
@@ -51,17 +51,23 @@ struct model_spec { /* strings are borrowed and outlive the registry */
     const char *draft_path; /* draft model for speculative decoding; NULL or "" = none */
     struct engine_options engine;
     bool show_progress; /* progress of loading on stderr, if that is a terminal */
+    /* Used by the registry and its pool (model_pool.h). */
+    bool on_demand; /* loaded by the first request instead of at start */
+    bool is_pinned; /* never evicted */
+    int64_t
+        idle_ttl_ms; /* unloaded after this time without a request; 0: never; -1: pool's value */
 };
 
-/* Default spec: kernels "auto", KV type "f16", default engine options; all other fields are 0, NULL
- * or "". */
+/* Default spec: kernels "auto", KV type "f16", default engine options, idle time of the pool; all
+ * other fields are 0, NULL or "". */
 struct model_spec model_spec_of(const char *id, const char *path);
 
 struct model {
     const struct model_spec *spec;
-    struct gguf *file; /* between model_check and model_load */
-    _Atomic int state; /* enum model_state */
-    struct err why;    /* reason of FAILED */
+    struct registry_entry *entry; /* of the registry; NULL: opened without one */
+    int n_refs;                   /* requests that use it; guarded by the mutex of the registry */
+    struct gguf *file;            /* between model_check and model_load */
+    uint64_t planned_bytes;       /* memory that it will need; set by model_check */
     struct vocab *vocab;
     /* For constrained decoding. NULL: the tables cannot be built for the reason in
      * `why_unconstrained`; requests with a constraint are rejected. */
@@ -96,8 +102,8 @@ struct model {
  * not faster per row, take more scratch memory and delay all sequences. */
 enum { MODEL_STEP_ROWS = 512 };
 
-/* Opens one model on the calling thread; *m must be zeroed. Also used by tools and the library
- * without a registry. Does not change `state`. */
+/* Opens one model on the calling thread; *m must be zeroed, except for `entry`. Also used by tools and
+ * the library without a registry. */
 int model_open(struct model *m, const struct model_spec *spec, struct err *e);
 /* The two parts of model_open: model_check reads the metadata and the vocabulary of the files and
  * finds all errors that are known without the weights; model_load loads the weights and starts the

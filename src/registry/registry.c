@@ -1,40 +1,23 @@
-#include "registry/registry.h"
+#include "registry/registry_in.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/suggest.h"
 #include "base/utf8.h"
 #include "chat/family.h"
-#include "os/thread.h"
+#include "os/clock.h"
 #include "output/parser.h"
-#include "registry/kv_reservation.h"
-#include "registry/pack.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
-struct registry {
-    struct model models[REGISTRY_MODELS_MAX];
-    struct model_spec specs[REGISTRY_MODELS_MAX];
-    int n;
-    bool is_strict;
-    struct str aliases;
-    struct kv_reservation reserved;
-    struct capabilities *store; /* NULL = none; used by the loader thread after registry_start */
-    pthread_t loader;
-    bool has_loader;
-    _Atomic bool stop;   /* the loader opens no further model */
-    void *on_change_arg; /* constant once on_change is set */
-    void (*_Atomic on_change)(void *arg);
-    void (*on_loaded)(int n_ready);
-};
+/* ---- names; the caller holds the mutex, or no other thread runs yet */
 
-/* ---- checks of the configuration */
-
-static struct model *find_id(struct registry *p, struct str id)
+static struct registry_entry *find_id(struct registry *p, struct str id)
 {
-    for (int i = 0; i < p->n; i++)
-        if (str_is(id, p->specs[i].id))
-            return &p->models[i];
+    LIST_EACH (struct registry_entry, m, &p->all, in_all)
+        if (!m->is_removed && str_is(id, m->spec.id))
+            return m;
     return NULL;
 }
 
@@ -88,13 +71,11 @@ static int unknown_family(const struct model_spec *spec, struct err *e)
         suggest_text(&s, "", hint, sizeof(hint)));
 }
 
-static int check_spec(struct registry *p, int i, struct err *e)
+static int check_spec(struct registry *p, const struct model_spec *s, struct err *e)
 {
-    const struct model_spec *s = &p->specs[i];
-
     if (check_name(str_of(s->id), "the name of a model", e))
         return -1;
-    if (find_id(p, str_of(s->id)) != &p->models[i])
+    if (find_id(p, str_of(s->id)))
         return err_set(e, ERR_INVALID, "two models have the name '%s'", s->id);
     if (*s->family && !chat_family_find(str_of(s->family)))
         return unknown_family(s, e);
@@ -121,106 +102,262 @@ static int check_aliases(struct registry *p, struct err *e)
     return 0;
 }
 
-static int check_configuration(struct registry *p, struct err *e)
+static struct registry_entry *find_alias(struct registry *p, struct str name)
 {
-    for (int i = 0; i < p->n; i++)
-        if (check_spec(p, i, e))
-            return -1;
-    return check_aliases(p, e);
+    for (struct str rest = p->aliases; rest.n;) {
+        struct str id = take_until(&rest, ",");
+        struct str pattern = take_until(&id, "=");
+        bool is_front = str_ends(pattern, STR("*"));
+        pattern.n -= is_front;
+        if (!(is_front ? str_starts(name, pattern) : str_eq(name, pattern)))
+            continue;
+        id = str_trim(id);
+        return id.n ? find_id(p, id) : p->first;
+    }
+    return NULL;
 }
 
-/* ---- loading */
+static struct registry_entry *find_named(struct registry *p, struct str name)
+{
+    struct str bare = name;
+    struct registry_entry *m = find_id(p, name);
 
-static void set_failed(struct model *m, const struct err *why)
+    if (str_ends(name, STR(":latest")))
+        bare.n -= strlen(":latest");
+    if (!m && bare.n < name.n)
+        m = find_id(p, bare);
+    return m || !name.n ? m : find_alias(p, name);
+}
+
+/* ---- entries */
+
+/* Copies the strings of the spec that belong to one model. */
+static int copy_spec(struct registry_entry *m, const struct model_spec *from)
+{
+    const char **fields[] = { &m->spec.id, &m->spec.path, &m->spec.family, &m->spec.template_path,
+        &m->spec.tool_parser, &m->spec.thinking_parser, &m->spec.draft_path };
+    size_t n = 0;
+
+    m->spec = *from;
+    for (size_t i = 0; i < ARRAY_LEN(fields); i++)
+        n += *fields[i] ? strlen(*fields[i]) + 1 : 0;
+    char *to = m->strings = try_malloc(n);
+    for (size_t i = 0; to && i < ARRAY_LEN(fields); i++) {
+        if (!*fields[i])
+            continue;
+        size_t n_field = strlen(*fields[i]) + 1;
+        *fields[i] = memcpy(to, *fields[i], n_field);
+        to += n_field;
+    }
+    return m->strings ? 0 : -1;
+}
+
+static void free_entry(struct registry_entry *m)
+{
+    mem_free(m->model);
+    mem_free(m->strings);
+    mem_free(m);
+}
+
+/* Adds an entry with one reference, that of the registry. */
+static int add_entry(struct registry *p, const struct model_spec *spec, struct err *e)
+{
+    if (p->n >= REGISTRY_MODELS_MAX)
+        return err_set(
+            e, ERR_RANGE, "%d models; supported are 1 to %d", p->n + 1, REGISTRY_MODELS_MAX);
+    struct registry_entry *m = try_calloc(1, sizeof(*m));
+    if (!m || copy_spec(m, spec)) {
+        mem_free(m);
+        return err_set(e, ERR_MEMORY, "no memory for the model '%s'", spec->id);
+    }
+    m->registry = p;
+    m->n_refs = 1;
+    m->is_pinned = spec->is_pinned;
+    m->spec.stop = &m->stop;
+    m->spec.percent = &m->percent;
+    list_add_last(&p->all, &m->in_all);
+    p->n++;
+    p->first = p->first ? p->first : m;
+    return 0;
+}
+
+void registry_drop_entry(struct registry_entry *m)
+{
+    CHECK(m->n_refs > 0);
+    if (--m->n_refs == 0)
+        free_entry(m);
+}
+
+void registry_entry_unref(struct registry_entry *m)
+{
+    struct registry *p = m ? m->registry : NULL;
+
+    if (!m)
+        return;
+    pthread_mutex_lock(&p->mu);
+    registry_drop_entry(m);
+    pthread_mutex_unlock(&p->mu);
+}
+
+const struct model_spec *registry_entry_spec(const struct registry_entry *m)
+{
+    return &m->spec;
+}
+
+/* ---- states */
+
+const char *model_state_name(enum model_state s)
+{
+    static const char *const names[N_MODEL_STATES] = { [MODEL_KNOWN] = "known",
+        [MODEL_LOADING] = "loading",
+        [MODEL_READY] = "ready",
+        [MODEL_DRAINING] = "draining",
+        [MODEL_UNLOADED] = "unloaded",
+        [MODEL_FAILED] = "failed" };
+
+    return names[s];
+}
+
+uint64_t registry_file_stamp(const char *path)
+{
+    struct stat st;
+
+    if (stat(path, &st))
+        return 0;
+    return ((uint64_t)st.st_mtim.tv_sec * NS_PER_S + (uint64_t)st.st_mtim.tv_nsec) ^
+           ((uint64_t)st.st_size << 20) ^ ((uint64_t)st.st_ino << 1) ^ 1;
+}
+
+void registry_set_failed(struct registry_entry *m, const struct err *why)
 {
     m->why = *why;
-    atomic_store_explicit(&m->state, MODEL_FAILED, memory_order_release);
+    m->state = MODEL_FAILED;
+    m->is_wanted = false;
+    m->file_stamp = registry_file_stamp(m->spec.path);
+    m->failed_ns = clock_ns();
 }
 
-static void log_failure(const struct model *m)
+bool registry_may_load(const struct registry_entry *m)
 {
-    log_error("registry", "load_failed", "model=%s error=\"%s\"", m->spec->id, m->why.msg);
+    return !m->is_removed && (m->is_wanted || m->n_waiting > 0);
 }
+
+void registry_notify(struct registry *p)
+{
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->mu);
+    if (p->watch.changed)
+        p->watch.changed(p->watch.arg);
+    pthread_mutex_lock(&p->mu);
+}
+
+void registry_queue_load(struct registry_entry *m)
+{
+    m->stop = false;
+    m->state = MODEL_LOADING;
+    m->stage = STAGE_QUEUED;
+    m->percent = 0;
+    m->queued_ns = clock_ns();
+    pthread_cond_broadcast(&m->registry->changed);
+}
+
+static bool can_queue(const struct registry_entry *m)
+{
+    return !m->model && !m->is_at_loader;
+}
+
+/* The load is not needed any more. */
+static void cancel_load(struct registry_entry *m)
+{
+    m->stop = true;
+    if (!m->is_at_loader)
+        m->state = m->was_loaded ? MODEL_UNLOADED : MODEL_KNOWN;
+    pthread_cond_broadcast(&m->registry->changed);
+}
+
+static void unload(struct registry_entry *m)
+{
+    m->is_wanted = false;
+    if (m->state == MODEL_LOADING)
+        cancel_load(m);
+    if (m->state != MODEL_READY)
+        return;
+    m->stop = true; /* packed weights that are being written */
+    m->state = MODEL_DRAINING;
+    pthread_cond_broadcast(&m->registry->changed);
+}
+
+/* ---- opening and closing */
 
 int registry_check_failed(struct registry *p, struct err *e)
 {
     char reasons[sizeof(e->msg)];
+    enum errcode code = ERR_NONE;
+    bool are_failed = true;
     size_t n = 0;
 
-    for (int i = 0; i < p->n; i++) {
-        if (model_state(&p->models[i]) != MODEL_FAILED)
-            return 0;
-        if (n < sizeof(reasons))
+    pthread_mutex_lock(&p->mu);
+    LIST_EACH (struct registry_entry, m, &p->all, in_all) {
+        are_failed = are_failed && m->state == MODEL_FAILED;
+        if (are_failed && n < sizeof(reasons))
             n += (size_t)snprintf(reasons + n, sizeof(reasons) - n, "%smodel '%s': %s",
-                i ? "; " : "", p->specs[i].id, p->models[i].why.msg);
+                code ? "; " : "", m->spec.id, m->why.msg);
+        code = code ? code : m->why.code;
     }
-    return err_set(e, p->models[0].why.code, "no model can be served: %s", reasons);
+    pthread_mutex_unlock(&p->mu);
+    return are_failed && p->n ? err_set(e, code, "no model can be served: %s", reasons) : 0;
 }
 
-static int check_model(struct registry *p, int i, struct err *e)
+int registry_check_model(struct registry_entry *m, struct model *model, struct err *e)
 {
-    if (model_check(&p->models[i], &p->specs[i], e))
+    struct registry *p = m->registry;
+
+    model->entry = m;
+    if (model_check(model, &m->spec, e))
         return -1;
-    if (!kv_reserve(&p->reserved, &p->models[i], e))
-        return 0;
-    model_close(&p->models[i]);
-    return -1;
+    pthread_mutex_lock(&p->mu);
+    int failed = kv_reserve(&p->reserved, model, e);
+    pthread_mutex_unlock(&p->mu);
+    if (failed)
+        model_close(model);
+    return failed ? -1 : 0;
 }
 
-/* Checks the models in their order until one can be served; the loader checks the others. */
-static int check_models(struct registry *p, struct err *e)
+static int check_at_start(struct registry_entry *m, struct err *e)
 {
-    int n_failed = 0;
+    struct model *model = xcalloc(1, sizeof(*model));
 
-    for (; n_failed < p->n; n_failed++) {
-        struct err why;
-        if (!check_model(p, n_failed, &why))
-            break;
-        set_failed(&p->models[n_failed], &why);
+    if (registry_check_model(m, model, e)) {
+        mem_free(model);
+        return -1;
     }
-    if (n_failed == p->n)
-        return registry_check_failed(p, e);
-    for (int i = 0; i < n_failed; i++)
-        log_failure(&p->models[i]);
+    m->model = model;
     return 0;
 }
 
-static void load_model(struct registry *p, int i)
+/* Checks the models that are loaded at start in their order until one can be served; the loader
+ * threads check the others. */
+static int check_models(struct registry *p, struct err *e)
 {
-    struct model *m = &p->models[i];
-    struct err e;
+    int n_failed = 0, n = 0;
 
-    if ((m->file || !check_model(p, i, &e)) && !model_load(m, &e)) {
-        atomic_store_explicit(&m->state, MODEL_READY, memory_order_release);
-        return;
+    LIST_EACH (struct registry_entry, m, &p->all, in_all) {
+        struct err why;
+        if (m->spec.on_demand)
+            continue;
+        n++;
+        if (!check_at_start(m, &why))
+            break;
+        registry_set_failed(m, &why);
+        n_failed++;
     }
-    set_failed(m, &e);
-    if (p->n > 1 || !p->on_loaded) /* otherwise on_loaded reports the only failure */
-        log_failure(m);
+    if (n && n_failed == n && n == p->n)
+        return registry_check_failed(p, e);
+    LIST_EACH (struct registry_entry, m, &p->all, in_all)
+        if (m->state == MODEL_FAILED)
+            log_error("registry", "load_failed", "model=%s error=\"%s\"", m->spec.id, m->why.msg);
+    return 0;
 }
-
-static void *load_all(void *arg)
-{
-    struct registry *p = arg;
-
-    for (int i = 0; i < p->n && !atomic_load(&p->stop); i++) {
-        if (model_state(&p->models[i]) == MODEL_LOADING)
-            load_model(p, i);
-        void (*notify)(void *arg) = p->on_change;
-        if (notify)
-            notify(p->on_change_arg);
-    }
-    capabilities_close(p->store);
-    p->store = NULL;
-    if (p->on_loaded && !atomic_load(&p->stop))
-        p->on_loaded(registry_n_ready(p));
-    for (int i = 0; i < p->n && !atomic_load(&p->stop); i++)
-        if (model_state(&p->models[i]) == MODEL_READY)
-            pack_write(&p->models[i], &p->stop);
-    return NULL;
-}
-
-/* ---- opening and closing */
 
 /* A store that does not exist yet is no error, unless its directory does not exist either. */
 static int open_store(struct registry *p, const struct registry_options *o, struct err *e)
@@ -236,29 +373,50 @@ static int open_store(struct registry *p, const struct registry_options *o, stru
     return err_wrap(e, "capability store");
 }
 
-int registry_open(struct registry **out, const struct registry_options *o, struct err *e)
+static int add_configured(struct registry *p, const struct registry_options *o, struct err *e)
 {
-    if (o->n_specs < 1 || o->n_specs > REGISTRY_MODELS_MAX)
-        return err_set(
-            e, ERR_RANGE, "%d models; supported are 1 to %d", o->n_specs, REGISTRY_MODELS_MAX);
+    for (int i = 0; i < o->n_specs; i++) {
+        struct model_spec spec = o->specs[i];
+        spec.probe = o->probe;
+        if (check_spec(p, &spec, e) || add_entry(p, &spec, e))
+            return -1;
+    }
+    return check_aliases(p, e);
+}
+
+static struct registry *new_registry(const struct registry_options *o)
+{
     struct registry *p = xcalloc(1, sizeof(*p));
-    p->n = o->n_specs;
-    p->is_strict = o->is_strict || o->n_specs > 1;
+    pthread_condattr_t monotonic;
+
+    CHECK(!pthread_mutex_init(&p->mu, NULL) && !pthread_condattr_init(&monotonic));
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    CHECK(!pthread_cond_init(&p->changed, &monotonic));
+    pthread_condattr_destroy(&monotonic);
+    p->is_strict = o->is_strict;
     p->aliases = str_of(o->aliases);
     p->on_loaded = o->on_loaded;
+    p->pool = o->pool;
     p->reserved.fd = -1;
-    for (int i = 0; i < p->n; i++) {
-        p->specs[i] = o->specs[i];
-        p->specs[i].probe = o->probe;
-        p->specs[i].stop = &p->stop;
-        p->models[i].spec = &p->specs[i];
-    }
-    if (check_configuration(p, e) || open_store(p, o, e))
+    return p;
+}
+
+int registry_open(struct registry **out, const struct registry_options *o, struct err *e)
+{
+    struct registry *p = new_registry(o);
+
+    if (add_configured(p, o, e) || open_store(p, o, e))
         goto fail;
-    for (int i = 0; i < p->n; i++)
-        p->specs[i].store = p->store;
+    LIST_EACH (struct registry_entry, m, &p->all, in_all)
+        m->spec.store = p->store;
     if (o->must_serve && check_models(p, e))
         goto fail;
+    LIST_EACH (struct registry_entry, m, &p->all, in_all)
+        if (!m->spec.on_demand && m->state == MODEL_KNOWN) {
+            m->is_wanted = m->is_initial = true;
+            p->n_initial++;
+            registry_queue_load(m);
+        }
     *out = p;
     return 0;
 
@@ -269,96 +427,341 @@ fail:
 
 int registry_start(struct registry *p, struct err *e)
 {
-    if (thread_start(&p->loader, "loader", load_all, p, e))
-        return -1;
-    p->has_loader = true;
-    return 0;
+    return model_pool_start(p, e);
 }
 
 void registry_close(struct registry *p)
 {
     if (!p)
         return;
-    atomic_store(&p->stop, true);
-    if (p->has_loader)
-        pthread_join(p->loader, NULL);
+    model_pool_stop(p);
     capabilities_close(p->store);
-    for (int i = 0; i < p->n; i++)
-        model_close(&p->models[i]);
+    LIST_EACH (struct registry_entry, m, &p->all, in_all) {
+        if (m->model)
+            model_close(m->model);
+        list_remove(&m->in_all);
+        free_entry(m);
+    }
     kv_reservation_close(&p->reserved);
+    pthread_cond_destroy(&p->changed);
+    pthread_mutex_destroy(&p->mu);
     mem_free(p);
 }
 
-void registry_watch(struct registry *p, void (*fn)(void *arg), void *arg)
+void registry_watch(struct registry *p, const struct registry_watch *w)
 {
-    CHECK(!p->on_change);
-    p->on_change_arg = arg;
-    p->on_change = fn;
+    p->watch = *w;
 }
 
-enum model_state model_state(const struct model *m)
+/* ---- requests */
+
+static struct registry_entry *ref_entry(struct registry_entry *m)
 {
-    return (enum model_state)atomic_load_explicit(&m->state, memory_order_acquire);
-}
-
-static struct model *find_alias(struct registry *p, struct str name)
-{
-    for (struct str rest = p->aliases; rest.n;) {
-        struct str id = take_until(&rest, ",");
-        struct str pattern = take_until(&id, "=");
-        bool is_front = str_ends(pattern, STR("*"));
-        pattern.n -= is_front;
-        if (!(is_front ? str_starts(name, pattern) : str_eq(name, pattern)))
-            continue;
-        id = str_trim(id);
-        return id.n ? find_id(p, id) : &p->models[0];
-    }
-    return NULL;
-}
-
-struct model *registry_find_named(struct registry *p, struct str name)
-{
-    struct str bare = name;
-    struct model *m = find_id(p, name);
-
-    if (str_ends(name, STR(":latest")))
-        bare.n -= strlen(":latest");
-    if (!m && bare.n < name.n)
-        m = find_id(p, bare);
-    return m || !name.n ? m : find_alias(p, name);
-}
-
-struct model *registry_find(struct registry *p, struct str name, struct err *e)
-{
-    struct model *m = registry_find_named(p, name);
-
     if (m)
-        return m;
-    if (!name.n || !p->is_strict)
-        return &p->models[0];
-    err_param(e, ERR_NOT_FOUND, "model",
-        "The model '%.*s' does not exist; GET /v1/models lists "
-        "those that do.",
-        (int)MIN(name.n, (size_t)80), name.p);
-    return NULL;
+        m->n_refs++;
+    return m;
 }
 
-int registry_n_models(const struct registry *p)
+struct registry_entry *registry_find_named(struct registry *p, struct str name)
 {
-    return p->n;
+    pthread_mutex_lock(&p->mu);
+    struct registry_entry *m = ref_entry(find_named(p, name));
+    pthread_mutex_unlock(&p->mu);
+    return m;
 }
 
-struct model *registry_model(struct registry *p, int i)
+struct registry_entry *registry_find_id(struct registry *p, struct str id)
 {
-    CHECK(i >= 0 && i < p->n);
-    return &p->models[i];
+    pthread_mutex_lock(&p->mu);
+    struct registry_entry *m = ref_entry(find_id(p, id));
+    pthread_mutex_unlock(&p->mu);
+    return m;
 }
 
-int registry_n_ready(const struct registry *p)
+struct registry_entry *registry_find(struct registry *p, struct str name, struct err *e)
+{
+    pthread_mutex_lock(&p->mu);
+    struct registry_entry *m = find_named(p, name);
+    if (!m && (!name.n || (!p->is_strict && p->n == 1)))
+        m = p->first;
+    ref_entry(m);
+    pthread_mutex_unlock(&p->mu);
+    if (!m)
+        err_param(e, ERR_NOT_FOUND, "model",
+            "The model '%.*s' does not exist; GET /v1/models lists "
+            "those that do.",
+            (int)MIN(name.n, (size_t)80), name.p);
+    return m;
+}
+
+/* The memory that was missing may be available now. */
+static bool may_try_again(const struct registry_entry *m)
+{
+    static const uint64_t PAUSE_NS = 1000000000;
+
+    return m->state == MODEL_FAILED && !m->model && !m->is_at_loader && m->why.code == ERR_MEMORY &&
+           clock_ns() - m->failed_ns >= PAUSE_NS;
+}
+
+/* Loads the model again if a request waits for it, or when one does. */
+static void forget_failure(struct registry_entry *m)
+{
+    m->state = MODEL_UNLOADED;
+    if (registry_may_load(m))
+        registry_queue_load(m);
+}
+
+enum take registry_take(struct registry_entry *m, struct model **out, struct err *e)
+{
+    struct registry *p = m->registry;
+    enum take result = TAKE_LATER;
+
+    pthread_mutex_lock(&p->mu);
+    if (may_try_again(m))
+        forget_failure(m);
+    if (m->state == MODEL_READY) {
+        m->model->n_refs++;
+        m->used_ns = clock_ns();
+        *out = m->model;
+        result = TAKE_OK;
+    } else if (m->state == MODEL_FAILED && m->why.code == ERR_MEMORY) {
+        err_set(e, ERR_NOT_READY, "The model %s.", m->why.msg);
+        result = TAKE_FAILED;
+    } else if (m->state == MODEL_FAILED || m->is_removed) {
+        err_set(e, ERR_NOT_READY,
+            "The model '%s' could not be loaded; the log of the server states the reason.",
+            m->spec.id);
+        result = TAKE_FAILED;
+    } else if (m->state == MODEL_LOADING) {
+        err_set(e, ERR_NOT_READY, "The model '%s' is still loading.", m->spec.id);
+    } else {
+        err_set(e, ERR_NOT_READY, "The model '%s' is not loaded.", m->spec.id);
+    }
+    pthread_mutex_unlock(&p->mu);
+    return result;
+}
+
+void model_release(struct model *m)
+{
+    if (!m)
+        return;
+    struct registry_entry *entry = m->entry;
+    struct registry *p = entry->registry;
+
+    pthread_mutex_lock(&p->mu);
+    CHECK(m->n_refs > 0);
+    entry->used_ns = clock_ns();
+    if (--m->n_refs == 0) /* it can be closed or evicted */
+        pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->mu);
+}
+
+void registry_wait(struct registry_entry *m)
+{
+    struct registry *p = m->registry;
+
+    pthread_mutex_lock(&p->mu);
+    m->n_waiting++;
+    m->used_ns = clock_ns();
+    if (m->state == MODEL_KNOWN || m->state == MODEL_UNLOADED) {
+        if (can_queue(m) && !m->is_removed)
+            registry_queue_load(m);
+    }
+    pthread_mutex_unlock(&p->mu);
+}
+
+void registry_wait_end(struct registry_entry *m)
+{
+    struct registry *p = m->registry;
+
+    pthread_mutex_lock(&p->mu);
+    CHECK(m->n_waiting > 0);
+    m->n_waiting--;
+    if (m->state == MODEL_LOADING && !registry_may_load(m))
+        cancel_load(m);
+    pthread_mutex_unlock(&p->mu);
+}
+
+bool registry_is_loading_anyway(struct registry_entry *m)
+{
+    struct registry *p = m->registry;
+
+    pthread_mutex_lock(&p->mu);
+    bool is_wanted = m->state == MODEL_LOADING && m->is_wanted;
+    pthread_mutex_unlock(&p->mu);
+    return is_wanted;
+}
+
+/* ---- administration */
+
+int registry_add(struct registry *p, const struct model_spec *spec, struct err *e)
+{
+    struct model_spec own = *spec;
+
+    pthread_mutex_lock(&p->mu);
+    own.store = p->store;
+    int failed = check_spec(p, &own, e) || add_entry(p, &own, e);
+    if (!failed && !spec->on_demand) {
+        struct registry_entry *m = find_id(p, str_of(spec->id));
+        m->is_wanted = true;
+        registry_queue_load(m);
+    }
+    if (!failed)
+        registry_notify(p);
+    pthread_mutex_unlock(&p->mu);
+    return failed ? -1 : 0;
+}
+
+void registry_remove(struct registry_entry *m)
+{
+    struct registry *p = m->registry;
+
+    pthread_mutex_lock(&p->mu);
+    if (!m->is_removed) {
+        m->is_removed = true;
+        unload(m);
+        if (p->first == m)
+            p->first = NULL;
+        LIST_EACH (struct registry_entry, k, &p->all, in_all)
+            if (!p->first && !k->is_removed)
+                p->first = k;
+        p->n--;
+        registry_notify(p);
+    }
+    pthread_mutex_unlock(&p->mu);
+}
+
+void registry_load(struct registry_entry *m)
+{
+    struct registry *p = m->registry;
+
+    pthread_mutex_lock(&p->mu);
+    m->is_wanted = !m->is_removed;
+    bool is_idle =
+        m->state == MODEL_KNOWN || m->state == MODEL_UNLOADED || m->state == MODEL_FAILED;
+    if (m->is_wanted && is_idle && can_queue(m)) {
+        registry_queue_load(m);
+        registry_notify(p);
+    }
+    pthread_mutex_unlock(&p->mu);
+}
+
+void registry_unload(struct registry_entry *m)
+{
+    struct registry *p = m->registry;
+
+    pthread_mutex_lock(&p->mu);
+    unload(m);
+    registry_notify(p);
+    pthread_mutex_unlock(&p->mu);
+}
+
+void registry_pin(struct registry_entry *m, bool is_pinned)
+{
+    struct registry *p = m->registry;
+
+    pthread_mutex_lock(&p->mu);
+    m->is_pinned = is_pinned;
+    pthread_cond_broadcast(&p->changed);
+    pthread_mutex_unlock(&p->mu);
+}
+
+void registry_set_default(struct registry_entry *m)
+{
+    struct registry *p = m->registry;
+
+    pthread_mutex_lock(&p->mu);
+    if (!m->is_removed)
+        p->first = m;
+    pthread_mutex_unlock(&p->mu);
+}
+
+/* ---- lists */
+
+static void view_of(struct registry_view *v, struct registry_entry *m)
+{
+    *v = (struct registry_view){ .entry = ref_entry(m),
+        .spec = &m->spec,
+        .model = m->state == MODEL_READY ? m->model : NULL,
+        .state = m->state,
+        .stage = m->stage,
+        .percent = m->percent,
+        .is_default = m == m->registry->first,
+        .is_pinned = m->is_pinned,
+        .planned_bytes = m->planned_bytes,
+        .used_ns = m->used_ns,
+        .n_waiting = m->n_waiting,
+        .n_users = m->model ? m->model->n_refs : 0 };
+    if (m->state == MODEL_FAILED)
+        v->why = m->why;
+    if (v->model)
+        v->model->n_refs++;
+}
+
+void registry_view(struct registry_entry *m, struct registry_view *out)
+{
+    struct registry *p = m->registry;
+
+    pthread_mutex_lock(&p->mu);
+    view_of(out, m);
+    pthread_mutex_unlock(&p->mu);
+}
+
+static void clear_view(struct registry_view *v)
+{
+    if (v->model && --v->model->n_refs == 0)
+        pthread_cond_broadcast(&v->entry->registry->changed);
+    registry_drop_entry(v->entry);
+}
+
+void registry_view_clear(struct registry_view *v)
+{
+    struct registry *p = v->entry->registry;
+
+    pthread_mutex_lock(&p->mu);
+    clear_view(v);
+    pthread_mutex_unlock(&p->mu);
+}
+
+int registry_list(struct registry *p, struct registry_list *out, struct err *e)
+{
+    pthread_mutex_lock(&p->mu);
+    *out = (struct registry_list){ try_calloc((size_t)MAX(p->n, 1), sizeof(*out->views)), 0 };
+    LIST_EACH (struct registry_entry, m, &p->all, in_all)
+        if (out->views && !m->is_removed)
+            view_of(&out->views[out->n++], m);
+    pthread_mutex_unlock(&p->mu);
+    return out->views ? 0 : err_set(e, ERR_MEMORY, "no memory for the list of models");
+}
+
+void registry_list_clear(struct registry_list *l)
+{
+    if (l->n) {
+        struct registry *p = l->views[0].entry->registry;
+        pthread_mutex_lock(&p->mu);
+        for (size_t i = 0; i < l->n; i++)
+            clear_view(&l->views[i]);
+        pthread_mutex_unlock(&p->mu);
+    }
+    mem_free(l->views);
+    *l = (struct registry_list){ 0 };
+}
+
+int registry_n_models(struct registry *p)
+{
+    pthread_mutex_lock(&p->mu);
+    int n = p->n;
+    pthread_mutex_unlock(&p->mu);
+    return n;
+}
+
+int registry_n_ready(struct registry *p)
 {
     int n = 0;
 
-    for (int i = 0; i < p->n; i++)
-        n += model_state(&p->models[i]) == MODEL_READY;
+    pthread_mutex_lock(&p->mu);
+    LIST_EACH (const struct registry_entry, m, &p->all, in_all)
+        n += m->state == MODEL_READY && !m->is_removed;
+    pthread_mutex_unlock(&p->mu);
     return n;
 }

@@ -27,6 +27,7 @@ void async_unref(struct async *a)
     CHECK(!a->is_open && !a->is_at_worker);
     if (a->ops->free)
         a->ops->free(a);
+    model_release(a->model);
     http_body_free(&a->kept_body);
     policy_key_unref(a->key);
     a->job.run = free_memory;
@@ -152,6 +153,13 @@ void async_set_deadline(struct async *a, uint64_t when_ns)
     a->deadline_ns = when_ns;
     a->deadline.fn = on_deadline;
     loop_timer_set(a->io->loop, &a->deadline, when_ns);
+}
+
+struct model *async_take_model(struct async *a, struct str name, struct err *e)
+{
+    CHECK(!a->model);
+    a->model = take_ready_model(a->io, a->key, name, e);
+    return a->model;
 }
 
 /* ---- memory */

@@ -54,6 +54,7 @@ struct async { /* x->user points to it */
     struct list_link in_open; /* in a list of the io thread (io.h), while OPEN */
     struct http_exchange *x;  /* NULL after async_detach and in CLOSED */
     struct route_call *call;  /* in the arena of x; NULL if x is */
+    struct model *model;      /* that the request uses: a reference; NULL: none */
     struct arena *arena;      /* contains the route's struct; NULL: x->arena contains it */
     struct arena *scratch;    /* memory that ends before the request; freed with it at the latest */
     struct charge charge;     /* memory of both arenas and of `out` */
@@ -79,6 +80,9 @@ void *async_new(size_t size, const struct async_ops *ops, struct io *io, struct 
 void async_init(struct async *a, const struct async_ops *ops, struct io *io,
     struct http_exchange *x, struct route_call *c);
 
+/* Takes a reference to the model that a request names, if it is ready and the key allows it. NULL
+ * with the error. Any thread. */
+struct model *async_take_model(struct async *a, struct str name, struct err *e);
 /* Sets the deadline if it is earlier than the current one. */
 void async_set_deadline(struct async *a, uint64_t when_ns);
 /* The body is valid until the struct is freed, also after the end of the exchange. */

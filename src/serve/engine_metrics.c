@@ -170,10 +170,15 @@ static void copy_memory(const struct model *model, struct metrics *m)
 
 void engine_metrics_copy(struct registry *p, struct metrics *m)
 {
+    struct registry_list models;
+    struct err e;
+
     metric_set(m, METRIC_models_ready, (uint64_t)registry_n_ready(p));
-    for (int i = 0; i < registry_n_models(p); i++) {
-        struct model *model = registry_model(p, i);
-        if (model_state(model) != MODEL_READY)
+    if (registry_list(p, &models, &e))
+        return;
+    for (size_t i = 0; i < models.n; i++) {
+        const struct model *model = models.views[i].model;
+        if (!model)
             continue;
         const struct engine_stats *s = engine_stats(model->engine);
         copy_counters(s, m);
@@ -184,4 +189,5 @@ void engine_metrics_copy(struct registry *p, struct metrics *m)
         copy_pool(model, m);
         copy_memory(model, m);
     }
+    registry_list_clear(&models);
 }

@@ -186,7 +186,7 @@ static int finish_preparing(struct inflight *r, struct err *e)
 /* Second part of PREPARING: the steps that need the loaded model. */
 static int prepare_prompts(struct inflight *r, struct err *e)
 {
-    if (model_check_ready(r->model, e) || (!r->request.load_only && build_prompts(r, e)))
+    if (!r->request.load_only && build_prompts(r, e))
         return -1;
     return finish_preparing(r, e);
 }
@@ -194,6 +194,23 @@ static int prepare_prompts(struct inflight *r, struct err *e)
 static int read_body(struct inflight *r, struct err *e)
 {
     return request_parse(&r->request, r->route->dialect, r->async.body, r->async.scratch, e);
+}
+
+/* Continues with the model if it is loaded; otherwise LOADING is the next state, if it is enabled. */
+static int take_model(struct inflight *r, struct err *e)
+{
+    struct err why;
+    enum take result = registry_take(r->entry, &r->async.model, &why);
+
+    if (result == TAKE_OK) {
+        r->model = r->async.model;
+        return prepare_prompts(r, e);
+    }
+    r->must_wait = result == TAKE_LATER && model_wait_is_enabled(r);
+    if (r->must_wait)
+        return 0;
+    *e = why;
+    return -1;
 }
 
 static int prepare(struct inflight *r, struct err *e)
@@ -205,14 +222,10 @@ static int prepare(struct inflight *r, struct err *e)
         return -1;
     if (r->io->o->strip_billing)
         convo_drop_billing(&request->convo);
-    r->model = registry_find(r->io->o->registry, request->model, e);
-    if (!r->model || model_check_allowed(r->model, r->async.key, e))
+    r->entry = registry_find(r->io->o->registry, request->model, e);
+    if (!r->entry || model_check_allowed(registry_entry_spec(r->entry), r->async.key, e))
         return -1;
-    if (model_state(r->model) == MODEL_LOADING && r->io->o->load_wait_ms) {
-        r->awaited_model = r->model;
-        return 0;
-    }
-    return prepare_prompts(r, e);
+    return take_model(r, e);
 }
 
 static int prepare_body(struct inflight *r, struct err *e)
@@ -472,7 +485,7 @@ void generate_step_done(struct async *a)
 
     if (a->err.code && !r->err.code) {
         inflight_fail(r, &a->err);
-    } else if (a->is_open && r->awaited_model) {
+    } else if (a->is_open && r->must_wait) {
         model_wait_start(r, continue_loaded);
         return;
     } else if (a->is_open) {

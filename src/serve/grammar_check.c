@@ -81,7 +81,7 @@ static int run_job(struct async *a)
 
     if (grammar_check_read(&j->request, a->body, a->arena, e))
         return -1;
-    struct model *m = ready_model(a->io, a->key, j->request.model, e);
+    struct model *m = async_take_model(a, j->request.model, e);
     if (!m)
         return -1;
     struct constraint_compiler compiler = { .model = m };

@@ -157,8 +157,9 @@ void health_metrics(struct io *io, struct http_exchange *x, struct route_call *c
 /* ---- invariants: each engine checks itself between two steps and replies by message */
 
 struct invariants_round {
-    struct async async; /* one reference while engines write to this memory */
-    int n_out, n;       /* n_out: engines that have not replied; n: all engines */
+    struct async async; /* held while engines write to this memory */
+    struct registry_list models;
+    int n_out, n; /* n_out: engines that have not replied; n: all engines */
     struct engine_check {
         struct invariants_round *round;
         struct audit_call call;
@@ -208,9 +209,10 @@ static void release_round(struct invariants_round *r)
     for (int i = 0; i < r->n; i++)
         add_check(&sum, &r->checks[i].found);
     put_invariants(&r->async.out, &sum);
+    registry_list_clear(&r->models);
     if (r->async.is_open)
         async_reply(&r->async);
-    async_unref(&r->async);
+    async_unhold(&r->async);
 }
 
 void health_invariants_message(struct msg *m)
@@ -223,25 +225,32 @@ void health_invariants_message(struct msg *m)
 void health_invariants(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     static const struct async_ops ops = { 0 };
-    struct registry *p = io->o->registry;
-    size_t n_bytes = sizeof(struct invariants_round) +
-                     (size_t)registry_n_models(p) * sizeof(struct engine_check);
-    struct invariants_round *r = async_new(n_bytes, &ops, io, x, c);
+    struct registry_list models;
+    struct err e;
 
-    if (!r)
+    if (registry_list(io->o->registry, &models, &e)) {
+        reply_error(x, c, &e, NULL);
         return;
+    }
+    struct invariants_round *r =
+        async_new(sizeof(*r) + models.n * sizeof(struct engine_check), &ops, io, x, c);
+    if (!r) {
+        registry_list_clear(&models);
+        return;
+    }
+    r->models = models;
     r->n_out = 1; /* this function's reference, until all engines have been asked */
-    async_ref(&r->async);
-    for (int i = 0; i < registry_n_models(p); i++) {
+    async_hold(&r->async);
+    for (size_t i = 0; i < models.n; i++) {
         struct engine_check *a = &r->checks[r->n];
-        if (model_state(registry_model(p, i)) != MODEL_READY)
+        if (!models.views[i].model)
             continue;
         r->n++;
         r->n_out++;
         a->round = r;
         a->call =
             (struct audit_call){ { NULL, 0 }, loop_mailbox(io->loop), &a->found, MSG_INVARIANTS };
-        engine_audit_ask(registry_model(p, i)->engine, &a->call);
+        engine_audit_ask(models.views[i].model->engine, &a->call);
     }
     release_round(r);
 }

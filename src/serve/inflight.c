@@ -51,6 +51,7 @@ static void on_free(struct async *a)
     response_cache_record_clear(&r->cache_record);
     for (int i = 0; r->inflight_prompts && i < r->request.n_prompts; i++)
         choice_constraints_free(r->inflight_prompts[i].constraints);
+    registry_entry_unref(r->entry);
 }
 
 /* The response is complete or not needed. The caller may use the exchange until the running
@@ -196,8 +197,10 @@ static int check_key(const struct inflight *r, const struct policy_key *now, str
         return err_set(e, ERR_AUTH, "The API key of this request has expired.");
     if ((policy_key_scopes(now) & r->route->scope) != r->route->scope)
         return err_set(e, ERR_FORBIDDEN, "This key may not use %s any more.", r->route->path);
-    /* While a worker thread prepares the request, it sets `model`. */
-    return !r->async.is_at_worker && r->model ? model_check_allowed(r->model, now, e) : 0;
+    /* While a worker thread prepares the request, it sets `entry`. */
+    return !r->async.is_at_worker && r->entry
+               ? model_check_allowed(registry_entry_spec(r->entry), now, e)
+               : 0;
 }
 
 void inflight_revoke(struct io *io, const struct policy_snapshot *s)

@@ -12,7 +12,7 @@
  * The struct is in io->requests until the response has ended.
  *
  * Owner: its io thread. While async.is_at_worker the worker thread owns the arena and the fields
- * that PREPARING sets: the parsed request, `previous`, `model`, `awaited_model`, `prompts`,
+ * that PREPARING sets: the parsed request, `previous`, `entry`, `model`, `must_wait`, `prompts`,
  * `predicted`, `n_earlier_calls`, `compile_ns`, `inflight_prompts`, `cache_key`.
  *
  * PREPARING works in async.scratch. At its end, what generation needs is copied to async.arena
@@ -55,10 +55,10 @@ struct inflight {
     /* PREPARING: the step that async.ops->run executes */
     int (*prepare_step)(struct inflight *r, struct err *e);
     struct request request;
-    struct model *model;         /* set in PREPARING; it is loaded when `prompts` is set */
-    struct model *awaited_model; /* LOADING: the model that the request waits for */
-    void (*on_model_loaded)(
-        struct inflight *r); /* LOADING: called when the model was loaded or failed */
+    struct registry_entry *entry; /* model that the request names: a reference, set in PREPARING */
+    struct model *model;          /* equals async.model; set in PREPARING when it is loaded */
+    bool must_wait;               /* PREPARING: LOADING is the next state */
+    void (*on_model_loaded)(struct inflight *r); /* LOADING: called when the model was loaded */
     struct loop_timer load_limit;
     /* set while the request waits for room in the queue of the audit log; see audit_wait.h */
     void (*on_audit_room)(struct inflight *r);

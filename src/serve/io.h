@@ -84,10 +84,11 @@ void health_invariants_message(struct msg *m);
 /* models.c */
 /* file name without the directory, which is not disclosed to clients */
 const char *model_file_name(const char *path);
-struct model_info model_info_of(struct model *m);
-/* The models that the key allows (NULL: all); returns their number. */
-size_t models_info(
-    struct io *io, const struct policy_key *key, struct model_info out[REGISTRY_MODELS_MAX]);
+struct model_info model_info_of(const struct registry_view *v);
+/* The models that the key allows (NULL: all), in the order of the registry. `out` is in the arena
+ * and refers to `list`, which the caller clears. */
+int models_info(struct model_info **out, size_t *n, struct registry_list *list, struct io *io,
+    const struct policy_key *key, struct arena *a, struct err *e);
 
 /* reply.c */
 void reply_json(
@@ -98,13 +99,12 @@ void reply_error(struct http_exchange *x, const struct route_call *c, const stru
 /* Writes the refusal of a request to the audit log. No effect for routes that need no key. */
 void audit_refused_call(
     const struct http_exchange *x, const struct route_call *c, const struct err *e);
-/* The model that a request names, if it is ready and the key (NULL: any) allows it; else NULL. Any
- * thread. */
-struct model *ready_model(
+/* The model that a request names, if it is ready and the key (NULL: any) allows it; else NULL. The
+ * caller owns a reference (model_release). Any thread. */
+struct model *take_ready_model(
     const struct io *io, const struct policy_key *key, struct str name, struct err *e);
 int model_check_allowed(
-    const struct model *m, const struct policy_key *key, struct err *e); /* ERR_FORBIDDEN */
-int model_check_ready(const struct model *m, struct err *e); /* ERR_NOT_READY; any thread */
+    const struct model_spec *m, const struct policy_key *key, struct err *e); /* ERR_FORBIDDEN */
 
 /* service.c */
 void route_call_add_request_id(struct route_call *c);                 /* for Anthropic's clients */

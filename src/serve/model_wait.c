@@ -3,18 +3,32 @@
 
 #include <stdatomic.h>
 
+static uint32_t limit_ms(const struct inflight *r)
+{
+    const struct serve_options *o = r->io->o;
+
+    return o->load_wait_ms || registry_is_loading_anyway(r->entry) ? o->load_wait_ms
+                                                                   : o->demand_wait_ms;
+}
+
+bool model_wait_is_enabled(const struct inflight *r)
+{
+    return limit_ms(r) > 0;
+}
+
 static void on_limit(struct loop_timer *t)
 {
     struct inflight *r = container_of(t, struct inflight, load_limit);
     struct err e;
 
-    err_set(&e, ERR_NOT_READY, "The model '%s' is still loading.", r->awaited_model->spec->id);
+    err_set(
+        &e, ERR_NOT_READY, "The model '%s' is still loading.", registry_entry_spec(r->entry)->id);
     inflight_fail(r, &e);
 }
 
 void model_wait_stop(struct inflight *r)
 {
-    r->awaited_model = NULL;
+    registry_wait_end(r->entry);
     r->on_model_loaded = NULL;
     loop_timer_stop(r->io->loop, &r->load_limit);
     metric_add(&r->io->metrics, METRIC_requests_loading, -1);
@@ -24,20 +38,32 @@ void model_wait_stop(struct inflight *r)
 static void continue_if_loaded(struct inflight *r)
 {
     void (*continue_fn)(struct inflight * r) = r->on_model_loaded;
+    struct err e;
 
-    if (model_state(r->awaited_model) == MODEL_LOADING)
+    switch (registry_take(r->entry, &r->async.model, &e)) {
+    case TAKE_LATER:
         return;
-    model_wait_stop(r);
-    continue_fn(r);
+    case TAKE_FAILED:
+        inflight_fail(r, &e); /* drops the reference of the callback */
+        return;
+    case TAKE_OK:
+        r->model = r->async.model;
+        model_wait_stop(r);
+        continue_fn(r);
+        return;
+    }
 }
 
 void model_wait_start(struct inflight *r, void (*continue_fn)(struct inflight *r))
 {
-    CHECK(r->awaited_model && !r->on_model_loaded);
+    CHECK(r->entry && !r->model && !r->on_model_loaded);
+    uint64_t limit_ns = clock_ns() + limit_ms(r) * NS_PER_MS;
+    r->must_wait = false;
     r->on_model_loaded = continue_fn;
     r->load_limit.fn = on_limit;
-    loop_timer_set(r->io->loop, &r->load_limit, clock_ns() + r->io->o->load_wait_ms * NS_PER_MS);
+    loop_timer_set(r->io->loop, &r->load_limit, limit_ns);
     metric_add(&r->io->metrics, METRIC_requests_loading, 1);
+    registry_wait(r->entry);
     /* the model may be ready by now, and its message handled already */
     continue_if_loaded(r);
 }

@@ -18,17 +18,22 @@ static bool has_digest(const struct model *m)
     return memcmp(m->digest, none, sizeof(none)) != 0;
 }
 
-struct model_info model_info_of(struct model *m)
+struct model_info model_info_of(const struct registry_view *v)
 {
-    static const char *const states[] = { "loading", "loaded", "failed" };
-    enum model_state state = model_state(m);
-    bool is_script = m->spec->backend == BACKEND_SCRIPT;
-    struct model_info i = { .id = m->spec->id,
-        .is_ready = state == MODEL_READY,
-        .status = states[state],
+    static const char *const states[N_MODEL_STATES] = { [MODEL_KNOWN] = "unloaded",
+        [MODEL_LOADING] = "loading",
+        [MODEL_READY] = "loaded",
+        [MODEL_DRAINING] = "unloading",
+        [MODEL_UNLOADED] = "unloaded",
+        [MODEL_FAILED] = "failed" };
+    const struct model *m = v->model;
+    bool is_script = v->spec->backend == BACKEND_SCRIPT;
+    struct model_info i = { .id = v->spec->id,
+        .is_ready = m != NULL,
+        .status = states[v->state],
         .backend = is_script ? "script" : "native" };
 
-    if (!i.is_ready)
+    if (!m)
         return i;
     i.created = m->created;
     i.family = *m->arch ? m->arch : NULL;
@@ -62,17 +67,21 @@ struct model_info model_info_of(struct model *m)
     return i;
 }
 
-size_t models_info(
-    struct io *io, const struct policy_key *key, struct model_info out[REGISTRY_MODELS_MAX])
+int models_info(struct model_info **out, size_t *n, struct registry_list *list, struct io *io,
+    const struct policy_key *key, struct arena *a, struct err *e)
 {
-    size_t n = 0;
-
-    for (int i = 0; i < registry_n_models(io->o->registry); i++) {
-        struct model *m = registry_model(io->o->registry, i);
-        if (!key || policy_key_allows_model(key, m->spec->id))
-            out[n++] = model_info_of(m);
+    *n = 0;
+    if (registry_list(io->o->registry, list, e))
+        return -1;
+    *out = arena_alloc(a, MAX(list->n, (size_t)1) * sizeof(**out));
+    if (!*out) {
+        registry_list_clear(list);
+        return err_set(e, ERR_MEMORY, "no memory for the list of models");
     }
-    return n;
+    for (size_t i = 0; i < list->n; i++)
+        if (!key || policy_key_allows_model(key, list->views[i].spec->id))
+            (*out)[(*n)++] = model_info_of(&list->views[i]);
+    return 0;
 }
 
 /* Anthropic's clients always send this field, other clients never do. */
@@ -106,17 +115,20 @@ static int read_page(const struct http_exchange *x, struct anthropic_page *out, 
 static int list(
     struct io *io, struct http_exchange *x, struct route_call *c, struct buf *out, struct err *e)
 {
-    struct model_info infos[REGISTRY_MODELS_MAX];
+    struct registry_list models;
+    struct model_info *infos;
     struct anthropic_page page;
-    size_t n = models_info(io, c->key, infos);
+    bool as_anthropic = is_anthropic(x, c);
+    size_t n;
 
-    if (!is_anthropic(x, c)) {
-        models_list(out, infos, n);
-        return 0;
-    }
-    if (read_page(x, &page, e))
+    if ((as_anthropic && read_page(x, &page, e)) ||
+        models_info(&infos, &n, &models, io, c->key, x->arena, e))
         return -1;
-    anthropic_models(out, infos, n, &page);
+    if (as_anthropic)
+        anthropic_models(out, infos, n, &page);
+    else
+        models_list(out, infos, n);
+    registry_list_clear(&models);
     return 0;
 }
 
@@ -139,23 +151,28 @@ void models_single(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct str id = str_skip(x->req->path, strlen("/v1/models/"));
     bool as_anthropic = is_anthropic(x, c);
-    struct model *m = registry_find_named(io->o->registry, id);
+    struct registry_entry *m = registry_find_named(io->o->registry, id);
+    struct registry_view view;
     struct err e;
     struct buf b;
 
-    if (!m || (c->key && !policy_key_allows_model(c->key, m->spec->id))) {
+    if (!m || model_check_allowed(registry_entry_spec(m), c->key, &e)) {
+        registry_entry_unref(m);
         err_param(&e, ERR_NOT_FOUND, "model", "The model '%.*s' does not exist.",
             (int)MIN(id.n, (size_t)80), id.p);
         status_reply(&x->sink, as_anthropic ? ERROR_ANTHROPIC : c->route->errors, &e, NULL,
             c->fields, c->n_fields);
         return;
     }
-    struct model_info info = model_info_of(m);
+    registry_view(m, &view);
+    struct model_info info = model_info_of(&view);
     buf_init(&b, 64 * KB);
     if (as_anthropic)
         anthropic_model(&b, &info);
     else
         models_one(&b, &info);
+    registry_view_clear(&view);
+    registry_entry_unref(m);
     reply_json(x, c, 200, &b);
     buf_clear(&b);
 }

@@ -7,12 +7,19 @@
 static void list(struct io *io, struct http_exchange *x, struct route_call *c,
     void (*write)(struct buf *out, const struct model_info *m, size_t n))
 {
-    struct model_info infos[REGISTRY_MODELS_MAX];
+    struct registry_list models;
+    struct model_info *infos;
     struct buf b;
+    struct err e;
+    size_t n;
 
-    size_t n = models_info(io, c->key, infos);
+    if (models_info(&infos, &n, &models, io, c->key, x->arena, &e)) {
+        reply_error(x, c, &e, NULL);
+        return;
+    }
     buf_init(&b, MB);
     write(&b, infos, n);
+    registry_list_clear(&models);
     reply_json(x, c, 200, &b);
     buf_clear(&b);
 }
@@ -42,13 +49,18 @@ static int show(
     if (!a)
         return err_set(e, ERR_MEMORY, "no memory for the request");
     int rc = ollama_parse_name(&name, body, a, e);
-    struct model *m = rc ? NULL : ready_model(io, key, name, e);
+    struct model *m = rc ? NULL : take_ready_model(io, key, name, e);
+    bool is_found = m != NULL;
     if (m) {
-        struct model_info info = model_info_of(m);
+        struct registry_view view;
+        registry_view(m->entry, &view);
+        struct model_info info = model_info_of(&view);
         ollama_show(out, &info, chat_template_source(m->template));
+        registry_view_clear(&view);
+        model_release(m);
     }
     arena_free(a);
-    return m ? 0 : -1;
+    return is_found ? 0 : -1;
 }
 
 void ollama_post_show(struct io *io, struct http_exchange *x, struct route_call *c)
@@ -68,21 +80,21 @@ void ollama_post_show(struct io *io, struct http_exchange *x, struct route_call 
 
 /* Finds the model by its id, or by its id with the tag `latest`. Aliases and the default model do
  * not count. */
-static struct model *find_configured(struct io *io, struct str name)
+static struct registry_entry *find_configured(struct io *io, struct str name)
 {
     struct str bare = name;
+    struct registry_entry *m = registry_find_id(io->o->registry, name);
 
-    if (str_ends(name, STR(":latest")))
+    if (!m && str_ends(name, STR(":latest"))) {
         bare.n -= strlen(":latest");
-    for (int i = 0; i < registry_n_models(io->o->registry); i++) {
-        struct model *m = registry_model(io->o->registry, i);
-        if (str_is(name, m->spec->id) || str_is(bare, m->spec->id))
-            return m;
+        m = registry_find_id(io->o->registry, bare);
     }
-    return NULL;
+    return m;
 }
 
-static int read_named_model(struct model **out, struct io *io, struct str body, struct err *e)
+/* The caller owns a reference. */
+static int read_named_model(
+    struct registry_entry **out, struct io *io, struct str body, struct err *e)
 {
     struct arena *a = arena_new(MB);
     struct str name;
@@ -102,7 +114,7 @@ static int read_named_model(struct model **out, struct io *io, struct str body, 
 /* A model that exists needs no download. A stream and a single object are the same: one line. */
 void ollama_post_pull(struct io *io, struct http_exchange *x, struct route_call *c)
 {
-    struct model *m;
+    struct registry_entry *m;
     struct err e;
 
     if (read_named_model(&m, io, x->req->body, &e))
@@ -110,6 +122,7 @@ void ollama_post_pull(struct io *io, struct http_exchange *x, struct route_call 
     else
         sink_respond(&x->sink, 200, "application/x-ndjson", STR("{\"status\":\"success\"}\n"),
             c->fields, c->n_fields);
+    registry_entry_unref(m);
 }
 
 void ollama_change(struct io *io, struct http_exchange *x, struct route_call *c)
@@ -123,12 +136,13 @@ void ollama_change(struct io *io, struct http_exchange *x, struct route_call *c)
 
 void ollama_post_embed(struct io *io, struct http_exchange *x, struct route_call *c)
 {
-    struct model *m;
+    struct registry_entry *m;
     struct err e;
 
     if (!read_named_model(&m, io, x->req->body, &e))
         err_param(&e, ERR_UNSUPPORTED, "model", "The model '%s' does not support embeddings.",
-            m->spec->id);
+            registry_entry_spec(m)->id);
+    registry_entry_unref(m);
     reply_error(x, c, &e, NULL);
 }
 
@@ -136,17 +150,25 @@ void ollama_post_embed(struct io *io, struct http_exchange *x, struct route_call
 void ollama_head_blob(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct str digest = str_skip(x->req->path, strlen("/api/blobs/"));
-    struct model_info infos[REGISTRY_MODELS_MAX];
+    struct registry_list models;
+    struct model_info *infos;
+    bool is_found = false;
     struct err e;
+    size_t n;
 
-    size_t n = models_info(io, c->key, infos);
+    if (models_info(&infos, &n, &models, io, c->key, x->arena, &e)) {
+        reply_error(x, c, &e, NULL);
+        return;
+    }
     for (size_t i = 0; i < n; i++) {
         struct digest_text d = ollama_digest(&infos[i]);
-        if (d.z[0] && str_starts(digest, STR("sha256:")) && str_is(str_skip(digest, 7), d.z)) {
-            sink_respond(
-                &x->sink, 200, "application/octet-stream", STR(""), c->fields, c->n_fields);
-            return;
-        }
+        is_found = is_found || (d.z[0] && str_starts(digest, STR("sha256:")) &&
+                                   str_is(str_skip(digest, 7), d.z));
+    }
+    registry_list_clear(&models);
+    if (is_found) {
+        sink_respond(&x->sink, 200, "application/octet-stream", STR(""), c->fields, c->n_fields);
+        return;
     }
     err_set(&e, ERR_NOT_FOUND, "No model file has this digest.");
     reply_error(x, c, &e, NULL);

@@ -165,7 +165,8 @@ void props_show(struct io *io, struct http_exchange *x, struct route_call *c)
     struct err e;
     struct jw w;
 
-    struct model *m = query_get(x, "model", &name, &e) ? NULL : ready_model(io, c->key, name, &e);
+    struct model *m =
+        query_get(x, "model", &name, &e) ? NULL : take_ready_model(io, c->key, name, &e);
     if (!m) {
         reply_error(x, c, &e, NULL);
         return;
@@ -173,6 +174,7 @@ void props_show(struct io *io, struct http_exchange *x, struct route_call *c)
     buf_init(&b, 2 * MB);
     jw_init(&w, &b);
     put_props(&w, m);
+    model_release(m);
     reply_json(x, c, 200, &b);
     buf_clear(&b);
 }

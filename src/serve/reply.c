@@ -108,33 +108,22 @@ int query_if_match(
     return err_param(e, ERR_INVALID, "If-Match", "If-Match must be * or a version such as \"12\".");
 }
 
-int model_check_ready(const struct model *m, struct err *e)
+int model_check_allowed(const struct model_spec *m, const struct policy_key *key, struct err *e)
 {
-    switch (model_state(m)) {
-    case MODEL_READY:
+    if (!key || policy_key_allows_model(key, m->id))
         return 0;
-    case MODEL_LOADING:
-        return err_set(e, ERR_NOT_READY, "The model '%s' is still loading.", m->spec->id);
-    case MODEL_FAILED:
-        return err_set(e, ERR_NOT_READY,
-            "The model '%s' could not be loaded; the log of the server states the reason.",
-            m->spec->id);
-    }
-    return -1;
+    return err_param(e, ERR_FORBIDDEN, "model", "This key may not use the model '%s'.", m->id);
 }
 
-int model_check_allowed(const struct model *m, const struct policy_key *key, struct err *e)
-{
-    if (!key || policy_key_allows_model(key, m->spec->id))
-        return 0;
-    return err_param(
-        e, ERR_FORBIDDEN, "model", "This key may not use the model '%s'.", m->spec->id);
-}
-
-struct model *ready_model(
+struct model *take_ready_model(
     const struct io *io, const struct policy_key *key, struct str name, struct err *e)
 {
-    struct model *m = registry_find(io->o->registry, name, e);
+    struct registry_entry *m = registry_find(io->o->registry, name, e);
+    struct model *model = NULL;
 
-    return m && !model_check_allowed(m, key, e) && !model_check_ready(m, e) ? m : NULL;
+    if (m && (model_check_allowed(registry_entry_spec(m), key, e) ||
+                 registry_take(m, &model, e) != TAKE_OK))
+        model = NULL;
+    registry_entry_unref(m);
+    return model;
 }

@@ -35,7 +35,8 @@ struct serve_options { /* borrowed for the life of the service */
      * owner is caller.number. NULL = no limit. */
     struct budget *request_memory;
     uint32_t ping_ms, drain_ms;
-    uint32_t load_wait_ms; /* longest wait for a model that is loading; 0 = reject at once */
+    uint32_t load_wait_ms;   /* longest wait for a model that is loading; 0 = reject at once */
+    uint32_t demand_wait_ms; /* the same for a model that the request causes to be loaded */
     uint32_t limit_ms[N_SERVE_LIMITS]; /* longest duration of a response, else 504; 0 = no limit */
     const char *cors_origin;           /* origins that may use inference routes; may be NULL */
     const char *hosts;                 /* names of the server; may be NULL */

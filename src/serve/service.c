@@ -549,6 +549,15 @@ static void on_model_change(void *arg)
         model_wait_notify(s->ios[i]);
 }
 
+/* Loader thread: compiled constraints refer to the vocabulary of the model. */
+static void on_model_close(void *arg, const struct model *m)
+{
+    struct service *s = arg;
+
+    if (s->o.compile_cache && m->vocab_tables)
+        compile_cache_drop(s->o.compile_cache, m->vocab_tables);
+}
+
 static void on_audit_room(void *arg)
 {
     struct service *s = arg;
@@ -627,7 +636,7 @@ int service_open(struct service **out, const struct serve_options *o, struct err
     s->policy = NULL;
     if (o->audit)
         audit_watch(o->audit, on_audit_room, s);
-    registry_watch(o->registry, on_model_change, s);
+    registry_watch(o->registry, &(struct registry_watch){ on_model_change, on_model_close, s });
     on_model_change(s); /* model changes since the io threads were started */
     *out = s;
     return 0;

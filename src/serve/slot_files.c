@@ -64,12 +64,13 @@ static void put_slot(
     jw_end_object(w);
 }
 
+/* The caller owns a reference. */
 static struct model *model_of(
     struct io *io, struct http_exchange *x, const struct route_call *c, struct err *e)
 {
     struct str name = STR("");
 
-    return query_get(x, "model", &name, e) ? NULL : ready_model(io, c->key, name, e);
+    return query_get(x, "model", &name, e) ? NULL : take_ready_model(io, c->key, name, e);
 }
 
 void slots_show(struct io *io, struct http_exchange *x, struct route_call *c)
@@ -81,11 +82,13 @@ void slots_show(struct io *io, struct http_exchange *x, struct route_call *c)
     struct jw w;
     int n_idle = 0;
     struct model *m = model_of(io, x, c, &e);
+    bool has_failed = !m || query_get(x, "fail_on_no_slot", &must_have_idle, &e);
 
-    if (m && !io->o->slots)
-        m = (err_set(&e, ERR_DISABLED, "This server does not support slots endpoint."), NULL);
-    if (!m || query_get(x, "fail_on_no_slot", &must_have_idle, &e)) {
+    if (!has_failed && !io->o->slots)
+        has_failed = err_set(&e, ERR_DISABLED, "This server does not support slots endpoint.");
+    if (has_failed) {
         reply_error(x, c, &e, NULL);
+        model_release(m);
         return;
     }
     buf_init(&b, 4 * MB);
@@ -103,6 +106,7 @@ void slots_show(struct io *io, struct http_exchange *x, struct route_call *c)
         err_set(&e, ERR_OVERLOADED, "no slot available");
         reply_error(x, c, &e, NULL);
     }
+    model_release(m);
     buf_clear(&b);
 }
 
@@ -112,7 +116,6 @@ enum slot_action { SAVE, RESTORE, ERASE };
 
 struct slot_job { /* while the job is at the worker thread, that thread owns all fields */
     struct async async;
-    struct model *model;
     enum slot_action slot_action;
     int id;
     uint64_t tenant;
@@ -190,13 +193,15 @@ static int find_digest(struct slot_job *j, uint8_t digest[32], struct err *e)
 {
     struct slots *s = j->async.io->o->slots;
 
-    if (slots_digest(s, j->model, digest))
+    if (slots_digest(s, j->async.model, digest))
         return 0;
-    if (digest_of_model(digest, j->model->files, j->model->n_parts, j->async.io->o->slot_dir, e))
+    if (digest_of_model(
+            digest, j->async.model->files, j->async.model->n_parts, j->async.io->o->slot_dir, e))
         return -1;
-    if (!model_has_its_files(j->model)) /* the digest must belong to the files that were loaded */
+    if (!model_has_its_files(
+            j->async.model)) /* the digest must belong to the files that were loaded */
         return err_set(e, ERR_IO, "the model files changed after the model was loaded");
-    slots_set_digest(s, j->model, digest);
+    slots_set_digest(s, j->async.model, digest);
     return 0;
 }
 
@@ -247,12 +252,12 @@ static int save_slot(struct slot_job *j, struct err *e)
     struct slot_conversation talk;
     uint8_t digest[32];
 
-    if (slots_copy_conversation(j->async.io->o->slots, j->model, j->id, j->tenant, &talk, e))
+    if (slots_copy_conversation(j->async.io->o->slots, j->async.model, j->id, j->tenant, &talk, e))
         return -1;
     if (!talk.n)
         return err_set(e, ERR_INVALID, "Slot %d has no conversation.", j->id);
     struct kv_prefix p = { digest, talk.scope, { talk.tokens, talk.n } };
-    int failed = find_digest(j, digest, e) || engine_kv_export(j->model->engine, &p, &r, e) ||
+    int failed = find_digest(j, digest, e) || engine_kv_export(j->async.model->engine, &p, &r, e) ||
                  write_file(j, &r, e);
     if (!failed)
         write_file_reply(j, "n_saved", "n_written", "save_ms", &r, began);
@@ -272,7 +277,7 @@ static int read_file(struct slot_job *j, struct kv_record *r, struct err *e)
         return -1;
     if (file_open_at(dir, j->name, &fd, &n, e)) {
         failed = -1;
-    } else if (n > engine_kv_record_bytes(j->model->engine, j->model->n_ctx)) {
+    } else if (n > engine_kv_record_bytes(j->async.model->engine, j->async.model->n_ctx)) {
         failed = err_set(e, ERR_TOO_LARGE, "%s is larger than the largest conversation.", j->name);
     } else {
         r->n_bytes = n;
@@ -297,7 +302,7 @@ static int set_restored(struct slot_job *j, const struct kv_prefix *p, struct er
     if (!talk.tokens)
         return err_set(e, ERR_MEMORY, "no memory for a conversation of %d tokens", talk.n);
     memcpy(talk.tokens, p->list.tokens, n_bytes);
-    slots_set_conversation(j->async.io->o->slots, j->model, j->id, &talk);
+    slots_set_conversation(j->async.io->o->slots, j->async.model, j->id, &talk);
     return 0;
 }
 
@@ -309,7 +314,7 @@ static int restore_slot(struct slot_job *j, struct err *e)
     struct kv_prefix p = { digest, { .tenant = j->tenant }, { NULL, 0 } };
     int failed = find_digest(j, digest, e) || read_file(j, &r, e);
 
-    if (!failed && engine_kv_import(j->model->engine, &p, &r, e)) {
+    if (!failed && engine_kv_import(j->async.model->engine, &p, &r, e)) {
         bool is_bad = e->code == ERR_CORRUPT || e->code == ERR_UNSUPPORTED;
         /* the client chose the file, so the error is the client's */
         e->code = is_bad ? ERR_INVALID : e->code;
@@ -328,14 +333,14 @@ static int erase_slot(struct slot_job *j, struct err *e)
     struct jw w;
     int n = 0;
 
-    if (slots_copy_conversation(j->async.io->o->slots, j->model, j->id, j->tenant, &talk, e))
+    if (slots_copy_conversation(j->async.io->o->slots, j->async.model, j->id, j->tenant, &talk, e))
         return -1;
     struct kv_prefix p = { NULL, talk.scope, { talk.tokens, talk.n } };
-    int failed = talk.n > 0 && engine_kv_erase(j->model->engine, &p, &n, e);
+    int failed = talk.n > 0 && engine_kv_erase(j->async.model->engine, &p, &n, e);
     mem_free(talk.tokens);
     if (failed)
         return -1;
-    slots_set_conversation(j->async.io->o->slots, j->model, j->id, &none);
+    slots_set_conversation(j->async.io->o->slots, j->async.model, j->id, &none);
     begin_reply(j, &w);
     jw_member_i64(&w, "n_erased", n);
     jw_end_object(&w);
@@ -358,7 +363,8 @@ static int read_id(struct slot_job *j, struct err *e)
     struct str text = str_skip(j->async.x->req->path, strlen("/slots/"));
     uint64_t id;
 
-    if (!str_to_u64(text, &id) || id >= (uint64_t)slots_count(j->async.io->o->slots, j->model))
+    if (!str_to_u64(text, &id) ||
+        id >= (uint64_t)slots_count(j->async.io->o->slots, j->async.model))
         return err_param(e, ERR_RANGE, "id_slot", "Invalid slot ID");
     j->id = (int)id;
     return 0;
@@ -407,8 +413,8 @@ static int read_request(struct slot_job *j, struct err *e)
     if (!o->slots || !*o->slot_dir)
         return err_set(e, ERR_DISABLED,
             "This server does not support slots action. Start it with `--slot-save-path`");
-    j->model = model_of(j->async.io, j->async.x, j->async.call, e);
-    if (!j->model || read_id(j, e) || read_action(j, e))
+    j->async.model = model_of(j->async.io, j->async.x, j->async.call, e);
+    if (!j->async.model || read_id(j, e) || read_action(j, e))
         return -1;
     return j->slot_action == ERASE ? 0 : read_name(j, e);
 }

@@ -14,60 +14,79 @@ struct slot {
 };
 
 struct slot_table { /* slots of one model */
-    const struct model *model;
+    char *id;       /* of the model */
     struct slot *slots;
     int n;
-    struct list idle; /* struct slot: least recently used first; empty: all are busy */
-    bool has_digest;
+    struct list idle;     /* struct slot: least recently used first; empty: all are busy */
+    uint64_t digest_load; /* model.load to which the digest belongs; 0: none */
     uint8_t digest[32];
 };
 
 struct slots {
-    pthread_mutex_t mu; /* guards everything except the sizes of the tables */
+    pthread_mutex_t mu; /* guards everything except a table's size, which is constant */
     bool keeps_conversations;
-    int n_tables;
-    struct slot_table tables[REGISTRY_MODELS_MAX];
+    int n_tables, cap;
+    struct slot_table **tables; /* [cap] */
     uint64_t n_tasks;
 };
 
-struct slots *slots_new(struct registry *p, bool keeps_conversations)
+struct slots *slots_new(bool keeps_conversations)
 {
     struct slots *s = xcalloc(1, sizeof(*s));
 
     CHECK(!pthread_mutex_init(&s->mu, NULL));
     s->keeps_conversations = keeps_conversations;
-    for (int i = 0; i < registry_n_models(p); i++) {
-        struct slot_table *t = &s->tables[s->n_tables++];
-        t->model = registry_model(p, i);
-        t->n = t->model->spec->engine.max_batch;
-        t->slots = xcalloc((size_t)t->n, sizeof(*t->slots));
-        for (int j = 0; j < t->n; j++)
-            list_add_last(&t->idle, &t->slots[j].idle);
-    }
     return s;
+}
+
+static void free_table(struct slot_table *t)
+{
+    for (int j = 0; j < t->n; j++) {
+        CHECK(t->slots[j].n_users == 0);
+        mem_free(t->slots[j].talk.tokens);
+    }
+    mem_free(t->slots);
+    mem_free(t->id);
+    mem_free(t);
 }
 
 void slots_free(struct slots *s)
 {
     if (!s)
         return;
-    for (int i = 0; i < s->n_tables; i++) {
-        for (int j = 0; j < s->tables[i].n; j++) {
-            CHECK(s->tables[i].slots[j].n_users == 0);
-            mem_free(s->tables[i].slots[j].talk.tokens);
-        }
-        mem_free(s->tables[i].slots);
-    }
+    for (int i = 0; i < s->n_tables; i++)
+        free_table(s->tables[i]);
+    mem_free(s->tables);
     pthread_mutex_destroy(&s->mu);
     mem_free(s);
 }
 
-static struct slot_table *table_of(const struct slots *s, const struct model *m)
+static struct slot_table *add_table(struct slots *s, const struct model *m)
+{
+    struct slot_table *t = xcalloc(1, sizeof(*t));
+
+    if (s->n_tables == s->cap) {
+        s->cap = MAX(2 * s->cap, 4);
+        s->tables = xrealloc(s->tables, (size_t)s->cap * sizeof(*s->tables));
+    }
+    t->id = xmalloc(strlen(m->spec->id) + 1);
+    memcpy(t->id, m->spec->id, strlen(m->spec->id) + 1);
+    t->n = m->spec->engine.max_batch;
+    t->slots = xcalloc((size_t)t->n, sizeof(*t->slots));
+    for (int j = 0; j < t->n; j++)
+        list_add_last(&t->idle, &t->slots[j].idle);
+    s->tables[s->n_tables++] = t;
+    return t;
+}
+
+/* The slots of a model; they are created on first use. A model of the same name with another number
+ * of slots has its own table. The caller holds the mutex. */
+static struct slot_table *table_of(struct slots *s, const struct model *m)
 {
     for (int i = 0; i < s->n_tables; i++)
-        if (s->tables[i].model == m)
-            return (struct slot_table *)(uintptr_t)&s->tables[i];
-    CHECK(!"a model of the pool");
+        if (s->tables[i]->n == m->spec->engine.max_batch && !strcmp(s->tables[i]->id, m->spec->id))
+            return s->tables[i];
+    return add_table(s, m);
 }
 
 static int set_id_error(struct err *e)
@@ -120,9 +139,8 @@ static void drop_borrowed(struct sample_params *s)
 
 static void take_slot(struct slots *s, struct slot_lease *h)
 {
-    struct slot_table *t = table_of(s, h->use.model);
-
     pthread_mutex_lock(&s->mu);
+    struct slot_table *t = table_of(s, h->use.model);
     h->id = h->use.wanted == SLOT_NONE ? choose_slot(s, t, &h->use) : h->use.wanted;
     if (h->id != SLOT_NONE) {
         struct slot *slot = &t->slots[h->id];
@@ -212,17 +230,16 @@ int slot_id(const struct slot_lease *h)
 
 /* ---- viewing */
 
-int slots_count(const struct slots *s, const struct model *m)
+int slots_count(struct slots *s, const struct model *m)
 {
-    return table_of(s, m)->n;
+    return m->spec->engine.max_batch;
 }
 
 void slots_view(struct slots *s, const struct model *m, int id, struct slot_view *out)
 {
-    struct slot_table *t = table_of(s, m);
-
-    CHECK(id >= 0 && id < t->n);
     pthread_mutex_lock(&s->mu);
+    struct slot_table *t = table_of(s, m);
+    CHECK(id >= 0 && id < t->n);
     *out = t->slots[id].view;
     out->n_generated = t->slots[id].n_generated;
     pthread_mutex_unlock(&s->mu);
@@ -233,13 +250,13 @@ void slots_view(struct slots *s, const struct model *m, int id, struct slot_view
 int slots_copy_conversation(struct slots *s, const struct model *m, int id, uint64_t tenant,
     struct slot_conversation *out, struct err *e)
 {
-    struct slot_table *t = table_of(s, m);
     int failed = 0;
 
     *out = (struct slot_conversation){ 0 };
-    if (id < 0 || id >= t->n)
+    if (id < 0 || id >= slots_count(s, m))
         return set_id_error(e);
     pthread_mutex_lock(&s->mu);
+    struct slot_table *t = table_of(s, m);
     const struct slot_conversation *talk = &t->slots[id].talk;
     if (talk->n > 0 && talk->scope.tenant != tenant) {
         failed =
@@ -260,10 +277,9 @@ int slots_copy_conversation(struct slots *s, const struct model *m, int id, uint
 void slots_set_conversation(
     struct slots *s, const struct model *m, int id, struct slot_conversation *take)
 {
-    struct slot_table *t = table_of(s, m);
-
-    CHECK(id >= 0 && id < t->n);
     pthread_mutex_lock(&s->mu);
+    struct slot_table *t = table_of(s, m);
+    CHECK(id >= 0 && id < t->n);
     swap_conversation(&t->slots[id], take);
     pthread_mutex_unlock(&s->mu);
     mem_free(take->tokens);
@@ -274,10 +290,9 @@ void slots_set_conversation(
 
 bool slots_digest(struct slots *s, const struct model *m, uint8_t out[32])
 {
-    struct slot_table *t = table_of(s, m);
-
     pthread_mutex_lock(&s->mu);
-    bool is_known = t->has_digest;
+    struct slot_table *t = table_of(s, m);
+    bool is_known = t->digest_load == m->load;
     memcpy(out, t->digest, sizeof(t->digest));
     pthread_mutex_unlock(&s->mu);
     return is_known;
@@ -285,10 +300,9 @@ bool slots_digest(struct slots *s, const struct model *m, uint8_t out[32])
 
 void slots_set_digest(struct slots *s, const struct model *m, const uint8_t digest[32])
 {
-    struct slot_table *t = table_of(s, m);
-
     pthread_mutex_lock(&s->mu);
+    struct slot_table *t = table_of(s, m);
     memcpy(t->digest, digest, sizeof(t->digest));
-    t->has_digest = true;
+    t->digest_load = m->load;
     pthread_mutex_unlock(&s->mu);
 }

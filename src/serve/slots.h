@@ -9,7 +9,8 @@
  *       |      recently used slot --> busy
  *       +----- slot_end: the conversation of the slot is prompt and output --+
  *
- * A model has as many slots as sequences that run at once. If all are busy, the request waits for
+ * A model has as many slots as sequences that run at once; they exist from its first use on, also
+ * while it is not loaded. If all are busy, the request waits for
  * admission; it gets a slot with its first token, or none. A request for a busy slot by its number
  * shares it.
  *
@@ -47,9 +48,8 @@ struct slot_lease { /* slot of a request; zeroed = has none and needs none */
     int n_tokens;
 };
 
-/* Borrows the registry, whose list of models is constant. keeps_conversations: a slot directory is
- * configured; else slots only show which requests run. */
-struct slots *slots_new(struct registry *p, bool keeps_conversations);
+/* keeps_conversations: a slot directory is configured; else slots only show which requests run. */
+struct slots *slots_new(bool keeps_conversations);
 void slots_free(struct slots *s); /* accepts NULL; no slot is busy */
 
 /* s may be NULL. ERR_RANGE: no such slot. If memory is short, the conversation is not stored. */
@@ -65,7 +65,7 @@ struct slot_view {
     int n_generated, n_max;    /* tokens of the response: so far, and limit */
     struct slot_params params; /* without the arrays and the mask, which end with the request */
 };
-int slots_count(const struct slots *s, const struct model *m);
+int slots_count(struct slots *s, const struct model *m);
 void slots_view(struct slots *s, const struct model *m, int id, struct slot_view *out);
 
 struct slot_conversation { /* a conversation */

@@ -54,7 +54,7 @@ static int tokenize(struct tokenize_job *j, struct str body)
 
     if (tokenize_parse(&request, body, j->async.arena, &j->async.err))
         return -1;
-    struct model *m = ready_model(j->async.io, j->async.key, request.model, &j->async.err);
+    struct model *m = async_take_model(&j->async, request.model, &j->async.err);
     if (!m)
         return -1;
     struct span span = { request.content, request.parse_special };
@@ -73,7 +73,7 @@ static int detokenize(struct tokenize_job *j, struct str body)
 
     if (detokenize_parse(&request, body, j->async.arena, &j->async.err))
         return -1;
-    struct model *m = ready_model(j->async.io, j->async.key, request.model, &j->async.err);
+    struct model *m = async_take_model(&j->async, request.model, &j->async.err);
     if (!m)
         return -1;
     buf_init(&text, TEXT_MAX);
@@ -152,7 +152,7 @@ static int apply_template(struct tokenize_job *j, struct str body)
         return -1;
     const struct request *request = &j->to_render->request;
     const struct request_template *own = &j->to_render->own;
-    struct model *m = ready_model(j->async.io, j->async.key, request->model, &j->async.err);
+    struct model *m = async_take_model(&j->async, request->model, &j->async.err);
     if (!m)
         return -1;
     struct prompt_ctx ctx = prompt_ctx_of(j, m);
@@ -178,7 +178,7 @@ static int count_request(struct tokenize_job *j, struct request *request, int *n
 
     if (j->async.io->o->strip_billing)
         convo_drop_billing(&request->convo);
-    struct model *m = ready_model(j->async.io, j->async.key, request->model, &j->async.err);
+    struct model *m = async_take_model(&j->async, request->model, &j->async.err);
     if (!m)
         return -1;
     struct prompt_ctx ctx = prompt_ctx_of(j, m);

@@ -72,11 +72,36 @@ static inline int test_server_start(
     return test_server_listen(w, n_models, n_threads, e) || registry_start(w->registry, e) ? -1 : 0;
 }
 
+static inline enum model_state test_server_state(const struct test_server *w, const char *id)
+{
+    struct registry_entry *m = registry_find_id(w->registry, str_of(id));
+    struct registry_view v;
+
+    CHECK(m);
+    registry_view(m, &v);
+    registry_view_clear(&v);
+    registry_entry_unref(m);
+    return v.state;
+}
+
+/* Waits until no model is being loaded. */
 static inline void test_server_wait(const struct test_server *w)
 {
     for (int i = 0; i < registry_n_models(w->registry); i++)
-        while (model_state(registry_model(w->registry, i)) == MODEL_LOADING)
+        while (test_server_state(w, w->specs[i].id) == MODEL_LOADING)
             poll(NULL, 0, 1);
+}
+
+/* A model that is ready; the caller owns a reference (model_release). */
+static inline struct model *test_server_take(const struct test_server *w, const char *id)
+{
+    struct registry_entry *m = registry_find_id(w->registry, str_of(id));
+    struct model *model = NULL;
+    struct err e;
+
+    CHECK(m && registry_take(m, &model, &e) == TAKE_OK);
+    registry_entry_unref(m);
+    return model;
 }
 
 static inline void test_server_open(struct test_server *w, int n_models, int n_threads)

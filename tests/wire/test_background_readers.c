@@ -183,11 +183,13 @@ static void all_readers_of_a_response_receive_the_same_bytes(void)
         n_followed += clients[i].n_followed;
         n_ended += clients[i].n_ended;
     }
+    struct model *model = test_server_take(&shared.w, "echo");
     uint64_t until = clock_ns() + PATIENCE_S * 1000000000ull;
     do {
-        engine_audit(registry_model(shared.w.registry, 0)->engine, &a);
+        engine_audit(model->engine, &a);
         EXPECT(clock_ns() < until);
     } while (a.sequences && !poll(NULL, 0, 1));
+    model_release(model);
     EXPECT(a.ok);
     EXPECT_EQ(a.pages_free + a.pages_cached, a.pages_total);
     response_store_check(shared.w.response_store);

@@ -143,13 +143,15 @@ static void responses_are_the_same_under_concurrency(void)
         EXPECT_EQ(clients[i].n_wrong, 0);
     }
     for (int i = 0; i < 2; i++) {
+        struct model *model = test_server_take(&w, w.specs[i].id);
         struct engine_audit a;
         do
-            engine_audit(registry_model(w.registry, i)->engine, &a);
+            engine_audit(model->engine, &a);
         /* waits for the sequences of disconnected clients */
         while (a.sequences && !poll(NULL, 0, 1));
         EXPECT(a.ok);
         EXPECT_EQ(a.pages_free + a.pages_cached, a.pages_total);
+        model_release(model);
     }
     test_server_close(&w);
 }

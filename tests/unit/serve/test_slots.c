@@ -5,29 +5,22 @@
 
 enum { N_SLOTS = 3, TOKENS = 40, ANSWER = 4 };
 
-static struct registry *registry;
 static struct model_spec spec;
-static const struct model *model;
+static struct model slot_model = { .spec = &spec, .load = 1 };
+static const struct model *model = &slot_model;
 static struct slots *slots;
 
 static void begin_test(bool keeps)
 {
-    struct err e;
-
     spec = model_spec_of("m", "/nowhere");
     spec.engine.max_batch = N_SLOTS;
-    struct registry_options o = { .specs = &spec, .n_specs = 1 };
-    EXPECT_EQ(
-        registry_open(&registry, &o, &e), 0); /* fails to load, which does not matter to slots */
-    model = registry_model(registry, 0);
-    slots = slots_new(registry, keeps);
+    slots = slots_new(keeps);
     EXPECT_EQ(slots_count(slots, model), N_SLOTS);
 }
 
 static void end_test(void)
 {
     slots_free(slots);
-    registry_close(registry);
 }
 
 static int32_t text[8][TOKENS];
