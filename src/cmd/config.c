@@ -84,6 +84,9 @@ static int model_field(struct config_reader *r, struct model_entry *m, const cha
         { "parallel", NULL, &m->parallel },
         { "kv_bytes", NULL, &m->kv_bytes },
         { "state_cache", NULL, &m->state_cache },
+        { "load", &m->load, NULL },
+        { "pin", &m->pin, NULL },
+        { "idle_ttl_s", NULL, &m->idle_ttl_s },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(fields); i++)
@@ -114,6 +117,12 @@ static int check_model(const struct config_reader *r, const struct model_entry *
         return err_set(e, ERR_INVALID,
             "%s:%d: model '%s': backend '%s' is not one of native|script%s", r->path, m->line,
             m->id, m->backend, suggest_text(&s, "", hint, sizeof(hint)));
+    if (strcmp(m->load, "start") && strcmp(m->load, "demand"))
+        return err_set(e, ERR_INVALID, "%s:%d: model '%s': load '%s' is not one of start|demand",
+            r->path, m->line, m->id, m->load);
+    if (strcmp(m->pin, "true") && strcmp(m->pin, "false"))
+        return err_set(e, ERR_INVALID, "%s:%d: model '%s': pin '%s' is not one of true|false",
+            r->path, m->line, m->id, m->pin);
     for (int i = 0; i < r->o->n_models; i++)
         if (!strcmp(r->o->models[i].id, m->id))
             return err_set(e, ERR_INVALID, "%s:%d: model id '%s' is already used in line %d",
@@ -132,6 +141,9 @@ static int read_model(struct config_reader *r, int line, struct err *e)
         .tool_parser = "",
         .thinking_parser = "",
         .draft = "",
+        .load = "start",
+        .pin = "false",
+        .idle_ttl_s = -1,
         .line = line };
     yaml_event_t key, value;
 

@@ -130,6 +130,9 @@ static int list_models(const struct options *o, const struct engine_options *bat
         s->ctx_size = m->ctx_size ? m->ctx_size : s->ctx_size;
         s->kv_bytes = m->kv_bytes ? m->kv_bytes : s->kv_bytes;
         s->state_cache = m->state_cache ? m->state_cache : s->state_cache;
+        s->on_demand = !strcmp(m->load, "demand");
+        s->is_pinned = !strcmp(m->pin, "true");
+        s->idle_ttl_ms = m->idle_ttl_s < 0 ? -1 : m->idle_ttl_s * 1000;
         if (m->parallel)
             s->engine.max_batch = (int)MIN(m->parallel, 1024);
     }
@@ -508,6 +511,8 @@ static int check_directories(const struct options *o, struct err *e)
     return 0;
 }
 
+static _Atomic bool has_no_model; /* no model that was loaded at start can be served */
+
 /* The service manager may start what depends on this server; without a usable model, the main
  * thread leaves wait_for_signal. Runs on the loader thread, after the listeners are open. */
 static void end_loading(int n_ready, bool can_serve)
@@ -515,11 +520,17 @@ static void end_loading(int n_ready, bool can_serve)
     char lines[64];
 
     if (!can_serve) {
+        has_no_model = true;
         kill(getpid(), SIGTERM);
         return;
     }
     snprintf(lines, sizeof(lines), "READY=1\nSTATUS=models ready: %d", n_ready);
     service_notify(lines);
+}
+
+static int check_served(struct registry *registry, struct err *e)
+{
+    return has_no_model ? registry_check_failed(registry, e) : 0;
 }
 
 enum { AUDIT_FLUSH_MS = 5000 }; /* time for the last audit lines, if the disk is slow */
@@ -544,6 +555,7 @@ static int run_server(const struct options *o, struct err *e)
         .ping_ms = (uint32_t)o->sse_ping_ms,
         .drain_ms = (uint32_t)o->drain_ms,
         .load_wait_ms = (uint32_t)o->load_wait_ms,
+        .demand_wait_ms = (uint32_t)o->pool_wait_ms,
         .limit_ms = { [LIMIT_CHAT] = (uint32_t)o->chat_timeout_ms,
             [LIMIT_COMPLETION] = (uint32_t)o->completion_timeout_ms,
             [LIMIT_TOKENIZE] = (uint32_t)o->tokenize_timeout_ms },
@@ -574,7 +586,9 @@ static int run_server(const struct options *o, struct err *e)
         *store = '\0'; /* the default store does not exist yet */
     struct registry_options po = { specs, list_models(o, &batch, specs, id, sizeof(id)),
         o->strict_model, o->model_aliases, store,
-        !strcmp(o->probe, "auto") ? model_probe_default : NULL, true, end_loading };
+        !strcmp(o->probe, "auto") ? model_probe_default : NULL, true, end_loading,
+        { (int)o->pool_loads, (uint64_t)o->pool_memory, (int)o->pool_models,
+            (uint64_t)o->pool_idle_s * 1000 } };
     if (!po.n_specs)
         return err_set(e, ERR_INVALID, "no model: give --model FILE.gguf or --config FILE.yaml");
     if (keys_open(&keys, o->api_keys, e) ||
@@ -606,7 +620,7 @@ static int run_server(const struct options *o, struct err *e)
     wait_for_signal(so.audit, service, o);
     service_notify("STOPPING=1");
     service_drain(service);
-    rc = registry_check_failed(registry, e);
+    rc = check_served(registry, e);
 
 out:
     /* Engines end before the mailboxes that they post to. */

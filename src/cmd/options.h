@@ -18,7 +18,10 @@ struct model_entry { /* one element of `models:` in the configuration file */
     const char *draft;                         /* path of the draft model; "" */
     int64_t ctx_size, parallel;
     int64_t kv_bytes, state_cache;
-    int line; /* line in the file, for errors */
+    const char *load;   /* "start" or "demand" */
+    const char *pin;    /* "true": never evicted; "false" */
+    int64_t idle_ttl_s; /* 0: never; -1: that of the pool */
+    int line;           /* line in the file, for errors */
 };
 
 enum { MODELS_MAX = 64 };

@@ -96,7 +96,12 @@ void options_docs(struct buf *out)
         "| `draft` | GGUF file or directory of a draft model with the same vocabulary; `inferctl "
         "inspect "
         "--draft SMALL.gguf FILE.gguf` checks whether it fits |\n"
-        "| `ctx_size`, `parallel`, `kv_bytes`, `state_cache` | as above, for this model only |\n");
+        "| `ctx_size`, `parallel`, `kv_bytes`, `state_cache` | as above, for this model only |\n"
+        "| `load` | `start` (default), or `demand`: the first request loads the model |\n"
+        "| `pin` | `true`: the model is not unloaded for another one or after an idle time; "
+        "default "
+        "`false` |\n"
+        "| `idle_ttl_s` | as `pool.idle_ttl_s`, for this model only; 0 = never |\n");
 }
 
 /* mdoc requires a backslash before each hyphen that is printed as such. */

@@ -102,8 +102,8 @@ struct model {
  * not faster per row, take more scratch memory and delay all sequences. */
 enum { MODEL_STEP_ROWS = 512 };
 
-/* Opens one model on the calling thread; *m must be zeroed, except for `entry`. Also used by tools and
- * the library without a registry. */
+/* Opens one model on the calling thread; *m must be zeroed, except for `entry`. Also used by tools
+ * and the library without a registry. */
 int model_open(struct model *m, const struct model_spec *spec, struct err *e);
 /* The two parts of model_open: model_check reads the metadata and the vocabulary of the files and
  * finds all errors that are known without the weights; model_load loads the weights and starts the

@@ -28,8 +28,8 @@ static bool is_file_lost(const struct registry_entry *m)
     return m->state == MODEL_READY && lm_is_file_lost(m->model->lm);
 }
 
-/* Closes the model, which no request uses, without the mutex. FAILED remains; otherwise UNLOADED, or
- * LOADING if a request waits. */
+/* Closes the model, which no request uses, without the mutex. FAILED remains; otherwise the state
+ * is UNLOADED, or LOADING if a request waits. */
 static void close_model(struct registry_entry *m)
 {
     struct registry *p = m->registry;
@@ -297,7 +297,8 @@ static uint64_t idle_ttl_ns(const struct registry_entry *m)
            NS_PER_MS;
 }
 
-/* Unloads the models that were idle for too long; returns the time of the next one, UINT64_MAX: none. */
+/* Unloads the models that were idle for too long; returns the time of the next one, UINT64_MAX:
+ * none. */
 static uint64_t expire_idle(struct registry *p, uint64_t now)
 {
     uint64_t next = UINT64_MAX;
@@ -316,8 +317,8 @@ static uint64_t expire_idle(struct registry *p, uint64_t now)
     return next;
 }
 
-/* Looks at the files: a failed model whose file has changed is loaded again, if it was loaded at start
- * or before; a model whose file was truncated fails. Returns whether a state has changed. */
+/* Looks at the files: a failed model whose file has changed is loaded again; a model whose file was
+ * truncated fails. Returns whether a state has changed. */
 static bool follow_files(struct registry *p)
 {
     bool has_changed = false;

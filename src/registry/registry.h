@@ -91,8 +91,8 @@ void registry_watch(struct registry *p, const struct registry_watch *w);
 /* Finds a model by its id, by its id with the tag `:latest`, or by an alias. The caller owns a
  * reference; NULL: not found. */
 struct registry_entry *registry_find_named(struct registry *p, struct str name);
-/* Finds the model that a request names. An empty name means the default model; an unknown name means
- * the only model unless is_strict. The caller owns a reference. NULL with ERR_NOT_FOUND. */
+/* Finds the model that a request names. An empty name means the default model; an unknown name
+ * means the only model unless is_strict. The caller owns a reference. NULL with ERR_NOT_FOUND. */
 struct registry_entry *registry_find(struct registry *p, struct str name, struct err *e);
 /* The model with exactly this id, without tag and aliases. The caller owns a reference, or NULL. */
 struct registry_entry *registry_find_id(struct registry *p, struct str id);
@@ -118,8 +118,8 @@ bool registry_is_loading_anyway(struct registry_entry *m);
 
 /* ---- administration */
 
-/* Adds a model. ERR_INVALID: name, parser or family. ERR_CONFLICT: the name exists. ERR_RANGE: too
- * many models. */
+/* Adds a model. ERR_INVALID: name, which may exist already, parser, or family. ERR_RANGE: too many
+ * models. ERR_MEMORY. */
 int registry_add(struct registry *p, const struct model_spec *spec, struct err *e);
 /* Requests of the model end; its name is free at once. */
 void registry_remove(struct registry_entry *m);

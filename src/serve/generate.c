@@ -196,7 +196,8 @@ static int read_body(struct inflight *r, struct err *e)
     return request_parse(&r->request, r->route->dialect, r->async.body, r->async.scratch, e);
 }
 
-/* Continues with the model if it is loaded; otherwise LOADING is the next state, if it is enabled. */
+/* Continues with the model if it is loaded; otherwise LOADING is the next state if waiting is
+ * enabled. */
 static int take_model(struct inflight *r, struct err *e)
 {
     struct err why;

@@ -85,10 +85,15 @@ void health_invariants_message(struct msg *m);
 /* file name without the directory, which is not disclosed to clients */
 const char *model_file_name(const char *path);
 struct model_info model_info_of(const struct registry_view *v);
-/* The models that the key allows (NULL: all), in the order of the registry. `out` is in the arena
- * and refers to `list`, which the caller clears. */
-int models_info(struct model_info **out, size_t *n, struct registry_list *list, struct io *io,
-    const struct policy_key *key, struct arena *a, struct err *e);
+struct model_infos { /* infos[] is in an arena and refers to `models` */
+    struct registry_list models;
+    struct model_info *infos;
+    size_t n;
+};
+/* The models that the key allows (NULL: all), in the order of the registry. After success the
+ * caller clears out->models. */
+int models_info(struct model_infos *out, const struct io *io, const struct policy_key *key,
+    struct arena *a, struct err *e);
 
 /* reply.c */
 void reply_json(

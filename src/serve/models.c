@@ -67,20 +67,20 @@ struct model_info model_info_of(const struct registry_view *v)
     return i;
 }
 
-int models_info(struct model_info **out, size_t *n, struct registry_list *list, struct io *io,
-    const struct policy_key *key, struct arena *a, struct err *e)
+int models_info(struct model_infos *out, const struct io *io, const struct policy_key *key,
+    struct arena *a, struct err *e)
 {
-    *n = 0;
-    if (registry_list(io->o->registry, list, e))
+    out->n = 0;
+    if (registry_list(io->o->registry, &out->models, e))
         return -1;
-    *out = arena_alloc(a, MAX(list->n, (size_t)1) * sizeof(**out));
-    if (!*out) {
-        registry_list_clear(list);
+    out->infos = arena_alloc(a, MAX(out->models.n, (size_t)1) * sizeof(*out->infos));
+    if (!out->infos) {
+        registry_list_clear(&out->models);
         return err_set(e, ERR_MEMORY, "no memory for the list of models");
     }
-    for (size_t i = 0; i < list->n; i++)
-        if (!key || policy_key_allows_model(key, list->views[i].spec->id))
-            (*out)[(*n)++] = model_info_of(&list->views[i]);
+    for (size_t i = 0; i < out->models.n; i++)
+        if (!key || policy_key_allows_model(key, out->models.views[i].spec->id))
+            out->infos[out->n++] = model_info_of(&out->models.views[i]);
     return 0;
 }
 
@@ -115,20 +115,17 @@ static int read_page(const struct http_exchange *x, struct anthropic_page *out, 
 static int list(
     struct io *io, struct http_exchange *x, struct route_call *c, struct buf *out, struct err *e)
 {
-    struct registry_list models;
-    struct model_info *infos;
     struct anthropic_page page;
+    struct model_infos m;
     bool as_anthropic = is_anthropic(x, c);
-    size_t n;
 
-    if ((as_anthropic && read_page(x, &page, e)) ||
-        models_info(&infos, &n, &models, io, c->key, x->arena, e))
+    if ((as_anthropic && read_page(x, &page, e)) || models_info(&m, io, c->key, x->arena, e))
         return -1;
     if (as_anthropic)
-        anthropic_models(out, infos, n, &page);
+        anthropic_models(out, m.infos, m.n, &page);
     else
-        models_list(out, infos, n);
-    registry_list_clear(&models);
+        models_list(out, m.infos, m.n);
+    registry_list_clear(&m.models);
     return 0;
 }
 

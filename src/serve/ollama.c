@@ -7,19 +7,17 @@
 static void list(struct io *io, struct http_exchange *x, struct route_call *c,
     void (*write)(struct buf *out, const struct model_info *m, size_t n))
 {
-    struct registry_list models;
-    struct model_info *infos;
+    struct model_infos m;
     struct buf b;
     struct err e;
-    size_t n;
 
-    if (models_info(&infos, &n, &models, io, c->key, x->arena, &e)) {
+    if (models_info(&m, io, c->key, x->arena, &e)) {
         reply_error(x, c, &e, NULL);
         return;
     }
     buf_init(&b, MB);
-    write(&b, infos, n);
-    registry_list_clear(&models);
+    write(&b, m.infos, m.n);
+    registry_list_clear(&m.models);
     reply_json(x, c, 200, &b);
     buf_clear(&b);
 }
@@ -114,7 +112,7 @@ static int read_named_model(
 /* A model that exists needs no download. A stream and a single object are the same: one line. */
 void ollama_post_pull(struct io *io, struct http_exchange *x, struct route_call *c)
 {
-    struct registry_entry *m;
+    struct registry_entry *m = NULL;
     struct err e;
 
     if (read_named_model(&m, io, x->req->body, &e))
@@ -136,7 +134,7 @@ void ollama_change(struct io *io, struct http_exchange *x, struct route_call *c)
 
 void ollama_post_embed(struct io *io, struct http_exchange *x, struct route_call *c)
 {
-    struct registry_entry *m;
+    struct registry_entry *m = NULL;
     struct err e;
 
     if (!read_named_model(&m, io, x->req->body, &e))
@@ -150,22 +148,20 @@ void ollama_post_embed(struct io *io, struct http_exchange *x, struct route_call
 void ollama_head_blob(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     struct str digest = str_skip(x->req->path, strlen("/api/blobs/"));
-    struct registry_list models;
-    struct model_info *infos;
+    struct model_infos m;
     bool is_found = false;
     struct err e;
-    size_t n;
 
-    if (models_info(&infos, &n, &models, io, c->key, x->arena, &e)) {
+    if (models_info(&m, io, c->key, x->arena, &e)) {
         reply_error(x, c, &e, NULL);
         return;
     }
-    for (size_t i = 0; i < n; i++) {
-        struct digest_text d = ollama_digest(&infos[i]);
+    for (size_t i = 0; i < m.n; i++) {
+        struct digest_text d = ollama_digest(&m.infos[i]);
         is_found = is_found || (d.z[0] && str_starts(digest, STR("sha256:")) &&
                                    str_is(str_skip(digest, 7), d.z));
     }
-    registry_list_clear(&models);
+    registry_list_clear(&m.models);
     if (is_found) {
         sink_respond(&x->sink, 200, "application/octet-stream", STR(""), c->fields, c->n_fields);
         return;
