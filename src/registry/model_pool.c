@@ -185,8 +185,10 @@ static int load_files(struct registry_entry *m, struct model *model, bool is_che
 
     m->stage = STAGE_FILES;
     pthread_mutex_unlock(&p->mu);
+    uint64_t stamp = registry_file_stamp(m->spec.path);
     int failed = !is_checked && registry_check_model(m, model, e);
     pthread_mutex_lock(&p->mu);
+    m->file_stamp = stamp;
     if (failed)
         return -1;
     if (m->stop || admit(m, model->planned_bytes, e)) {
@@ -317,28 +319,52 @@ static uint64_t expire_idle(struct registry *p, uint64_t now)
     return next;
 }
 
-/* Looks at the files: a failed model whose file has changed is loaded again; a model whose file was
- * truncated fails. Returns whether a state has changed. */
-static bool follow_files(struct registry *p)
+/* A model whose file was truncated fails. Returns whether there was one. */
+static bool fail_lost(struct registry *p)
 {
-    bool has_changed = false;
-    struct err lost;
+    bool is_lost = false;
+    struct err e;
 
     LIST_EACH (struct registry_entry, m, &p->all, in_all) {
-        if (m->is_removed || m->is_at_loader)
+        if (m->is_removed || m->is_at_loader || !is_file_lost(m))
             continue;
-        if (is_file_lost(m)) {
-            err_set(&lost, ERR_CORRUPT, "%s: the file was truncated", m->spec.path);
-            log_error("registry", "file_lost", "model=%s error=\"%s\"", m->spec.id, lost.msg);
-            registry_set_failed(m, &lost);
-            has_changed = true;
-        } else if (m->state == MODEL_FAILED && !m->model &&
-                   registry_file_stamp(m->spec.path) != m->file_stamp) {
-            log_info("registry", "file_changed", "model=%s", m->spec.id);
-            m->is_wanted = true;
-            registry_queue_load(m);
-            has_changed = true;
-        }
+        err_set(&e, ERR_CORRUPT, "%s: the file was truncated", m->spec.path);
+        log_error("registry", "file_lost", "model=%s error=\"%s\"", m->spec.id, e.msg);
+        registry_set_failed(m, &e);
+        is_lost = true;
+    }
+    return is_lost;
+}
+
+static struct registry_entry *next_failed(struct registry *p, uint64_t now)
+{
+    LIST_EACH (struct registry_entry, m, &p->all, in_all)
+        if (m->state == MODEL_FAILED && !m->model && !m->is_removed && !m->is_at_loader &&
+            m->looked_ns < now)
+            return m;
+    return NULL;
+}
+
+/* Loads the failed models again whose files have changed. The files are looked at without the
+ * mutex, since that may take long. Returns whether there was one. */
+static bool retry_changed(struct registry *p, uint64_t now)
+{
+    struct registry_entry *m;
+    bool has_changed = false;
+
+    while (!p->is_closing && (m = next_failed(p, now))) {
+        m->looked_ns = now;
+        m->is_at_loader = true;
+        pthread_mutex_unlock(&p->mu);
+        uint64_t stamp = registry_file_stamp(m->spec.path);
+        pthread_mutex_lock(&p->mu);
+        m->is_at_loader = false;
+        if (stamp == m->file_stamp || m->state != MODEL_FAILED || m->is_removed)
+            continue;
+        log_info("registry", "file_changed", "model=%s", m->spec.id);
+        m->is_wanted = true;
+        registry_queue_load(m);
+        has_changed = true;
     }
     return has_changed;
 }
@@ -370,7 +396,8 @@ static void *run_loader(void *arg)
             uint64_t now = clock_ns();
             if (now >= files_ns + FILES_PERIOD_NS) {
                 files_ns = now;
-                if (follow_files(p))
+                bool is_lost = fail_lost(p);
+                if (retry_changed(p, now) || is_lost)
                     registry_notify(p);
                 continue;
             }

@@ -233,7 +233,6 @@ void registry_set_failed(struct registry_entry *m, const struct err *why)
     m->why = *why;
     m->state = MODEL_FAILED;
     m->is_wanted = false;
-    m->file_stamp = registry_file_stamp(m->spec.path);
     m->failed_ns = clock_ns();
 }
 
@@ -327,6 +326,7 @@ static int check_at_start(struct registry_entry *m, struct err *e)
 {
     struct model *model = xcalloc(1, sizeof(*model));
 
+    m->file_stamp = registry_file_stamp(m->spec.path);
     if (registry_check_model(m, model, e)) {
         mem_free(model);
         return -1;

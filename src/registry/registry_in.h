@@ -28,7 +28,8 @@ struct registry_entry {
     bool is_removed, is_pinned, wants_pack, was_loaded;
     uint64_t queued_ns, used_ns, failed_ns;
     uint64_t planned_bytes; /* counted in registry.used_bytes; 0: not counted */
-    uint64_t file_stamp;    /* FAILED: of the model file, to see that it has changed */
+    uint64_t file_stamp;    /* of the model file before its load, to see that it has changed */
+    uint64_t looked_ns;     /* FAILED: last time that the file was compared with it */
 };
 
 struct registry {

@@ -1,15 +1,15 @@
 /* Models of the registry: loads on demand, references, eviction, expiry, files that change. */
 #include "base/mem.h"
 #include "os/clock.h"
+#include "os/mapfile.h"
 #include "registry/registry.h"
 #include "support/check.h"
 #include "support/tmpdir.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 enum { PATIENCE_MS = 60000 };
 
@@ -75,7 +75,7 @@ static enum model_state state_of(const char *id)
 static void await_state(const char *id, enum model_state s)
 {
     for (int i = 0; state_of(id) != s && i < PATIENCE_MS; i++)
-        usleep(1000);
+        poll(NULL, 0, 1);
     EXPECT(state_of(id) == s);
 }
 
@@ -88,7 +88,7 @@ static struct model *use(const char *id, struct err *e)
 
     registry_wait(m);
     while ((result = registry_take(m, &model, e)) == TAKE_LATER)
-        usleep(500);
+        poll(NULL, 0, 1);
     registry_wait_end(m);
     registry_entry_unref(m);
     return result == TAKE_OK ? model : NULL;
@@ -186,7 +186,7 @@ static void pinned_models_are_never_evicted(void)
     registry_pin(a, false);
     for (int i = 0; i < PATIENCE_MS && state_of("b") != MODEL_READY; i += 100) {
         model_release(use("b", &e)); /* tried again after a second */
-        usleep(100000);
+        poll(NULL, 0, 100);
     }
     EXPECT(state_of("a") == MODEL_UNLOADED);
     registry_entry_unref(a);
@@ -271,7 +271,9 @@ static void models_are_added_and_removed(void)
 
 static void a_failed_model_recovers_with_its_file(void)
 {
-    char dir[TMPDIR_NAME], path[TMPDIR_NAME + 16], command[4 * TMPDIR_NAME + 64];
+    char dir[TMPDIR_NAME], path[TMPDIR_NAME + 16], part[TMPDIR_NAME + 16];
+    struct mapfile demo;
+    FILE *f;
     struct err e;
 
     tmpdir_make(dir);
@@ -282,9 +284,11 @@ static void a_failed_model_recovers_with_its_file(void)
     EXPECT_EQ(registry_add(registry, &spec, &e), 0);
     await_state("file", MODEL_FAILED);
     EXPECT(!use("file", &e));
-    snprintf(
-        command, sizeof(command), "cp models/demo.gguf %s.part && mv %s.part %s", path, path, path);
-    CHECK(!system(command));
+    EXPECT_EQ(mapfile_open(&demo, "models/demo.gguf", &e), 0);
+    snprintf(part, sizeof(part), "%s/part", dir);
+    EXPECT((f = fopen(part, "we")) && fwrite(demo.p, 1, demo.n, f) == demo.n && !fclose(f));
+    mapfile_close(&demo);
+    EXPECT(!rename(part, path));
     await_state("file", MODEL_READY);
     registry_close(registry);
     tmpdir_remove(dir);
