@@ -11,6 +11,9 @@
 
 enum scope { SCOPE_NONE = 0, SCOPE_READ = 1, SCOPE_GENERATE = 2, SCOPE_ADMIN = 4 };
 
+/* Requirement of a route: any valid key, whatever its scopes are. */
+enum { SCOPE_ANY = 8 };
+
 struct keys;
 
 enum { KEYS_MAX = 1024, KEY_ID_BYTES = 8, KEY_GROUP_MAX = 32, KEY_FILE_BYTES_MAX = 1024 * 1024 };

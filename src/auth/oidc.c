@@ -31,8 +31,10 @@ struct oidc {
     bool is_fetching, is_discovery, is_stopping;
     char url[FETCH_URL_MAX + 1];      /* URL of the running fetch */
     char keys_url[FETCH_URL_MAX + 1]; /* "" = not known */
-    uint64_t due_ns;                  /* next fetch */
-    uint64_t limit_ns;                /* no further fetch by oidc_refetch before this time */
+    struct oidc_endpoints endpoints;
+    bool has_endpoints;
+    uint64_t due_ns;   /* next fetch */
+    uint64_t limit_ns; /* no further fetch by oidc_refetch before this time */
     uint32_t backoff_s;
     struct jwks *keys;
     uint8_t digest[SHA256_DIGEST_LENGTH]; /* digest of the text of `keys` */
@@ -53,7 +55,7 @@ static bool is_loopback_url(struct str url)
 }
 
 /* Keys that arrive unencrypted from the network could be those of anyone. */
-static int check_url(struct str url, const char *what, struct err *e)
+int oidc_check_url(struct str url, const char *what, struct err *e)
 {
     if (url.n > FETCH_URL_MAX - 64 || memchr(url.p, '\0', url.n) ||
         !(str_starts(url, STR("https://")) || is_loopback_url(url)))
@@ -98,7 +100,7 @@ static void begin(struct oidc *o)
 {
     if (*o->options->jwks_url)
         snprintf(o->keys_url, sizeof(o->keys_url), "%s", o->options->jwks_url);
-    if (*o->keys_url) {
+    if (*o->keys_url && (o->has_endpoints || !o->options->want_endpoints)) {
         fetch_keys(o);
         return;
     }
@@ -108,26 +110,53 @@ static void begin(struct oidc *o)
 
 /* ---- results */
 
+/* A URL of the document. An issuer with https names no http URL. */
+static int read_url(const struct oidc *o, const struct json *document, const char *name,
+    char out[FETCH_URL_MAX + 1], struct err *e)
+{
+    const struct json *url = json_get(document, name);
+
+    if (!url || url->kind != JSON_STRING)
+        return err_set(e, ERR_INVALID, "the document has no %s", name);
+    if (!str_starts(str_of(o->options->issuer), STR("http:")) && str_starts(url->s, STR("http:")))
+        return err_set(e, ERR_INVALID, "%s is not an https URL", name);
+    if (oidc_check_url(url->s, name, e))
+        return -1;
+    snprintf(out, FETCH_URL_MAX + 1, STR_FMT, STR_ARG(url->s));
+    return 0;
+}
+
+static int read_endpoints(struct oidc *o, const struct json *document, struct err *e)
+{
+    const struct json *sends = json_get(document, "authorization_response_iss_parameter_supported");
+    struct oidc_endpoints *p = &o->endpoints;
+    struct err ignored;
+
+    if (read_url(o, document, "authorization_endpoint", p->authorization, e) ||
+        read_url(o, document, "token_endpoint", p->token, e))
+        return -1;
+    if (read_url(o, document, "end_session_endpoint", p->end_session, &ignored))
+        *p->end_session = '\0';
+    p->sends_issuer = sends && sends->kind == JSON_BOOL && sends->b;
+    o->has_endpoints = true;
+    return 0;
+}
+
 static int read_document(struct oidc *o, struct str text, struct err *e)
 {
     struct json_limits limits = { .max_depth = 16, .max_nodes = 4096 };
     struct arena *a = arena_new(2 * MB);
-    const struct json *issuer, *url;
     struct json *j;
     int failed = a ? json_parse(&j, text, a, &limits, e) : err_set(e, ERR_MEMORY, "no memory");
 
     if (!failed) {
-        issuer = json_get(j, "issuer");
-        url = json_get(j, "jwks_uri");
+        const struct json *issuer = json_get(j, "issuer");
         if (!issuer || issuer->kind != JSON_STRING || !str_is(issuer->s, o->options->issuer))
             failed = err_set(e, ERR_INVALID, "the document names another issuer");
-        else if (!url || url->kind != JSON_STRING)
-            failed = err_set(e, ERR_INVALID, "the document has no jwks_uri");
-        else if (!str_starts(str_of(o->options->issuer), STR("http:")) &&
-                 str_starts(url->s, STR("http:")))
-            failed = err_set(e, ERR_INVALID, "jwks_uri is not an https URL");
-        else if (!(failed = check_url(url->s, "jwks_uri", e)))
-            snprintf(o->keys_url, sizeof(o->keys_url), STR_FMT, STR_ARG(url->s));
+        else if (o->options->want_endpoints && read_endpoints(o, j, e))
+            failed = -1;
+        else if (!*o->options->jwks_url)
+            failed = read_url(o, j, "jwks_uri", o->keys_url, e);
     }
     arena_free(a);
     return failed;
@@ -172,7 +201,8 @@ static void finish(struct oidc *o, const struct err *e)
     }
     o->due_ns = clock_ns() + s * NS_PER_S;
     /* In this order: a caller of oidc_refetch that has seen 0, or another number, gets a result. */
-    struct oidc_result r = { o->keys, atomic_fetch_add(&o->n_results, 1) + 1 };
+    struct oidc_result r = { o->keys, atomic_fetch_add(&o->n_results, 1) + 1,
+        o->has_endpoints ? &o->endpoints : NULL };
     atomic_store(&o->refetch_from_ns, MAX(o->limit_ns, (uint64_t)1));
     o->publish(o->ctx, &r);
 }
@@ -187,7 +217,7 @@ static int take_response(struct oidc *o, bool *is_complete, struct err *e)
         *e = f->err;
         return -1;
     }
-    if (o->is_discovery && f->status == 404) {
+    if (o->is_discovery && f->status == 404 && !o->options->want_endpoints) {
         set_url_of_issuer(o, "/.well-known/jwks.json");
         memcpy(o->keys_url, o->url, sizeof(o->keys_url));
     } else if (f->status != 200) {
@@ -285,8 +315,8 @@ int oidc_open(struct oidc **out, const struct oidc_options *options, struct http
 {
     struct oidc *o;
 
-    if (check_url(str_of(options->issuer), "the issuer", e) ||
-        (*options->jwks_url && check_url(str_of(options->jwks_url), "the URL of the keys", e)))
+    if (oidc_check_url(str_of(options->issuer), "the issuer", e) ||
+        (*options->jwks_url && oidc_check_url(str_of(options->jwks_url), "the URL of the keys", e)))
         return -1;
     o = xcalloc(1, sizeof(*o));
     o->options = options;

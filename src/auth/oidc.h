@@ -21,7 +21,18 @@ struct oidc_options { /* borrowed for the life of the struct */
     const char *jwks_url; /* "" = from the issuer's document */
     uint32_t refresh_s;   /* longest time between two fetches of the set */
     uint32_t refetch_ms;  /* shortest time between two fetches that oidc_refetch causes */
+    bool want_endpoints;  /* the document must have those of the authorization code flow */
 };
+
+struct oidc_endpoints { /* of the issuer's document */
+    char authorization[FETCH_URL_MAX + 1];
+    char token[FETCH_URL_MAX + 1];
+    char end_session[FETCH_URL_MAX + 1]; /* "" = none */
+    bool sends_issuer;                   /* authorization responses have `iss` (RFC 9207) */
+};
+
+/* ERR_INVALID, which begins with `what`: not an https URL, nor an http URL of a loopback host. */
+int oidc_check_url(struct str url, const char *what, struct err *e) MUST_CHECK;
 
 /* ERR_INVALID: the issuer or the URL is not an https URL, nor an http URL of a loopback host. */
 int oidc_open(struct oidc **out, const struct oidc_options *o, struct http_client *client,
@@ -30,6 +41,8 @@ int oidc_open(struct oidc **out, const struct oidc_options *o, struct http_clien
 struct oidc_result {   /* result of one fetch */
     struct jwks *keys; /* NULL = none was received yet; the same as before = not changed */
     uint64_t number;   /* number of the result, from 1 */
+    /* borrowed; NULL = not wanted, or not received yet */
+    const struct oidc_endpoints *endpoints;
 };
 
 /* Starts the thread. It calls `publish` after each fetch; the callback borrows the keys. */

@@ -15,6 +15,19 @@ void base64_encode(struct buf *out, struct str bytes)
     }
 }
 
+void base64url_encode(struct buf *out, struct str bytes)
+{
+    size_t from = out->n;
+
+    base64_encode(out, bytes);
+    if (!buf_ok(out))
+        return;
+    for (size_t i = from; i < out->n; i++)
+        out->p[i] = (char)(out->p[i] == '+' ? '-' : out->p[i] == '/' ? '_' : out->p[i]);
+    while (out->n > from && out->p[out->n - 1] == '=')
+        out->n--;
+}
+
 static int value_of(char c)
 {
     if (c >= 'A' && c <= 'Z')

@@ -9,6 +9,7 @@ void base64_encode(struct buf *out, struct str bytes);
  * optional. */
 bool base64_decode(struct buf *out, struct str text);
 
+void base64url_encode(struct buf *out, struct str bytes);
 /* Decodes the URL alphabet without padding into `out`, which has room for text.n / 4 * 3 + 2 bytes.
  * Returns their number; -1: not the one encoding of any bytes (also if unused bits are set). */
 ptrdiff_t base64url_decode(void *out, struct str text);

@@ -328,14 +328,30 @@ static int open_audit(
 
 enum { PASSPHRASE_MAX = 4096 };
 
+/* Reads the first line of a file, which has less than `max` bytes. */
+static int read_secret_file(char *out, size_t max, const char *path, struct err *e)
+{
+    struct stat st;
+    int fd;
+
+    if (file_open_regular(path, O_RDONLY, &fd, e))
+        return -1;
+    int failed =
+        fstat(fd, &st) || st.st_size >= (off_t)max || file_read(fd, out, (size_t)st.st_size, 0);
+    close(fd);
+    if (failed)
+        return err_set(e, ERR_IO, "%s: not readable, or longer than %zu bytes", path, max - 1);
+    out[st.st_size] = '\0';
+    out[strcspn(out, "\r\n")] = '\0';
+    return 0;
+}
+
 /* Reads INFERFLUX_POLICY_PASSPHRASE, or the first line of the file that
  * INFERFLUX_POLICY_PASSPHRASE_FILE names. The variable is overwritten. */
 static int read_passphrase(char out[PASSPHRASE_MAX], struct err *e)
 {
     char *text = getenv("INFERFLUX_POLICY_PASSPHRASE");
     const char *path = getenv("INFERFLUX_POLICY_PASSPHRASE_FILE");
-    struct stat st;
-    int fd;
 
     *out = '\0';
     if (text && *text && path && *path)
@@ -348,17 +364,9 @@ static int read_passphrase(char out[PASSPHRASE_MAX], struct err *e)
         OPENSSL_cleanse(text, strlen(text));
     if (!path || !*path)
         return 0;
-    if (file_open_regular(path, O_RDONLY, &fd, e))
-        return err_wrap(e, "INFERFLUX_POLICY_PASSPHRASE_FILE");
-    int failed =
-        fstat(fd, &st) || st.st_size >= PASSPHRASE_MAX || file_read(fd, out, (size_t)st.st_size, 0);
-    close(fd);
-    if (failed)
-        return err_set(e, ERR_IO,
-            "INFERFLUX_POLICY_PASSPHRASE_FILE: %s: not readable, or longer than %d bytes", path,
-            PASSPHRASE_MAX - 1);
-    out[MIN((size_t)st.st_size, strcspn(out, "\r\n"))] = '\0';
-    return 0;
+    return read_secret_file(out, PASSPHRASE_MAX, path, e)
+               ? err_wrap(e, "INFERFLUX_POLICY_PASSPHRASE_FILE")
+               : 0;
 }
 
 static int open_policy(
@@ -383,23 +391,70 @@ static int open_policy(
     return failed;
 }
 
-/* Tokens of an issuer, and the HTTP client, which fetches its keys. */
+enum { CLIENT_SECRET_MAX = 513 };
+
+/* Tokens of an issuer, logins of browsers, and the HTTP client, which fetches its keys. */
 struct issuer {
     struct http_client *client;
     struct oidc *oidc;
     struct oidc_options oidc_options;
     struct token_options token_options;
     struct token_rules rules;
+    struct code_flow_options flow;
+    struct logins_options logins;
+    char client_secret[CLIENT_SECRET_MAX], logins_path[1024];
 };
 
-static int open_issuer(struct issuer *is, const struct options *o, struct err *e)
+/* Path of a database next to that of the policy. */
+static int path_beside_policy(
+    char out[1024], const char *own, const struct options *o, const char *suffix, struct err *e)
+{
+    bool is_beside = !*own && *o->policy_path;
+    int n = snprintf(out, 1024, "%s%s", is_beside ? o->policy_path : own, is_beside ? suffix : "");
+
+    return n < 1024 ? 0 : err_set(e, ERR_INVALID, "%.40s...: the path is too long", out);
+}
+
+static int open_logins(
+    struct serve_options *so, struct issuer *is, const struct options *o, struct err *e)
+{
+    bool has_flow = *o->login_client_id;
+
+    if (has_flow && !so->oidc)
+        return err_set(e, ERR_INVALID, "auth.login.client_id is set, and auth.oidc.issuer is not");
+    if ((*o->login_client_secret_file &&
+            read_secret_file(
+                is->client_secret, CLIENT_SECRET_MAX, o->login_client_secret_file, e) &&
+            err_wrap(e, "--login-client-secret-file")) ||
+        path_beside_policy(is->logins_path, o->login_path, o, ".logins", e))
+        return -1;
+    is->flow = (struct code_flow_options){ .client_id = o->login_client_id,
+        .client_secret = is->client_secret,
+        .redirect_url = o->login_redirect_url,
+        .scopes = o->login_scopes,
+        .uses_id_token = !strcmp(o->login_claims, "id_token") };
+    is->logins = (struct logins_options){ .path = is->logins_path,
+        .life_s = o->login_lifetime_s,
+        .idle_s = o->login_idle_s,
+        .rules = so->oidc ? &is->rules : NULL,
+        .flow = has_flow ? &is->flow : NULL,
+        .client = is->client,
+        .oidc = so->oidc };
+    so->login_flow = is->logins.flow;
+    so->login_life_s = o->login_lifetime_s;
+    so->has_secure_cookies = !strcmp(o->login_secure, "always") || *o->tls_cert ||
+                             str_starts(str_of(o->login_redirect_url), STR("https://"));
+    return logins_open(&so->logins, &is->logins, e);
+}
+
+static int open_oidc(struct issuer *is, const struct options *o, struct err *e)
 {
     struct http_client_options co = { .ca_file = o->client_ca_file };
 
     if (!*o->oidc_issuer)
         return 0;
     is->oidc_options = (struct oidc_options){ o->oidc_issuer, o->oidc_jwks_url,
-        (uint32_t)o->oidc_refresh_s, (uint32_t)o->oidc_refetch_ms };
+        (uint32_t)o->oidc_refresh_s, (uint32_t)o->oidc_refetch_ms, *o->login_client_id != '\0' };
     is->token_options = (struct token_options){ .issuer = o->oidc_issuer,
         .audience = o->oidc_audience,
         .algorithms = o->oidc_algorithms,
@@ -413,9 +468,20 @@ static int open_issuer(struct issuer *is, const struct options *o, struct err *e
     return oidc_open(&is->oidc, &is->oidc_options, is->client, e);
 }
 
-static void close_issuer(struct issuer *is)
+static int open_issuer(
+    struct serve_options *so, struct issuer *is, const struct options *o, struct err *e)
+{
+    if (open_oidc(is, o, e))
+        return -1;
+    so->oidc = is->oidc;
+    so->token_rules = &is->rules;
+    return open_logins(so, is, o, e);
+}
+
+static void close_issuer(struct issuer *is, struct logins *logins)
 {
     http_client_stop(is->client);
+    logins_stop(logins);
     oidc_close(is->oidc);
     http_client_close(is->client);
 }
@@ -424,13 +490,10 @@ static void close_issuer(struct issuer *is)
 static int open_limits(struct serve_options *so, const struct options *o, struct err *e)
 {
     const struct limit_time now = { clock_ns(), clock_wall_s() };
-    const char *suffix = *o->usage_path || !*o->policy_path ? "" : ".usage";
     char path[1024];
 
-    int n = snprintf(path, sizeof(path), "%s%s", *suffix ? o->policy_path : o->usage_path, suffix);
-    if (n >= (int)sizeof(path))
-        return err_set(
-            e, ERR_INVALID, "limits.usage_path: longer than %zu bytes", sizeof(path) - 1);
+    if (path_beside_policy(path, o->usage_path, o, ".usage", e))
+        return -1;
     so->pace = !strcmp(o->when_full, "pace");
     return limiter_open(&so->limiter, (uint64_t)o->limits_window_s * NS_PER_S, e) ||
                    usage_open(&so->usage, path, e) ||
@@ -597,10 +660,8 @@ static int run_server(const struct options *o, struct err *e)
     so.keys = keys;
     if (open_limits(&so, o, e))
         goto out;
-    if (open_policy(&so.policy, o, keys, e) || open_issuer(&issuer, o, e))
+    if (open_policy(&so.policy, o, keys, e) || open_issuer(&so, &issuer, o, e))
         goto out;
-    so.oidc = issuer.oidc;
-    so.token_rules = &issuer.rules;
     http_settings(o, &so.http);
     if (decide_auth(o, &so, e) || check_directories(o, e) ||
         (*o->audit_log && open_audit(&so.audit, &so.audit_index, o, e)) ||
@@ -628,8 +689,9 @@ out:
     if (registry)
         registry_close(registry);
     policy_stop(so.policy);
-    close_issuer(&issuer);
+    close_issuer(&issuer, so.logins);
     service_close(service);
+    logins_close(so.logins);
     policy_close(so.policy);
     usage_close(so.usage);
     limiter_close(so.limiter);

@@ -238,7 +238,7 @@ static uint32_t hash_of(const char *text)
     return h;
 }
 
-static void digest_of_subject(
+void token_rules_digest(
     uint8_t out[POLICY_DIGEST_BYTES], const struct token_rules *r, struct str subject)
 {
     uint8_t both[2 * POLICY_DIGEST_BYTES];
@@ -248,14 +248,14 @@ static void digest_of_subject(
     policy_digest(out, (struct str){ (const char *)both, sizeof(both) });
 }
 
-static struct policy_key *key_of(
+struct policy_key *token_rules_key(
     const struct token_rules *r, const struct role_set *roles, const struct jwt *jwt, struct err *e)
 {
     uint8_t digest[POLICY_DIGEST_BYTES];
     struct policy_key *k;
     struct err ignored;
 
-    digest_of_subject(digest, r, jwt->subject);
+    token_rules_digest(digest, r, jwt->subject);
     k = policy_key_new(digest);
     if (!k) {
         err_set(e, ERR_MEMORY, "no memory for a token");
@@ -333,21 +333,46 @@ bool token_keys_has_set(const struct token_keys *t)
     return t->keys != NULL;
 }
 
+static struct cached *set_of(struct token_keys *t, const uint8_t digest[POLICY_DIGEST_BYTES])
+{
+    uint32_t h;
+
+    memcpy(&h, digest, sizeof(h));
+    return &t->cache[h % (CACHE_SLOTS / CACHE_WAYS) * CACHE_WAYS];
+}
+
+static const struct policy_key *find_cached(
+    struct token_keys *t, const uint8_t digest[POLICY_DIGEST_BYTES])
+{
+    struct cached *set = set_of(t, digest);
+
+    for (int i = 0; i < CACHE_WAYS; i++)
+        if (set[i].key && !memcmp(set[i].digest, digest, POLICY_DIGEST_BYTES))
+            return set[i].key;
+    return NULL;
+}
+
+static void add_cached(
+    struct token_keys *t, const uint8_t digest[POLICY_DIGEST_BYTES], const struct policy_key *take)
+{
+    struct cached *slot = &set_of(t, digest)[t->next_way++ % CACHE_WAYS];
+
+    policy_key_unref(slot->key);
+    memcpy(slot->digest, digest, POLICY_DIGEST_BYTES);
+    slot->key = take;
+}
+
 const struct policy_key *token_keys_find(
     struct token_keys *t, struct str token, int64_t now_s, struct err *e)
 {
     struct jwt_rules rules = t->rules->jwt;
     uint8_t digest[POLICY_DIGEST_BYTES];
-    struct policy_key *k = NULL;
+    const struct policy_key *k;
     struct jwt jwt;
-    uint32_t h;
 
     policy_digest(digest, token);
-    memcpy(&h, digest, sizeof(h));
-    struct cached *set = &t->cache[h % (CACHE_SLOTS / CACHE_WAYS) * CACHE_WAYS];
-    for (int i = 0; i < CACHE_WAYS; i++)
-        if (set[i].key && !memcmp(set[i].digest, digest, sizeof(digest)))
-            return set[i].key;
+    if ((k = find_cached(t, digest)))
+        return k;
     struct arena *a = arena_new(4 * MB);
     if (!a) {
         err_set(e, ERR_MEMORY, "no memory for a token");
@@ -355,13 +380,43 @@ const struct policy_key *token_keys_find(
     }
     rules.now_s = now_s;
     if (!jwt_verify(&jwt, token, t->keys, &rules, a, e))
-        k = key_of(t->rules, t->roles, &jwt, e);
+        k = token_rules_key(t->rules, t->roles, &jwt, e);
     arena_free(a);
-    if (!k)
-        return NULL;
-    struct cached *slot = &set[t->next_way++ % CACHE_WAYS];
-    policy_key_unref(slot->key);
-    memcpy(slot->digest, digest, sizeof(digest));
-    slot->key = k;
+    if (k)
+        add_cached(t, digest, k);
+    return k;
+}
+
+static int read_claims(
+    struct jwt *out, const struct policy_key *login, struct arena *a, struct err *e)
+{
+    const struct json_limits limits = { .max_depth = 32, .max_nodes = 16 * 1024 };
+    struct json *claims;
+
+    if (!a)
+        return err_set(e, ERR_MEMORY, "no memory for a login");
+    if (json_parse(&claims, str_of(login->claims ? login->claims : ""), a, &limits, e))
+        return e->code == ERR_MEMORY ? -1 : err_set(e, ERR_AUTH, "The claims are not JSON.");
+    const struct json *sub = json_get(claims, "sub");
+    if (!sub || sub->kind != JSON_STRING)
+        return err_set(e, ERR_AUTH, "The claims name no subject.");
+    *out = (struct jwt){ claims, sub->s, login->expires_at };
+    return 0;
+}
+
+const struct policy_key *token_keys_of_login(struct token_keys *t,
+    const uint8_t digest[POLICY_DIGEST_BYTES], const struct policy_key *login, struct err *e)
+{
+    const struct policy_key *k = find_cached(t, digest);
+    struct jwt jwt;
+
+    if (k)
+        return k;
+    struct arena *a = arena_new(4 * MB);
+    if (!read_claims(&jwt, login, a, e))
+        k = token_rules_key(t->rules, t->roles, &jwt, e);
+    arena_free(a);
+    if (k)
+        add_cached(t, digest, k);
     return k;
 }

@@ -40,6 +40,14 @@ struct token_rules { /* points into the options */
 int token_rules_read(
     struct token_rules *out, const struct token_options *o, struct err *e) MUST_CHECK;
 
+/* The key of a caller whose claims jwt_verify has accepted; a reference. roles: NULL = none. NULL:
+ * ERR_AUTH: a claim is missing; ERR_MEMORY. */
+struct policy_key *token_rules_key(const struct token_rules *r, const struct role_set *roles,
+    const struct jwt *jwt, struct err *e) MUST_CHECK;
+/* The digest of the key of a subject. */
+void token_rules_digest(
+    uint8_t out[POLICY_DIGEST_BYTES], const struct token_rules *r, struct str subject);
+
 struct token_keys;
 
 struct token_keys *token_keys_new(const struct token_rules *borrow); /* aborts without memory */
@@ -55,3 +63,9 @@ bool token_keys_has_set(const struct token_keys *t);
  * ERR_NOT_FOUND: the key set has no key for the token; ERR_AUTH: refused; ERR_MEMORY. */
 const struct policy_key *token_keys_find(
     struct token_keys *t, struct str token, int64_t now_s, struct err *e) MUST_CHECK;
+
+/* The same for a user with a session cookie (logins.h). digest: of the cookie and the claims;
+ * login: a key with the claims. */
+const struct policy_key *token_keys_of_login(struct token_keys *t,
+    const uint8_t digest[POLICY_DIGEST_BYTES], const struct policy_key *login,
+    struct err *e) MUST_CHECK;

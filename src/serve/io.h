@@ -69,7 +69,8 @@ enum {
     MSG_ISSUER_KEYS, /* struct issuer_keys_message */
     MSG_TLS,         /* struct tls_message */
     MSG_USAGE,
-    MSG_OBJECT_CHANGED
+    MSG_OBJECT_CHANGED,
+    MSG_LOGIN /* struct login_job */
 };
 
 /* engine_metrics.c: adds the metrics of all engines of the registry. */
@@ -101,7 +102,8 @@ void reply_json(
 /* Also writes the refusal to the audit log, unless the handler does (has_audit_line). */
 void reply_error(struct http_exchange *x, const struct route_call *c, const struct err *e,
     const struct error_extra *extra);
-/* Writes the refusal of a request to the audit log. No effect for routes that need no key. */
+/* Writes the refusal of a request to the audit log. No effect for routes that need no key,
+ * except logins. */
 void audit_refused_call(
     const struct http_exchange *x, const struct route_call *c, const struct err *e);
 /* The model that a request names, if it is ready and the key (NULL: any) allows it; else NULL. The

@@ -14,6 +14,11 @@
 int service_check_caller(
     struct io *io, struct http_exchange *x, struct route_call *c, struct err *e);
 
+/* service.c: finds the key of the caller, and checks that it may be used now and from the client's
+ * address. */
+int service_find_caller(
+    struct io *io, struct http_exchange *x, struct route_call *c, struct err *e);
+
 /* The key of the token's caller. NULL with `e` set: refused, or c->waits_for_keys. */
 const struct policy_key *key_wait_find(
     struct io *io, struct route_call *c, struct str token, struct err *e);

@@ -7,19 +7,25 @@
 
 /* ---- tables */
 
-enum route_class { ROUTE_INFERENCE, ROUTE_ADMIN };
+enum route_class { ROUTE_INFERENCE, ROUTE_ADMIN, ROUTE_CALLBACK };
 
 static const struct {
     bool allows_cross_origin;
     bool checks_safe_methods; /* checks Sec-Fetch-Site, also without Origin */
     bool is_local_without_key;
+    bool allows_navigation; /* from pages of other sites */
 } class_rules[] = {
     [ROUTE_INFERENCE] = { .allows_cross_origin = true },
     [ROUTE_ADMIN] = { .checks_safe_methods = true, .is_local_without_key = true },
+    [ROUTE_CALLBACK] = { .checks_safe_methods = true,
+        .is_local_without_key = true,
+        .allows_navigation = true },
 };
 
 /* Paths without routes count, too. */
 static const char *const admin_paths[] = { "/v1/admin", "/v1/session", "/debug" };
+
+static const char callback_path[] = "/v1/session/callback";
 
 static const char *const safe_methods[] = { "GET", "HEAD", "OPTIONS" };
 
@@ -27,6 +33,8 @@ static const char *const desktop_schemes[] = { "app://", "tauri://", "vscode-web
 
 static enum route_class class_of(struct str path, bool is_admin)
 {
+    if (str_is(path, callback_path))
+        return ROUTE_CALLBACK;
     for (size_t i = 0; i < ARRAY_LEN(admin_paths) && !is_admin; i++) {
         struct str prefix = str_of(admin_paths[i]);
         is_admin = str_starts(path, prefix) && (path.n == prefix.n || path.p[prefix.n] == '/');
@@ -223,8 +231,16 @@ struct facts { /* properties of a request */
     bool is_known_host;  /* or none */
     bool is_own;         /* the origin is that of the request's host */
     bool is_same_origin; /* statement of the browser; without one: own or no origin */
-    bool is_trusted;     /* cross-origin, allowed for the class */
+    bool is_trusted;     /* of another origin, allowed for the class */
 };
+
+/* The user follows a link or a redirect of another site in the address bar. */
+static bool is_navigation(const struct http_request *q)
+{
+    return str_is(q->method, "GET") && !http_field_get(q, "origin").p &&
+           str_is(http_field_get(q, "sec-fetch-mode"), "navigate") &&
+           str_is(http_field_get(q, "sec-fetch-dest"), "document");
+}
 
 static struct facts facts_of(
     const struct origin_policy *p, const struct http_request *q, bool is_admin)
@@ -240,8 +256,9 @@ static struct facts facts_of(
         f.is_same_origin = str_is(site, "same-origin") || str_is(site, "none");
     else
         f.is_same_origin = !origin.p || f.is_own;
-    f.is_trusted = origin.p && class_rules[f.class].allows_cross_origin &&
-                   (p->allows_any_origin || is_trusted_origin(p, origin));
+    f.is_trusted = origin.p ? class_rules[f.class].allows_cross_origin &&
+                                  (p->allows_any_origin || is_trusted_origin(p, origin))
+                            : class_rules[f.class].allows_navigation && is_navigation(q);
     return f;
 }
 
@@ -263,10 +280,10 @@ int origin_check(const struct origin_policy *p, const struct http_request *q, bo
             "Web pages of another origin may not use this route. The operator of the server can "
             "add origins of inference routes to server.cors_origin.");
 
-    if (f.is_trusted)
+    if (f.is_trusted && f.origin.p)
         out->allow_origin = p->allows_any_origin ? STR("*") : f.origin;
-    out->is_local = f.is_known_host && f.is_same_origin && (!f.origin.p || f.is_own) &&
-                    is_loopback_peer(q->peer);
+    out->allows_cookie = f.is_same_origin && (!f.origin.p || f.is_own);
+    out->is_local = f.is_known_host && out->allows_cookie && is_loopback_peer(q->peer);
     if (is_keyless_admin && !out->is_local)
         return err_set(e, ERR_FORBIDDEN,
             "Without API keys, administration is allowed only from the server's machine.");

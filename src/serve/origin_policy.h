@@ -13,6 +13,9 @@
  * Without API keys, administration is allowed to loopback peers only, with a Host that is certainly
  * this server and without Origin or with the server's own.
  *
+ * The session cookie is accepted from the server's own pages only. A browser that returns from the
+ * issuer of tokens arrives by a cross-site navigation, which that one route accepts.
+ *
  * Immutable after origin_policy_init. Any thread. */
 #pragma once
 
@@ -48,6 +51,7 @@ int origin_policy_init(
 struct origin_verdict {
     struct str allow_origin; /* value of Access-Control-Allow-Origin; STR_NONE: not cross-origin */
     bool is_local;           /* administration is allowed without a key, if the server needs none */
+    bool allows_cookie;      /* the session cookie is accepted: no page of another origin sent it */
 };
 
 /* is_admin: the route needs the admin scope. ERR_HOST, ERR_ORIGIN, ERR_FORBIDDEN. */

@@ -22,7 +22,7 @@ void audit_refused_call(
 {
     const struct route *near = c->route ? c->route : c->route_near;
 
-    if (!c->io->o->audit || (c->route && c->route->scope == SCOPE_NONE))
+    if (!c->io->o->audit || (c->route && c->route->scope == SCOPE_NONE && !c->is_login))
         return;
     audit_refuse(
         c->io->o->audit, &(struct audit_refusal){ .request_id = c->request_id,

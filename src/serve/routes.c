@@ -4,6 +4,7 @@
 #include "serve/audit_routes.h"
 #include "serve/limits.h"
 #include "serve/object_routes.h"
+#include "serve/session_routes.h"
 #include "serve/usage_list.h"
 
 #include <stdio.h>
@@ -13,6 +14,13 @@ static const struct route routes[] = {
     { "GET", "/readyz", SCOPE_NONE, false, ERROR_PROBLEM, health_ready },
     { "GET", "/healthz", SCOPE_NONE, false, ERROR_PROBLEM, health_status },
     { "GET", "/", SCOPE_NONE, false, ERROR_PROBLEM, health_root },
+    { "GET", "/v1/session", SCOPE_NONE, false, ERROR_PROBLEM, session_routes_show },
+    { "POST", "/v1/session", SCOPE_ANY, true, ERROR_PROBLEM, session_routes_create },
+    { "DELETE", "/v1/session", SCOPE_NONE, false, ERROR_PROBLEM, session_routes_end },
+    { "GET", "/v1/session/login", SCOPE_NONE, false, ERROR_PROBLEM, session_routes_login },
+    { "GET", "/v1/session/callback", SCOPE_NONE, false, ERROR_PROBLEM, session_routes_callback },
+    { "POST", "/v1/session/logout_token", SCOPE_NONE, true, ERROR_PROBLEM,
+        session_routes_logout_token },
     { "GET", "/metrics", SCOPE_READ, false, ERROR_PROBLEM, health_metrics },
     { "GET", "/v1/admin/fairness", SCOPE_ADMIN, false, ERROR_PROBLEM, fairness_show },
     { "PUT", "/v1/admin/fairness", SCOPE_ADMIN, true, ERROR_PROBLEM, fairness_change },
@@ -146,6 +154,7 @@ enum error_form route_errors(const struct route *near, struct str path)
         enum error_form errors;
     } unknown_paths[] = {
         { "/v1/admin", ERROR_PROBLEM },
+        { "/v1/session", ERROR_PROBLEM },
         { "/v1/messages", ERROR_ANTHROPIC },
         { "/v1", ERROR_OPENAI },
         { "/chat", ERROR_OPENAI },

@@ -28,7 +28,11 @@ struct route_call { /* one HTTP request on a known route; allocated in the excha
     uint64_t deadline_ns;
     struct http_field fields[ROUTE_CALL_FIELDS_MAX]; /* added to every response */
     int n_fields;
-    bool is_local; /* the origin allows administration without a key */
+    bool is_local;      /* the origin allows administration without a key */
+    bool allows_cookie; /* the origin allows the session cookie */
+    bool is_login;      /* the route needs no key, and its refusal is in the audit log */
+    bool has_login;     /* the caller is known by its session cookie */
+    int64_t login_expires_s;
     /* The key of the caller's token is unknown, and is being fetched; at most once. */
     bool waits_for_keys, has_waited;
     bool has_audit_line; /* the handler writes a line to the audit log, also for an error */
@@ -39,7 +43,7 @@ typedef void (*handler_fn)(struct io *io, struct http_exchange *x, struct route_
 
 struct route {
     const char *method, *path; /* a path that ends in '*' matches by prefix */
-    unsigned scope;            /* SCOPE_NONE: no key required */
+    unsigned scope;            /* SCOPE_NONE: no key required; SCOPE_ANY: any valid one */
     bool has_body;
     enum error_form errors;
     handler_fn fn;

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "auth/oidc.h"
+#include "policy/logins.h"
 #include "policy/policy.h"
 #include "policy/token_keys.h"
 #include "constrain/compile_cache.h"
@@ -62,7 +63,11 @@ struct serve_options { /* borrowed for the life of the service */
     bool pace;             /* a full window delays requests (rate_limit.h); else it refuses them */
     struct policy *policy; /* NULL = the keys of `keys` alone */
     struct oidc *oidc;     /* issuer of tokens; NULL = none */
-    const struct token_rules *token_rules; /* set if oidc is */
+    const struct token_rules *token_rules;      /* set if oidc is */
+    struct logins *logins;                      /* sessions of browsers; NULL = none */
+    const struct code_flow_options *login_flow; /* NULL = no login at the issuer */
+    int64_t login_life_s;
+    bool has_secure_cookies; /* browsers reach the server by https */
     bool needs_key;
     bool needs_key_once_set;         /* a key is required as soon as the policy has one */
     struct audit *audit;             /* NULL = none */
@@ -78,7 +83,8 @@ static inline uint64_t scope_tenant(const struct serve_options *o, const struct 
 
 struct service;
 
-/* Starts the threads of o->policy and o->oidc, which must be stopped before service_close. */
+/* Starts the threads of o->policy, o->logins and o->oidc, which must be stopped before
+ * service_close. */
 int service_open(struct service **out, const struct serve_options *o, struct err *e);
 uint16_t service_port(const struct service *s);
 

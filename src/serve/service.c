@@ -8,6 +8,7 @@
 #include "serve/limits.h"
 #include "serve/object_routes.h"
 #include "serve/key_wait.h"
+#include "serve/session_routes.h"
 #include "serve/usage_list.h"
 #include "serve/model_wait.h"
 #include "serve/responses/subscriber.h"
@@ -107,34 +108,75 @@ static void release_key(void *arg)
     policy_key_unref(arg);
 }
 
-/* Sets the caller, and a reference to its key until the exchange ends. */
+/* Keeps a reference to the key until the exchange ends. */
+static int hold_key(struct http_exchange *x, const struct policy_key *take, struct err *e)
+{
+    if (!arena_cleanup(x->arena, release_key, (void *)(uintptr_t)take))
+        return 0;
+    policy_key_unref(take);
+    return err_set(e, ERR_MEMORY, "no memory for the request");
+}
+
+/* The key of a secret; a reference. */
+static const struct policy_key *find_by_secret(
+    struct io *io, struct route_call *c, struct str secret, struct err *e)
+{
+    uint8_t digest[POLICY_DIGEST_BYTES];
+
+    policy_digest(digest, secret);
+    const struct policy_key *key = policy_snapshot_find(io->policy, digest);
+    if (!key && io->tokens && jwt_has_form(secret))
+        return policy_key_ref(key_wait_find(io, c, secret, e));
+    if (!(key && key->is_static) && policy_is_stale(io->o->policy)) {
+        err_set(e, ERR_UNAVAILABLE, "The storage of the API keys does not respond.");
+        return NULL;
+    }
+    if (!key)
+        err_set(e, ERR_AUTH, "Incorrect API key provided.");
+    return policy_key_ref(key);
+}
+
+/* The key of the session cookie; a reference. NULL without `e`: there is no login. */
+static const struct policy_key *find_by_cookie(
+    struct io *io, struct http_exchange *x, struct route_call *c, struct err *e)
+{
+    struct str cookie = session_routes_cookie(io, x, c);
+    struct login_found f;
+
+    if (!cookie.n || !logins_find(io->o->logins, cookie, clock_wall_s(), &f))
+        return NULL;
+    c->has_login = true;
+    c->login_expires_s = f.expires_s;
+    if (f.is_user) {
+        const struct policy_key *user =
+            io->tokens ? token_keys_of_login(io->tokens, f.digest, f.key, e) : NULL;
+        policy_key_unref(f.key);
+        return policy_key_ref(user);
+    }
+    const struct policy_key *key = policy_snapshot_find(io->policy, f.key_digest);
+    if (!(key && key->is_static) && policy_is_stale(io->o->policy)) {
+        err_set(e, ERR_UNAVAILABLE, "The storage of the API keys does not respond.");
+        return NULL;
+    }
+    if (!key)
+        err_set(e, ERR_AUTH, "The API key of this session was deleted.");
+    return policy_key_ref(key);
+}
+
+/* Sets the caller, and a reference to its key until the exchange ends. A key in a field precedes
+ * the session cookie. */
 static int find_key(struct io *io, struct http_exchange *x, struct route_call *c, struct err *e)
 {
     struct str secret = keys_from_fields(
         http_field_get(x->req, "authorization"), http_field_get(x->req, "x-api-key"));
-    uint8_t digest[POLICY_DIGEST_BYTES];
-    const struct policy_key *key = NULL;
 
-    if (secret.n) {
-        policy_digest(digest, secret);
-        key = policy_snapshot_find(io->policy, digest);
-    }
-    if (!key && io->tokens && jwt_has_form(secret)) {
-        key = key_wait_find(io, c, secret, e);
-        if (!key)
-            return -1;
-    } else if (secret.n && !(key && key->is_static) && policy_is_stale(io->o->policy)) {
-        return err_set(e, ERR_UNAVAILABLE, "The storage of the API keys does not respond.");
-    }
-    if (!key)
-        return err_set(e, ERR_AUTH,
-            secret.n ? "Incorrect API key provided."
-                     : "You did not provide an API key. Send it as "
-                       "`Authorization: Bearer KEY`.");
-    if (arena_cleanup(x->arena, release_key, (void *)(uintptr_t)policy_key_ref(key))) {
-        policy_key_unref(key);
-        return err_set(e, ERR_MEMORY, "no memory for the request");
-    }
+    err_set(e, ERR_AUTH,
+        "You did not provide an API key. Send it as `Authorization: Bearer "
+        "KEY`.");
+    const struct policy_key *key =
+        secret.n ? find_by_secret(io, c, secret, e) : find_by_cookie(io, x, c, e);
+    if (!key || hold_key(x, key, e))
+        return -1;
     c->key = key;
     policy_key_caller(key, &c->caller);
     if (key->is_static) /* the weight may have been changed */
@@ -142,13 +184,8 @@ static int find_key(struct io *io, struct http_exchange *x, struct route_call *c
     return 0;
 }
 
-int service_check_caller(
-    struct io *io, struct http_exchange *x, struct route_call *c, struct err *e)
+int service_find_caller(struct io *io, struct http_exchange *x, struct route_call *c, struct err *e)
 {
-    c->caller.scopes = SCOPE_READ | SCOPE_GENERATE | (c->is_local ? SCOPE_ADMIN : 0);
-    c->caller.max_priority = INT32_MAX; /* without keys there is one tenant */
-    if (!io->origins.needs_key || c->route->scope == SCOPE_NONE)
-        return 0;
     if (find_key(io, x, c, e))
         return -1;
     if (policy_key_is_expired(c->key, clock_wall_s()))
@@ -156,7 +193,21 @@ int service_check_caller(
     if (!policy_key_allows_address(c->key, x->req->peer))
         return err_set(e, ERR_FORBIDDEN, "This key may not be used from the address " STR_FMT ".",
             STR_ARG(x->req->peer));
-    if ((c->caller.scopes & c->route->scope) != c->route->scope)
+    return 0;
+}
+
+int service_check_caller(
+    struct io *io, struct http_exchange *x, struct route_call *c, struct err *e)
+{
+    unsigned scope = c->route->scope;
+
+    c->caller.scopes = SCOPE_READ | SCOPE_GENERATE | (c->is_local ? SCOPE_ADMIN : 0);
+    c->caller.max_priority = INT32_MAX; /* without keys there is one tenant */
+    if (!io->origins.needs_key || scope == SCOPE_NONE)
+        return 0;
+    if (service_find_caller(io, x, c, e))
+        return -1;
+    if (scope != SCOPE_ANY && (c->caller.scopes & scope) != scope)
         return err_set(e, ERR_FORBIDDEN, "This key may not use %s.", c->route->path);
     return 0;
 }
@@ -259,6 +310,7 @@ static int64_t on_head(void *ctx, struct http_exchange *x)
         return -1;
     }
     c->is_local = verdict.is_local;
+    c->allows_cookie = verdict.allows_cookie;
     if (check_route(x, c, &e) || (service_check_caller(io, x, c, &e) && !c->waits_for_keys) ||
         read_deadline(io, x, c, &e)) {
         reply_error(x, c, &e, NULL);
@@ -477,6 +529,9 @@ static void on_message(void *ctx, struct msg *m)
     case MSG_USAGE:
         usage_list_message(io, m);
         break;
+    case MSG_LOGIN:
+        session_routes_message(io, m);
+        break;
     case MSG_LIMITS:
         rate_limit_message(io);
         break;
@@ -586,12 +641,15 @@ static void on_issuer_keys(void *arg, const struct oidc_result *r)
 
     for (int i = 0; i < s->n; i++)
         key_wait_publish(s->ios[i], r);
+    if (s->o.login_flow)
+        logins_publish(s->o.logins, r);
 }
 
 /* The threads that send messages to the io threads. */
 static int start_policy(struct service *s, struct err *e)
 {
-    if (s->o.policy && policy_start(s->o.policy, on_policy_change, s, e))
+    if ((s->o.policy && policy_start(s->o.policy, on_policy_change, s, e)) ||
+        (s->o.logins && logins_start(s->o.logins, e)))
         return -1;
     return s->o.oidc ? oidc_start(s->o.oidc, on_issuer_keys, s, e) : 0;
 }

@@ -9,6 +9,9 @@
 //   {"token": CLAIMS, "key": NAME, "header": {..}}   signs claims with a key, without the provider
 //   {"body": TEXT, "status": N, "path": PATH}        a fixed response for a path
 //   {"counts": true}                   number of requests by path
+//   {"client": REDIRECT_URI, "public": true|false}   the client `browser` of the code flow
+//   {"user": NAME|null}                the user that the issuer logs in; null: refused
+//   {"ttl": SECONDS}                   lifetime of access tokens
 import { createRequire } from "node:module";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
@@ -21,7 +24,8 @@ const { default: Provider } = await load("oidc-provider");
 const KINDS = { RS256: "RS256", PS256: "RS256", ES256: "ES256", EdDSA: "EdDSA" };
 
 const keys = {}, counts = {}, fixed = {};
-let isDown = false, provider, issuer, handler;
+let isDown = false, provider, issuer, handler, last = [["first"], "RS256"];
+let user = "ann", ttl = 600, browser = [];
 
 async function key(name, alg) {
   if (!keys[name]) {
@@ -31,16 +35,45 @@ async function key(name, alg) {
   return keys[name];
 }
 
+// Logs the current user in, without a form.
+async function interact(req, res) {
+  if (user === null)
+    return provider.interactionFinished(req, res, { error: "access_denied" });
+  const { prompt } = await provider.interactionDetails(req, res);
+  return provider.interactionFinished(req, res,
+    prompt.name === "login" ? { login: { accountId: user } } : { consent: {} },
+    { mergeWithLastSubmission: true });
+}
+
+async function loadExistingGrant(ctx) {
+  const grant = new ctx.oidc.provider.Grant({ clientId: ctx.oidc.client.clientId,
+    accountId: ctx.oidc.session.accountId });
+  grant.addOIDCScope("openid offline_access read generate admin");
+  grant.addResourceScope("urn:inferflux", "read generate admin");
+  await grant.save();
+  return grant;
+}
+
 async function publish(names, alg) {
+  last = [names, alg];
   const jwks = [];
   for (const name of names)
     jwks.push((await key(name, alg)).jwk);
   const resource = { scope: "read generate admin", audience: "inferflux", accessTokenFormat: "jwt",
-    accessTokenTTL: 600, jwt: { sign: { alg, kid: names[0] } } };
+    accessTokenTTL: ttl, jwt: { sign: { alg, kid: names[0] } } };
   provider = new Provider(issuer, {
     jwks: { keys: jwks },
     clients: [{ client_id: "app", client_secret: "secret", redirect_uris: [], response_types: [],
-      grant_types: ["client_credentials"], id_token_signed_response_alg: alg }],
+      grant_types: ["client_credentials"], id_token_signed_response_alg: alg },
+    ...browser.map((b) => ({ ...b, id_token_signed_response_alg: alg }))],
+    interactions: { url: (ctx, i) => `/interaction/${i.uid}` },
+    loadExistingGrant,
+    issueRefreshToken: async (ctx, client) => client.grantTypeAllowed("refresh_token"),
+    rotateRefreshToken: true,
+    findAccount: (ctx, id) => user === null ? undefined : { accountId: id, claims: () => ({ sub: id,
+      scope: "read" }) },
+    claims: { openid: ["sub", "scope"] },
+    conformIdTokenClaims: false,
     enabledJWA: { idTokenSigningAlgValues: ["RS256", "PS256", "ES256", "EdDSA"] },
     scopes: ["read", "generate", "admin"],
     extraTokenClaims: () => ({ tenant: "acme" }),
@@ -56,6 +89,8 @@ const server = createServer((req, res) => {
   counts[path] = (counts[path] ?? 0) + 1;
   if (isDown || fixed[path])
     res.writeHead(isDown ? 503 : fixed[path].status).end(isDown ? "" : fixed[path].body);
+  else if (path.startsWith("/interaction/"))
+    interact(req, res).catch((e) => res.writeHead(500).end(String(e)));
   else
     handler(req, res);
 });
@@ -70,6 +105,16 @@ for await (const line of createInterface({ input: process.stdin })) {
   let reply = {};
   if (command.keys)
     await publish(command.keys, command.alg);
+  if ("ttl" in command)
+    ttl = command.ttl;
+  if ("user" in command)
+    user = command.user;
+  if (command.client)
+    browser = [{ client_id: "browser", redirect_uris: [command.client], response_types: ["code"],
+      grant_types: ["authorization_code", "refresh_token"],
+      ...command.public ? { token_endpoint_auth_method: "none" } : { client_secret: "s3cret+/ %" } }];
+  if (command.client || "ttl" in command)
+    await publish(...last);
   if ("down" in command)
     isDown = command.down;
   if (command.path)

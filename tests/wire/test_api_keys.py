@@ -517,39 +517,99 @@ def routes():
     return rows
 
 
+SESSION = "/v1/session"
+
+
+def log_in(s, key):
+    """The fields of a request with the session cookie of a key."""
+    status, fields, _ = s.request("POST", SESSION, "", **as_key(key))
+    equal(status, 200)
+    return {"Cookie": fields["set-cookie"].split(";")[0]}
+
+
+FORMS = {"bearer": as_key, "x-api-key": lambda k: {"x_api_key": k},
+    "lower case": lambda k: {"Authorization": "bearer " + k}}
+FOREIGN = ({"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site"},
+    {"Origin": "https://evil.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Origin": "null"})
+
+
 def test_every_route_requires_its_scope_of_every_kind_of_key():
-    """Route x method x caller. A caller that is allowed gets any status but 401 and 403."""
+    """Route x method x caller x form. A caller that is allowed gets any status but 401 and 403."""
     with Keys("sqlite") as s:
-        now = int(time.time())
         all_scopes = ["generate", "read", "admin"]
-        callers = {(scope,): s.create(scopes=[scope])["key"] for scope in all_scopes}
-        callers[tuple(all_scopes)] = s.create(scopes=all_scopes)["key"]
-        revoked = s.create(scopes=all_scopes)
-        s.call("DELETE", f"{KEYS}/{revoked['id']}")
-        refused = {"none": "", "unknown": "ifx_0", "revoked": revoked["key"],
-            "expired": s.create(scopes=all_scopes, expires_at=now - 10)["key"]}
-        elsewhere = s.create(scopes=all_scopes, networks=["192.0.2.0/24"])["key"]
+        keys = {(scope,): s.create(scopes=[scope])["key"] for scope in all_scopes}
+        keys[tuple(all_scopes)] = s.create(scopes=all_scopes)["key"]
+        revoked, expired, elsewhere = (s.create(scopes=all_scopes) for _ in range(3))
+        bad = {"revoked": revoked["key"], "expired": expired["key"], "elsewhere": elsewhere["key"]}
+        forms = {name: ({c: form(k) for c, k in keys.items()}, {c: form(k) for c, k in bad.items()})
+            for name, form in FORMS.items()}
+        admin = s.key
         s.key = None
+        forms["cookie"] = tuple({c: log_in(s, k) for c, k in group.items()} for group in (keys, bad))
+        s.key = admin
+        s.call("DELETE", f"{KEYS}/{revoked['id']}")
+        s.call("PUT", f"{KEYS}/{expired['id']}", {"scopes": all_scopes, "expires_at": int(time.time()) - 10})
+        s.call("PUT", f"{KEYS}/{elsewhere['id']}", {"scopes": all_scopes, "networks": ["192.0.2.0/24"]})
+        s.key = None
+        n = 0
         for method, pattern, scope in routes():
             path = pattern.replace("*", "nothing")
             body = "{" if method in ("POST", "PUT") else None
-            forms = (lambda k: as_key(k), lambda k: {"x_api_key": k},
-                lambda k: {"Authorization": "bearer " + k})
-            for form in forms:
-                for name, key in refused.items():
-                    fields = form(key) if key else {}
+            is_open = scope == "NONE"
+            for fields in {}, as_key("ifx_0"), {"Cookie": "inferflux=" + "0" * 64}:
+                equal(s.request(method, path, body, **fields)[0] == 401, not is_open, (method, path, fields))
+            for form, (good, refused) in forms.items():
+                if form == "cookie" and path == SESSION:
+                    continue  # tests/wire/test_login.py
+                for name, fields in refused.items():
                     status = s.request(method, path, body, **fields)[0]
-                    equal(status == 401, scope != "NONE", (method, path, name, status))
-                status = s.request(method, path, body, **form(elsewhere))[0]
-                equal(status == 403, scope != "NONE", (method, path, "other network", status))
-                for scopes, key in callers.items():
-                    allowed = scope == "NONE" or scope.lower() in scopes
-                    status = s.request(method, path, body, **form(key))[0]
-                    equal(status in (401, 403), not allowed, (method, path, scopes, status))
-            status = s.request(method, path, body, Origin="https://evil.example",
-                Sec_Fetch_Site="cross-site", **as_key(callers[tuple(all_scopes)]))[0]
-            if scope == "ADMIN":
-                equal(status, 403, (method, path, "cross-site", status))
+                    equal(status == (403 if name == "elsewhere" else 401), not is_open,
+                        (method, path, form, name, status))
+                for scopes, fields in good.items():
+                    allowed = is_open or scope == "ANY" or scope.lower() in scopes
+                    status = s.request(method, path, body, **fields)[0]
+                    equal(status in (401, 403), not allowed, (method, path, form, scopes, status))
+                    n += 1
+                for foreign in FOREIGN:
+                    status, got, _ = s.request(method, path, body, **foreign, **good[tuple(all_scopes)])
+                    # Safe methods of inference routes are readable only by the key that a page has.
+                    is_refused = scope in ("ADMIN", "ANY") or path.startswith(SESSION) or \
+                        method not in ("GET", "HEAD") or "Origin" in foreign or form == "cookie"
+                    if not is_open or path.startswith(SESSION):
+                        equal(status in (401, 403), is_refused, (method, path, form, foreign, status))
+                    assert "access-control-allow-origin" not in got, (method, path, foreign)
+        assert n > 1000, n
+
+
+def test_no_route_shows_objects_of_another_tenant():
+    """Stored responses and running requests, by every form of key and with the cookie."""
+    with Keys("sqlite") as s:
+        s.until_ready()
+        scopes = ["generate", "read", "admin"]
+        mine, same = (s.create(tenant="mine", scopes=scopes)["key"] for _ in range(2))
+        other = s.create(tenant="other", scopes=scopes)["key"]
+        s.key = None
+        ask = {"model": "echo", "input": "x"}
+        status, _, body = s.request("POST", "/v1/responses", json.dumps(ask), **as_key(mine))
+        equal(status, 200)
+        response = json.loads(body)["id"]
+        forms = {**FORMS, "cookie": lambda k: log_in(s, k)}
+        tried = set()
+        for form, fields_of in forms.items():
+            fields = fields_of(other)
+            for method, pattern, scope in routes():
+                if pattern not in ("/v1/responses/*", "/v1/requests/*"):
+                    continue
+                for tail in "", "/cancel", "/input_items":
+                    path = pattern.replace("*", response + tail)
+                    status, _, body = s.request(method, path, "{}" if method == "POST" else None, **fields)
+                    assert status in (404, 405), (form, method, path, status, body)
+                    tried.add((method, pattern))
+            status = s.request("POST", "/v1/responses",
+                json.dumps({**ask, "previous_response_id": response}), **fields)[0]
+            assert status in (400, 404), (form, status)
+            equal(s.get("/v1/responses/" + response, **fields_of(same))[0], 200, form)
+        equal(len(tried), 4)
 
 
 if __name__ == "__main__":
