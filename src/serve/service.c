@@ -383,7 +383,7 @@ static bool is_idle(const struct io *io)
 
 static void stop_if_idle(struct io *io)
 {
-    if (!io->is_draining || !is_idle(io) || http_server_stats(io->http)->open)
+    if (!io->is_draining || io->is_closing || !is_idle(io) || http_server_stats(io->http)->open)
         return;
     loop_timer_stop(io->loop, &io->drain_limit);
     loop_stop(io->loop);
