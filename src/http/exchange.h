@@ -1,5 +1,5 @@
 /* exchange.h: internal header of http/: one request and its response, in any version of HTTP. The
- * protocols (http1.c, http2.c) feed heads and bodies into exchanges and implement their sinks; the
+ * protocol (http1.c) feeds heads and bodies into exchanges and implements their sinks; the
  * calls of the application and the memory of an exchange are here.
  *
  *     exchange_new -> exchange_head -> exchange_append... -> exchange_deliver -> exchange_free

@@ -3,7 +3,6 @@
  * reads the body.
  *
  *     role NAME     scopes, models and limits of keys and tokens (policy_role.h)
- *     cedar NAME    Cedar policies, schema and entities (decision/cedar.h); the name is "default"
  *
  * Objects and sets are immutable after creation; references are counted atomically. Any thread. */
 #pragma once
@@ -11,7 +10,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-enum policy_object_kind { OBJECT_CEDAR, OBJECT_ROLE, N_OBJECT_KINDS };
+enum policy_object_kind { OBJECT_ROLE, N_OBJECT_KINDS };
 extern const char *const policy_object_kinds[N_OBJECT_KINDS]; /* in alphabetical order */
 
 enum {

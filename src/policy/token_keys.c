@@ -217,7 +217,7 @@ static int set_roles(
     return failed || role_set_apply(roles, k, e) ? -1 : 0;
 }
 
-/* The claims are part of the input of decisions (decision/decision.h). */
+/* A session of a browser stores the claims (logins.h). */
 static int keep_claims(struct policy_key *k, const struct json *claims, struct err *e)
 {
     k->claims = try_malloc(claims->raw.n + 1);
