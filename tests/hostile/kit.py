@@ -244,6 +244,7 @@ SERVER_ERRORS = (
     (529, "overloaded_error", "the same for Anthropic's clients"),
     (503, "deadline of the request can no longer be met|exceeds the deadline", "x_timeout, and a queue"),
     (504, "timeout|deadline|time limit", "the limit of the server or x_timeout has passed"),
+    (501, "has no login of browsers at an issuer", "the configuration of the test has no issuer"),
 )
 
 
