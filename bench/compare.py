@@ -3,6 +3,7 @@
 
     bench/compare.py [--rows decode-q4_0,...] [--rounds 5] [--files DIR] [--results FILE]
                      [--seconds S] [--threads 2] [--kernels auto] [--kv-type f16] [--peer DIR]
+                     [--peer-ik]
     bench/compare.py --show [--results FILE]        # prints tables of all recorded rounds
 
 Both engines load the model and fill the KV cache to the depth of the row. Then they alternate round by
@@ -14,8 +15,10 @@ of JSON in the results file, so a table can be measured in several runs. Tables 
 tokens/s, of the ratios InferFlux / llama.cpp, and of the percentages. --seconds limits the duration of
 a run. --show prints one table for each combination of commit, kernel set, KV type, number of threads
 and llama.cpp build, the newest first. --peer DIR measures a second build of llama.cpp, or a fork with
-the same C interface, in the same rounds; DIR contains its shared libraries. Tests have the names of llama-bench: pp512 is prefill of 512
-tokens, tg24 generation of 24 tokens, @d4096 starts at depth 4,096, c8 is a batch of 8 sequences.
+the same C interface, in the same rounds; DIR contains its shared libraries. --peer-ik: DIR is a build of
+ik_llama.cpp, which has another interface (bench/compare_ik.py). Tests have the names of llama-bench: pp512
+is prefill of 512 tokens, tg24 generation of 24 tokens, @d4096 starts at depth 4,096, c8 is a batch of 8
+sequences.
 
 Models that are not in --files are generated with tools/mkmodel (random weights; several GB).
 
@@ -42,6 +45,13 @@ LLAMA_CPP_LIB_PATH:
     ninja -C avx2 llama
     LLAMA_CPP_LIB_PATH=avx2/bin .venv/bin/python bench/compare.py --kernels avx2 \\
         --rows prompt-q4_0,decode-q4_0
+
+ik_llama.cpp comes from the package ik-llama-cpp-python, whose library is limited to AVX2. Its source does not
+compile for AVX-512 with clang 14.
+
+    .venv/bin/pip install ik-llama-cpp-python
+    IK=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("platlib"))')/ik_llama_cpp/lib
+    .venv/bin/python bench/compare.py --kernels avx2 --peer $IK --peer-ik --rows decode-iq2_xxs
 
 The InferFlux side is build/bench/decode (`make build/bench/decode build/tools/mkmodel`)."""
 import argparse
@@ -153,6 +163,7 @@ def arguments():
     p.add_argument("--kernels", default="auto", help="kernel set of InferFlux")
     p.add_argument("--kv-type", default="f16", help="KV type of InferFlux")
     p.add_argument("--peer", metavar="DIR", help="libraries of a second build of llama.cpp or a fork")
+    p.add_argument("--peer-ik", action="store_true", help="the second build is ik_llama.cpp")
     p.add_argument("--show", action="store_true")
     a = p.parse_args()
     for name in a.rows.split(","):
@@ -228,6 +239,7 @@ class LlamaEngine(Engine):
         env = None
         if libraries:
             command += ["--state-suffix", f"{os.path.basename(os.path.abspath(libraries))}.state"]
+            command += ["--ik"] if a.peer_ik else []
             env = {**os.environ, "LLAMA_CPP_LIB_PATH": os.path.abspath(libraries)}
         super().__init__(command, env)
         self.build = build_of(json.loads(self.line()))

@@ -17,7 +17,10 @@ import resource
 import statistics
 import sys
 
-import llama_cpp as lc
+if "--ik" in sys.argv:
+    import compare_ik as lc
+else:
+    import llama_cpp as lc
 
 CHUNK = 512
 
@@ -32,6 +35,7 @@ def arguments():
     p.add_argument("--steps", type=int, default=16)
     p.add_argument("--shared", action="store_true")
     p.add_argument("--once", action="store_true")
+    p.add_argument("--ik", action="store_true", help="the library is ik_llama.cpp (compare_ik.py)")
     p.add_argument("--state-suffix", default="state", help="of the files with the filled KV cache")
     return p.parse_args()
 
@@ -56,7 +60,8 @@ class Engine:
                            + (a.batch * n_new if a.shared else 0))
         params.n_batch = params.n_ubatch = CHUNK
         params.n_seq_max = a.batch
-        params.kv_unified = True
+        if getattr(lc, "HAS_UNIFIED_KV", True):
+            params.kv_unified = True
         params.n_threads = params.n_threads_batch = a.threads
         self.context = lc.llama_init_from_model(self.model, params)
         self.memory = lc.llama_get_memory(self.context)
