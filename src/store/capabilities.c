@@ -248,7 +248,7 @@ static bool is_intact(sqlite3 *db, int *code)
 /* Returns 0; -1 with e; 1 with e if the file is damaged. */
 static int open_db(struct capabilities *c, struct err *e)
 {
-    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX;
     int code = sqlite3_open_v2(c->path, &c->db, flags, NULL);
 
     if (code == SQLITE_OK) {

@@ -6,8 +6,9 @@
  * to PATH.damaged-N with an error in the log, and a new file is created: the probe can compute the
  * lost rows again.
  *
- * Calls block on the disk, so no io thread makes them; the loader thread and inferctl do. One
- * thread at a time; other processes may have the same file open. */
+ * Calls block on the disk, so no io thread makes them; the loader threads and inferctl do. Any
+ * thread after capabilities_open, which SQLite serialises; other processes may have the same file
+ * open. */
 #pragma once
 
 #include "base/err.h"
