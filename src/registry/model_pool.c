@@ -28,6 +28,18 @@ static bool is_file_lost(const struct registry_entry *m)
     return m->state == MODEL_READY && lm_is_file_lost(m->model->lm);
 }
 
+/* The memory of the model does not count any more. */
+static void undo_admission(struct registry_entry *m)
+{
+    struct registry *p = m->registry;
+
+    if (!m->planned_bytes)
+        return;
+    p->used_bytes -= m->planned_bytes;
+    p->n_loaded--;
+    m->planned_bytes = 0;
+}
+
 /* Closes the model, which no request uses, without the mutex. FAILED remains; otherwise the state
  * is UNLOADED, or LOADING if a request waits. */
 static void close_model(struct registry_entry *m)
@@ -41,15 +53,13 @@ static void close_model(struct registry_entry *m)
     if (p->watch.before_close)
         p->watch.before_close(p->watch.arg, model);
     model_close(model);
-    pthread_mutex_lock(&p->mu);
     log_info("registry", "unloaded", "model=%s ms=%d", m->spec.id,
         (int)((clock_ns() - began) / NS_PER_MS));
+    pthread_mutex_lock(&p->mu);
+    m->model = NULL; /* views have read its n_refs until now */
     mem_free(model);
-    m->model = NULL;
     m->is_at_loader = false;
-    p->used_bytes -= m->planned_bytes;
-    p->n_loaded--;
-    m->planned_bytes = 0;
+    undo_admission(m);
     if (m->state == MODEL_DRAINING) {
         m->state = MODEL_UNLOADED;
         if (registry_may_load(m))
@@ -204,17 +214,6 @@ static int load_files(struct registry_entry *m, struct model *model, bool is_che
     failed = model_load(model, e);
     pthread_mutex_lock(&p->mu);
     return failed ? -1 : 0;
-}
-
-static void undo_admission(struct registry_entry *m)
-{
-    struct registry *p = m->registry;
-
-    if (!m->planned_bytes)
-        return;
-    p->used_bytes -= m->planned_bytes;
-    p->n_loaded--;
-    m->planned_bytes = 0;
 }
 
 static void load_entry(struct registry_entry *m)

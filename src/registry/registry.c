@@ -260,9 +260,10 @@ void registry_queue_load(struct registry_entry *m)
     pthread_cond_broadcast(&m->registry->changed);
 }
 
+/* No loader thread uses the model, and it is not loaded; a KNOWN one may have been checked. */
 static bool can_queue(const struct registry_entry *m)
 {
-    return !m->model && !m->is_at_loader;
+    return (!m->model || m->state == MODEL_KNOWN) && !m->is_at_loader;
 }
 
 /* The load is not needed any more. */

@@ -40,7 +40,6 @@ struct registry {
     struct registry_entry *first; /* the default model; NULL: none */
     bool is_strict;
     struct str aliases;
-    struct model_spec base; /* settings of added models that are not given */
     struct kv_reservation reserved;
     struct capabilities *store; /* NULL = none */
     struct registry_watch watch;

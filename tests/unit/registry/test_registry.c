@@ -229,6 +229,36 @@ static void a_load_that_no_request_waits_for_is_cancelled(void)
     registry_close(registry);
 }
 
+/* The first model is checked when the registry is opened, before a loader thread counts it. */
+static void a_checked_model_can_be_unloaded_and_removed_before_its_load(void)
+{
+    struct model_spec specs[2] = { spec_of("a", false), spec_of("b", true) };
+    struct registry_options o = {
+        .specs = specs, .n_specs = 2, .must_serve = true, .pool = { .max_models = 1 }
+    };
+    struct err e;
+
+    for (int is_removed = 0; is_removed < 2; is_removed++) {
+        EXPECT_EQ(registry_open(&registry, &o, &e), 0);
+        registry_watch(registry, &(struct registry_watch){ count_change, count_close, NULL });
+        struct registry_entry *a = find("a");
+        registry_unload(a);
+        EXPECT(state_of("a") == MODEL_KNOWN);
+        if (is_removed)
+            registry_remove(a);
+        EXPECT_EQ(registry_start(registry, &e), 0);
+        struct model *m = use(is_removed ? "b" : "a", &e);
+        EXPECT(m);
+        model_release(m);
+        if (!is_removed) /* the limit still counts */
+            model_release(use("b", &e));
+        EXPECT(state_of("b") == MODEL_READY);
+        EXPECT_EQ(registry_n_ready(registry), 1);
+        registry_entry_unref(a);
+        registry_close(registry);
+    }
+}
+
 static void an_idle_model_expires(void)
 {
     struct err e;
@@ -310,6 +340,7 @@ static void a_model_larger_than_the_pool_is_refused(void)
 TESTS(TEST(a_model_is_loaded_on_demand_and_stays), TEST(requests_for_a_cold_model_share_one_load),
     TEST(the_least_recently_used_idle_model_is_evicted), TEST(pinned_models_are_never_evicted),
     TEST(a_load_waits_until_a_busy_model_is_idle),
-    TEST(a_load_that_no_request_waits_for_is_cancelled), TEST(an_idle_model_expires),
+    TEST(a_load_that_no_request_waits_for_is_cancelled),
+    TEST(a_checked_model_can_be_unloaded_and_removed_before_its_load), TEST(an_idle_model_expires),
     TEST(models_are_added_and_removed), TEST(a_failed_model_recovers_with_its_file),
     TEST(a_model_larger_than_the_pool_is_refused))
