@@ -347,7 +347,7 @@ int constraint_state_new(struct constraint_state **out, struct constraint *c, st
     return 0;
 }
 
-/* As after its creation, with the transitions and masks that it has computed. */
+/* Returns to the start position; the transitions and masks that were computed remain. */
 static void restart(struct constraint_state *s)
 {
     drop_mask(s);

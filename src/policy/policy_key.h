@@ -63,7 +63,7 @@ struct policy_key {
     int64_t limits[N_POLICY_LIMITS]; /* 0 = none */
     char *models;                    /* list of allowed models; NULL = all */
     char *roles;                     /* list of names; NULL = none */
-    /* What the roles grant, set by role_set_apply: scopes, the list of models (NULL = all; "" =
+    /* Grants of the roles, set by role_set_apply: scopes, the list of models (NULL = all; "" =
      * none), and limits. */
     unsigned role_scopes;
     char *role_models;

@@ -207,7 +207,7 @@ static uint32_t array_rest(const struct json_acceptor *a, const struct branch *b
     return sum;
 }
 
-/* Of a branch of a frame with n members. */
+/* Computes rest(b) for a branch of a frame with n members. */
 static uint32_t branch_rest(const struct json_acceptor *a, const struct branch *b, uint64_t n)
 {
     bool is_object = b->shape->kind == KIND_OBJECT;

@@ -1,7 +1,7 @@
 /* shortest.h: shortest texts of the states of an automaton.
  *
- * Of several shortest texts the first one in the order of byte_rank is chosen. Therefore the text
- * that follows its first byte is the one that is chosen after this byte.
+ * If there are several shortest texts, the first one in the order of byte_rank is chosen. So the
+ * text that follows its first byte is the one that is chosen after this byte.
  *
  * The search is depth-first with an increasing bound, guided by automaton_min_length. Results are
  * stored by state; they do not depend on earlier searches, except that a search which would exceed
@@ -25,7 +25,7 @@ size_t shortest_bytes(void);
 /* Bytes of the shortest text; SHORTEST_NONE: it is too long, or not found within the bound of
  * work. */
 uint32_t shortest_length(struct shortest *q, state_id s);
-/* Its first byte; the length is neither 0 nor SHORTEST_NONE. */
+/* The first byte of the shortest text, whose length is neither 0 nor SHORTEST_NONE. */
 uint8_t shortest_first(struct shortest *q, state_id s);
 
 /* The order in which bytes are preferred: digits, letters, other characters. */
