@@ -13,8 +13,8 @@ struct gate_state {
     bool was_read;      /* the constraint has read the token */
     bool has_call;      /* a trigger is complete: the constraint reads all further tokens */
     uint8_t n_more;     /* bytes that are missing in the last character of the text that was read */
-    uint16_t trigger;   /* state of the matcher of triggers */
-    uint16_t reasoning; /* START: of opening markers; REASONING: of end markers */
+    uint32_t trigger;   /* state of the matcher of triggers */
+    uint32_t reasoning; /* START: of opening markers; REASONING: of end markers */
 };
 
 struct call_gates {
@@ -60,7 +60,7 @@ static struct str parsed_bytes(const struct call_gates *g, int32_t id)
 
 /* Reads text; true if it completes a trigger, or ends with the beginning of one. */
 static bool read_triggers(
-    const struct call_gates *g, struct str text, uint16_t *state, bool *has_call)
+    const struct call_gates *g, struct str text, uint32_t *state, bool *has_call)
 {
     while (text.n && !*has_call) {
         int hit;
@@ -72,7 +72,7 @@ static bool read_triggers(
 
 static bool begins_call(const struct call_gates *g, struct str text)
 {
-    uint16_t state = AHO_CORASICK_ROOT;
+    uint32_t state = AHO_CORASICK_ROOT;
     bool has_call = false;
 
     return read_triggers(g, text, &state, &has_call);
@@ -84,7 +84,7 @@ static bool is_mixed(const struct call_gates *g, struct str text)
     bool mixed = false;
 
     for (unsigned k = 0; g->ends && k < g->ends->n_nodes && !mixed; k++) {
-        uint16_t state = (uint16_t)k;
+        uint32_t state = k;
         int hit;
         size_t n = aho_corasick_find(g->ends, &state, text, &hit);
         mixed = hit >= 0 && begins_call(g, str_skip(text, n));

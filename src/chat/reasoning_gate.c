@@ -16,7 +16,7 @@ enum phase { START, OPENING, REASONING, HEADER, GAP, OPEN };
 struct gate_state {
     uint8_t phase;    /* enum phase */
     uint8_t n;        /* GAP: tokens of blanks; OPENING: tokens of the marker */
-    uint16_t matched; /* REASONING: state of the matcher */
+    uint32_t matched; /* REASONING: state of the matcher */
 };
 
 /* Tokens that complete an end marker, in one state of the matcher, and go on with other bytes than
@@ -90,7 +90,7 @@ static struct str parsed_bytes(const struct reasoning_gates *g, int32_t id)
 
 /* Reads a token inside reasoning. False: it contains an end marker and other text after it. */
 static bool read_token(
-    const struct reasoning_gates *g, struct str text, uint16_t *matched, bool *has_ended)
+    const struct reasoning_gates *g, struct str text, uint32_t *matched, bool *has_ended)
 {
     int hit;
     size_t n = aho_corasick_find(g->ends, matched, text, &hit);
@@ -116,7 +116,7 @@ static int ban_token(struct reasoning_gates *g, int32_t id, struct err *e)
         return 0;
     for (unsigned k = 0; k < g->ends->n_nodes; k++) {
         struct banned *b = &g->banned[k];
-        uint16_t matched = (uint16_t)k;
+        uint32_t matched = k;
         bool has_ended;
         if (read_token(g, text, &matched, &has_ended))
             continue;

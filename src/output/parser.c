@@ -253,7 +253,7 @@ static void call_end(struct parser *p)
 /* ---- text ---- */
 
 /* Passes on the bytes held in matcher state `held`, followed by text, except the last `keep`. */
-static void release_held(struct parser *p, uint16_t held, struct str text, size_t keep)
+static void release_held(struct parser *p, uint32_t held, struct str text, size_t keep)
 {
     struct str old = aho_corasick_held(p->f->marks, held);
     size_t n = old.n + text.n - keep;
@@ -374,7 +374,7 @@ static void put_marker(struct parser *p, int mark)
 static size_t text_until_marker(struct parser *p, struct str in)
 {
     const struct aho_corasick *m = p->f->marks;
-    uint16_t at = p->at;
+    uint32_t at = p->at;
     int mark;
     size_t n = aho_corasick_find(m, &at, in, &mark);
 
@@ -511,7 +511,7 @@ static size_t text_run(struct parser *p, struct str in)
 static void replay_as_text(struct parser *p, struct str raw)
 {
     const struct aho_corasick *m = p->f->marks;
-    uint16_t at = AHO_CORASICK_ROOT;
+    uint32_t at = AHO_CORASICK_ROOT;
 
     for (size_t i = 0; i < raw.n; i++) {
         at = aho_corasick_step(m, at, raw.p[i]);

@@ -173,7 +173,7 @@ static enum verdict read_text(struct parser *p, char c)
     struct element_reader *r = &p->element;
     const struct aho_corasick *m = p->f->tags[TAG_VALUE];
     struct str held = aho_corasick_held(m, r->at);
-    uint16_t next = aho_corasick_step(m, r->at, c);
+    uint32_t next = aho_corasick_step(m, r->at, c);
     bool is_tag = aho_corasick_hit(m, next) >= 0;
     size_t n = held.n + 1 - aho_corasick_depth(m, next); /* bytes that begin no tag */
 

@@ -96,7 +96,7 @@ struct parser {
     struct parser *trial; /* parser_trial.c; NULL: no call inside reasoning is being read */
     struct buf trial_text;
     bool is_trial_off, has_trial_failed;
-    uint16_t at; /* matcher state */
+    uint32_t at; /* matcher state */
     struct output_stream streams[N_STREAMS];
     struct buf out; /* text of one stream, not yet reported */
     enum output_stream_id out_stream;

@@ -23,7 +23,7 @@ struct json_reader {
 
 struct tag_reader {
     enum tag_state state;
-    uint16_t at;
+    uint32_t at;
     bool is_streaming, has_params;
     /* value state: no byte yet; the value begins on its own line; a newline is held back */
     bool is_fresh, is_on_own_line, has_newline;
@@ -52,7 +52,7 @@ struct element {
 
 struct element_reader {
     uint8_t state;
-    uint16_t at; /* matcher state */
+    uint32_t at; /* matcher state */
     int depth;
     struct element stack[ELEMENT_DEPTH_MAX]; /* the first one is the call */
     struct buf names, tag, text;             /* text since the last tag */
@@ -70,6 +70,6 @@ struct python_reader {
 
 struct channel_reader {
     uint8_t state;
-    uint16_t at;
+    uint32_t at;
     struct buf header;
 };

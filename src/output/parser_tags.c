@@ -178,7 +178,7 @@ static enum verdict read_pending(struct parser *p, struct str in, size_t *used)
 
     for (size_t i = 0; i < in.n; i++) {
         char c = in.p[i];
-        uint16_t next = aho_corasick_step(m, t->at, c);
+        uint32_t next = aho_corasick_step(m, t->at, c);
         bool is_gap = t->at == AHO_CORASICK_ROOT && is_blank(c);
         if (!is_gap && aho_corasick_depth(m, next) != aho_corasick_depth(m, t->at) + 1) {
             *used = i;
@@ -335,7 +335,7 @@ static enum verdict read_word(struct parser *p, struct str in, size_t *used)
         bool is_begun = t->is_unclosed ? t->key.n > 0 : t->text.n > 0;
         if (t->at == AHO_CORASICK_ROOT && !is_begun && is_blank(c))
             continue;
-        uint16_t next = aho_corasick_step(m, t->at, c);
+        uint32_t next = aho_corasick_step(m, t->at, c);
         int hit = aho_corasick_hit(m, next);
         struct str held = aho_corasick_held(m, t->at);
         size_t keep = hit >= 0 ? m->strings[hit].n : aho_corasick_depth(m, next);
@@ -359,7 +359,7 @@ static void text_put(struct parser *p, struct str piece)
         value_put(p, piece);
 }
 
-static void text_release(struct parser *p, uint16_t held, struct str text, size_t keep)
+static void text_release(struct parser *p, uint32_t held, struct str text, size_t keep)
 {
     struct str old = aho_corasick_held(p->f->tags[p->tag.state], held);
     size_t n = old.n + text.n - keep;
@@ -373,7 +373,7 @@ static enum verdict read_text(struct parser *p, struct str in, size_t *used)
 {
     struct tag_reader *t = &p->tag;
     const struct aho_corasick *m = p->f->tags[t->state];
-    uint16_t at = t->at;
+    uint32_t at = t->at;
     int hit;
 
     *used = in.n = aho_corasick_find(m, &at, in, &hit);
@@ -395,7 +395,7 @@ static enum verdict read_gap(struct parser *p, struct str in, size_t *used)
     for (size_t i = 0; i < in.n; i++) {
         if (t->at == AHO_CORASICK_ROOT && is_blank(in.p[i]))
             continue;
-        uint16_t next = aho_corasick_step(m, t->at, in.p[i]);
+        uint32_t next = aho_corasick_step(m, t->at, in.p[i]);
         if (aho_corasick_depth(m, next) != aho_corasick_depth(m, t->at) + 1) {
             *used = i;
             return READ_BAD;

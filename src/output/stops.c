@@ -8,7 +8,7 @@ _Static_assert((int)STOP_BYTES_MAX <= (int)AHO_CORASICK_MAX_BYTES, "a matcher ta
 struct stops {
     const struct aho_corasick *matcher;
     struct str *strings;
-    uint16_t state; /* state of the matcher after the text so far */
+    uint32_t state; /* state of the matcher after the text so far */
     bool is_over;
 };
 
@@ -45,7 +45,7 @@ struct stops *stops_new(struct arena *a, const struct str *strings, int n)
 
 /* Appends the first `n` of the bytes held in state `held` followed by `text`. */
 static void append_held(
-    const struct stops *s, uint16_t held, struct str text, size_t n, struct buf *out)
+    const struct stops *s, uint32_t held, struct str text, size_t n, struct buf *out)
 {
     size_t old = MIN(n, aho_corasick_depth(s->matcher, held));
 
@@ -57,7 +57,7 @@ static void append_held(
 int stops_put(struct stops *s, struct str text, bool include, struct buf *out)
 {
     const struct aho_corasick *m = s->matcher;
-    uint16_t held = s->state, at = s->state;
+    uint32_t held = s->state, at = s->state;
     int hit;
 
     if (s->is_over)

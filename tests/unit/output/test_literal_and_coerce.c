@@ -273,12 +273,12 @@ static void marker_search_agrees_with_its_definition_on_random_texts(void)
     printf("seed %d\n", SEED);
     for (int round = 0; round < ROUNDS; round++) {
         char text[20];
-        uint16_t at = AHO_CORASICK_ROOT, found_at = AHO_CORASICK_ROOT;
+        uint32_t at = AHO_CORASICK_ROOT, found_at = AHO_CORASICK_ROOT;
         size_t n_found = 0; /* bytes that aho_corasick_find has read */
         for (size_t i = 0; i < sizeof(text); i++) {
             x = x * 6364136223846793005u + 1442695040888963407u;
             text[i] = "abc\xE2\x97\x81"[(x >> 40) % 6];
-            uint16_t before = at;
+            uint32_t before = at;
             at = aho_corasick_step(m, at, text[i]);
             EXPECT(m->next && at == aho_corasick_search(m, before, text[i]));
             struct str so_far = { text, i + 1 };
@@ -305,10 +305,58 @@ static void marker_search_agrees_with_its_definition_on_random_texts(void)
     arena_free(a);
 }
 
+/* More states than the table and its rows have room for. */
+static void all_ends_of_thousands_of_strings_are_found(void)
+{
+    enum { SEED = 7, N = 6000, LENGTH = 12, ROUNDS = 60, TEXT = 40 };
+    static char bytes[N][LENGTH];
+    static struct str strings[N];
+    struct arena *a = arena_new(64 * MB);
+    uint64_t x = SEED;
+
+    EXPECT(a != NULL);
+    for (int i = 0; i < N; i++) {
+        for (int k = 0; k < LENGTH; k++) {
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            bytes[i][k] = "abcdefgh"[(x >> 40) % 8];
+        }
+        strings[i] = (struct str){ bytes[i], i < 200 ? 1 + (size_t)(x >> 50) % 4 : LENGTH };
+    }
+    struct aho_corasick *m = aho_corasick_new(a, strings, N);
+    EXPECT(m && !m->next && m->n_rows && m->n_rows < m->n_nodes);
+    for (int round = 0; round < ROUNDS; round++) {
+        char text[TEXT];
+        uint32_t at = AHO_CORASICK_ROOT;
+        int from = (int)((x >> 33) % N);
+        for (size_t i = 0; i < TEXT; i++) { /* random bytes, then a string, which may be hit */
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            text[i] = i >= 20 && i < 20 + LENGTH ? bytes[from][i - 20] : "abcdefghi"[(x >> 40) % 9];
+            at = aho_corasick_step(m, at, text[i]);
+            size_t n_ends = 0, n_want = 0, last = SIZE_MAX;
+            for (uint32_t e = aho_corasick_end(m, at); e; e = aho_corasick_next_end(m, e)) {
+                struct str s = strings[aho_corasick_hit(m, e)];
+                EXPECT(s.n < last && str_ends((struct str){ text, i + 1 }, s));
+                last = s.n;
+                n_ends++;
+            }
+            for (size_t n = 1; n <= MIN(i + 1, (size_t)LENGTH); n++) {
+                bool is_string = false;
+                for (int k = 0; k < N && !is_string; k++)
+                    is_string = strings[k].n == n && !memcmp(bytes[k], text + i + 1 - n, n);
+                n_want += is_string;
+            }
+            EXPECT(n_ends == n_want);
+            EXPECT(str_ends((struct str){ text, i + 1 }, aho_corasick_held(m, at)));
+        }
+    }
+    arena_free(a);
+}
+
 TESTS(TEST(schemas_of_members_and_items_are_found), TEST(literals_become_json),
     TEST(invalid_literal_ends_at_its_first_wrong_byte),
     TEST(format_may_have_its_own_quotes_and_bare_keys), TEST(too_deep_literal_is_rejected),
     TEST(text_is_converted_to_the_type_of_the_schema), TEST(irregular_schemas_are_tolerated),
     TEST(references_and_combined_schemas_are_followed), TEST(search_for_types_ends),
     TEST(tools_of_all_dialects_are_found),
-    TEST(marker_search_agrees_with_its_definition_on_random_texts))
+    TEST(marker_search_agrees_with_its_definition_on_random_texts),
+    TEST(all_ends_of_thousands_of_strings_are_found))
