@@ -46,6 +46,7 @@ struct audit_entry {
     const char *tenant;      /* NULL or "" = the key is its own */
     struct str response;     /* SHA-256 of the token ids of each choice; only its HMAC is written */
     struct str decision_ids; /* ids of decisions of policy backends, separated by commas */
+    struct str guardrails;   /* hits, separated by commas; no text of the client */
     uint64_t first_token_ns; /* time to first token; 0 = none */
     /* for debug mode: texts of the prompt and of the choices; is_text_cut: they are incomplete */
     struct str prompt_text;
@@ -62,7 +63,7 @@ struct audit_refusal { /* a request that was answered with an error status */
     int status;
     const char *reason; /* name of the error code; no text of the client */
     const char *tenant; /* NULL or "": as above */
-    struct str decision_ids;
+    struct str decision_ids, guardrails;
 };
 
 struct audit_change { /* a change by an administrator; it contains no secret */

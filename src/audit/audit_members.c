@@ -2,7 +2,7 @@
 #include "audit/audit_line.h"
 #include "os/clock.h"
 
-enum { TEXT_MAX = 256 };
+enum { TEXT_MAX = 256, IDS_MAX = 1024 };
 
 static struct str cut(struct str s)
 {
@@ -28,7 +28,7 @@ static void put_hmac(struct jw *w, const char *name, const struct audit_key *key
 /* A comma-separated list as an array. */
 static void put_ids(struct jw *w, const char *name, struct str list)
 {
-    list = cut(list);
+    list.n = MIN(list.n, (size_t)IDS_MAX);
     jw_key(w, name), jw_array(w);
     while (list.n) {
         ptrdiff_t comma = str_find(list, STR(","));
@@ -93,6 +93,8 @@ void audit_members_entry(
     jw_member_i64(w, "status", en->status);
     jw_key(w, "finish"), jw_z(w, en->finish);
     put_ids(w, "decision_ids", en->decision_ids);
+    if (en->guardrails.n)
+        put_ids(w, "guardrails", en->guardrails);
     jw_member_i64(w, "prompt_tokens", en->n_prompt);
     jw_member_i64(w, "completion_tokens", en->n_completion);
     jw_member_i64(w, "cached_tokens", en->n_cached);
@@ -118,6 +120,8 @@ void audit_members_refusal(struct jw *w, const struct audit_refusal *r)
     jw_member_i64(w, "status", r->status);
     jw_key(w, "reason"), jw_z(w, r->reason);
     put_ids(w, "decision_ids", r->decision_ids);
+    if (r->guardrails.n)
+        put_ids(w, "guardrails", r->guardrails);
 }
 
 static void put_value(struct jw *w, const char *name, struct str json)

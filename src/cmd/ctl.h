@@ -35,6 +35,7 @@ int ctl_audit_verify(struct ctl *c, int argc, char **argv); /* actions of ctl_ad
 int ctl_audit_list(struct ctl *c, int argc, char **argv);
 int ctl_api_keys(struct ctl *c, int argc, char **argv);
 int ctl_limits(struct ctl *c, int argc, char **argv);
+int ctl_guardrails(struct ctl *c, int argc, char **argv); /* ctl_guardrails.c */
 int ctl_roles(struct ctl *c, int argc, char **argv);
 int ctl_probe(struct ctl *c, int argc, char **argv);
 int ctl_replay(struct ctl *c, int argc, char **argv);

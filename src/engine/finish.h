@@ -8,4 +8,5 @@ enum finish {
     FINISH_CANCELLED, /* cancelled by the caller, or the engine ended */
     FINISH_ERROR,     /* gen_result.err has the reason */
     FINISH_UNMET,     /* the constraint permits no token, or its mask exceeds a bound */
+    FINISH_FILTERED,  /* a filter of the output ended the choice; never set by the engine */
 };

@@ -222,12 +222,20 @@ static void end_choice(struct session *s, struct session_choice *c, const struct
     s->ctx.ops->choice_end(s->ctx.ctx, &end);
 }
 
-/* Ends the choice because of a stop string or of its last tool call. */
-static void stop_choice(struct session *s, struct session_choice *c)
+/* Ends the choice because of its output: a stop string, the last tool call, a filter. */
+static void stop_choice(struct session *s, struct session_choice *c, enum finish finish)
 {
+    if (c->has_ended)
+        return;
     if (s->gen)
         engine_stop_choice(s->ctx.model->engine, s->gen, (int)(c - s->choices));
-    end_choice(s, c, &(struct choice_end){ .finish = FINISH_STOP, .stop_id = TOKEN_NONE });
+    end_choice(s, c, &(struct choice_end){ .finish = finish, .stop_id = TOKEN_NONE });
+}
+
+void session_end_choice(struct session *s, int choice, enum finish finish)
+{
+    CHECK(choice >= 0 && choice < s->p.gen.n_choices);
+    stop_choice(s, &s->choices[choice], finish);
 }
 
 static void stop_by_string(struct session *s, struct session_choice *c, int hit)
@@ -237,7 +245,7 @@ static void stop_by_string(struct session *s, struct session_choice *c, int hit)
     else if (s->p.include_stop) /* the text that ends a turn is never included */
         c->out.n -= MIN(s->stops[hit].n, c->out.n);
     emit_text(s, c, true);
-    stop_choice(s, c);
+    stop_choice(s, c, FINISH_STOP);
 }
 
 static int match_stops(struct session *s, struct session_choice *c)
@@ -276,8 +284,8 @@ static void on_token(struct session *s, const struct gen_event *ev)
         stop_by_string(s, c, hit);
     else if (!s->p.gen.script || ev->is_group_end)
         emit_text(s, c, false);
-    if (output_is_full(&c->output) && !c->has_ended)
-        stop_choice(s, c);
+    if (output_is_full(&c->output))
+        stop_choice(s, c, FINISH_STOP);
 }
 
 static void on_choice_end(struct session *s, const struct gen_event *ev)

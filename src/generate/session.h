@@ -104,6 +104,10 @@ void session_event(struct gen_event *ev);
 /* Cancels the session: only the callback `end` is called afterwards. */
 void session_cancel(struct session *s);
 
+/* Ends a choice, for example in after_output because its output is not permitted. The callback
+ * choice_end runs inside. No effect if it has ended. */
+void session_end_choice(struct session *s, int choice, enum finish finish);
+
 /* Stops processing token events until session_resume. Events accumulate in the engine's bounded
  * queue, which parks the sequences. Used for slow readers. */
 void session_pause(struct session *s);

@@ -128,7 +128,8 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
         [FINISH_LENGTH] = INFERFLUX_LENGTH,
         [FINISH_CANCELLED] = INFERFLUX_CANCELLED,
         [FINISH_ERROR] = INFERFLUX_ERROR,
-        [FINISH_UNMET] = INFERFLUX_ERROR };
+        [FINISH_UNMET] = INFERFLUX_ERROR,
+        [FINISH_FILTERED] = INFERFLUX_ERROR };
     struct inferflux_request *r = ctx;
 
     r->finish = names[c->finish];

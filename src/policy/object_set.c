@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 
-const char *const policy_object_kinds[N_OBJECT_KINDS] = { "role" };
+const char *const policy_object_kinds[N_OBJECT_KINDS] = { "guardrail", "role" };
 
 struct object_set {
     _Atomic int n_refs;

@@ -3,6 +3,7 @@
  * reads the body.
  *
  *     role NAME     scopes, models and limits of keys and tokens (policy_role.h)
+ *     guardrail NAME  blocklist, patterns and detectors of a set (guardrails/guard_set.h)
  *
  * Objects and sets are immutable after creation; references are counted atomically. Any thread. */
 #pragma once
@@ -10,7 +11,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 
-enum policy_object_kind { OBJECT_ROLE, N_OBJECT_KINDS };
+enum policy_object_kind { OBJECT_GUARDRAIL, OBJECT_ROLE, N_OBJECT_KINDS };
 extern const char *const policy_object_kinds[N_OBJECT_KINDS]; /* in alphabetical order */
 
 enum {

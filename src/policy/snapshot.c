@@ -9,9 +9,10 @@
 struct policy_snapshot {
     _Atomic int n_refs;
     uint64_t version;
-    const struct limit_set *limits;   /* a reference; NULL: none */
-    const struct object_set *objects; /* the same */
-    const struct role_set *roles;     /* of the objects; the same */
+    const struct limit_set *limits;      /* a reference; NULL: none */
+    const struct object_set *objects;    /* the same */
+    const struct role_set *roles;        /* of the objects; the same */
+    const struct guardrails *guardrails; /* of the objects; the same */
     int n;
     const struct policy_key **keys; /* references, in the order of the digests */
     uint32_t *slots;                /* open addressing: index + 1 into keys; 0 = empty */
@@ -118,6 +119,7 @@ static int derive(struct policy_snapshot **out, const struct policy_snapshot *ol
     s->limits = limit_set_ref(old->limits);
     s->objects = object_set_ref(old->objects);
     s->roles = role_set_ref(old->roles);
+    s->guardrails = guardrails_ref(old->guardrails);
     return finish(out, s, e);
 }
 
@@ -178,26 +180,87 @@ static int apply_roles(struct policy_snapshot *s, struct err *e)
     return 0;
 }
 
+/* The first object of the kind of guardrails. */
+static int first_guardrail(const struct object_set *objects)
+{
+    return object_set_after(objects, OBJECT_GUARDRAIL, "");
+}
+
+static const struct policy_object *guardrail_at(const struct object_set *objects, int i)
+{
+    const struct policy_object *o =
+        i < object_set_count(objects) ? object_set_at(objects, i) : NULL;
+
+    return o && o->kind == OBJECT_GUARDRAIL ? o : NULL;
+}
+
+/* Both sets have the same objects of guardrails, so that these need not be compiled again. */
+static bool has_same_guardrails(const struct object_set *a, const struct object_set *b)
+{
+    int i = first_guardrail(a), k = first_guardrail(b);
+
+    for (; guardrail_at(a, i) && guardrail_at(a, i) == guardrail_at(b, k); i++)
+        k++;
+    return !guardrail_at(a, i) && !guardrail_at(b, k);
+}
+
+static int compile_guardrails(
+    const struct guardrails **out, const struct object_set *objects, struct err *e)
+{
+    const struct guard_set *sets[GUARD_SETS_MAX + 1];
+    const struct policy_object *o;
+    struct guardrails *g = NULL;
+    int n = 0, failed = 0;
+
+    for (int i = first_guardrail(objects); !failed && (o = guardrail_at(objects, i)); i++) {
+        struct guard_set *s = NULL;
+        if (n == GUARD_SETS_MAX)
+            failed = err_set(e, ERR_RANGE, "more than %d sets of guardrails", GUARD_SETS_MAX);
+        else if (guard_set_parse(&s, str_of(o->name), o->body, e))
+            failed = err_wrap(e, "guardrail %s", o->name);
+        else
+            sets[n++] = s;
+    }
+    if (failed)
+        while (n)
+            guard_set_unref(sets[--n]);
+    else if (n)
+        failed = guardrails_new(&g, sets, n, e);
+    *out = g;
+    return failed;
+}
+
 int policy_snapshot_set_objects(struct policy_snapshot **out, const struct policy_snapshot *old,
     const struct object_set *objects, uint64_t version, struct err *e)
 {
     struct policy_snapshot *s = new_empty(old->n, version);
     struct role_set *roles = NULL;
+    const struct guardrails *guardrails = NULL;
 
     if (!s)
         return err_set(e, ERR_MEMORY, "no memory for the API keys");
+    if (has_same_guardrails(old->objects, objects))
+        guardrails = guardrails_ref(old->guardrails);
+    else if (compile_guardrails(&guardrails, objects, e)) {
+        policy_snapshot_unref(s);
+        return -1;
+    }
     if (role_set_new(&roles, objects, e)) {
+        guardrails_unref(guardrails);
         policy_snapshot_unref(s);
         return -1;
     }
     if (derive(&s, old, NULL, NULL, s, e)) {
         role_set_unref(roles);
+        guardrails_unref(guardrails);
         return -1;
     }
     object_set_unref(s->objects);
     role_set_unref(s->roles);
+    guardrails_unref(s->guardrails);
     s->objects = object_set_ref(objects);
     s->roles = roles;
+    s->guardrails = guardrails;
     if (apply_roles(s, e)) {
         policy_snapshot_unref(s);
         return -1;
@@ -209,6 +272,11 @@ int policy_snapshot_set_objects(struct policy_snapshot **out, const struct polic
 const struct object_set *policy_snapshot_objects(const struct policy_snapshot *s)
 {
     return s->objects;
+}
+
+const struct guardrails *policy_snapshot_guardrails(const struct policy_snapshot *s)
+{
+    return s->guardrails;
 }
 
 const struct role_set *policy_snapshot_roles(const struct policy_snapshot *s)
@@ -236,6 +304,7 @@ void policy_snapshot_unref(struct policy_snapshot *s)
     limit_set_unref(s->limits);
     object_set_unref(s->objects);
     role_set_unref(s->roles);
+    guardrails_unref(s->guardrails);
     mem_free((void *)s->keys);
     mem_free(s->slots);
     mem_free(s);

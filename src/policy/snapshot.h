@@ -7,6 +7,7 @@
  * Immutable after creation; references are counted atomically. Any thread. */
 #pragma once
 
+#include "guardrails/guardrails.h"
 #include "policy/limit_set.h"
 #include "policy/policy_role.h"
 
@@ -37,6 +38,8 @@ int policy_snapshot_set_objects(struct policy_snapshot **out, const struct polic
     const struct object_set *objects, uint64_t version, struct err *e) MUST_CHECK;
 const struct object_set *policy_snapshot_objects(const struct policy_snapshot *s); /* borrowed */
 const struct role_set *policy_snapshot_roles(const struct policy_snapshot *s);     /* borrowed */
+/* The guardrails among the objects, compiled; borrowed, NULL: none. */
+const struct guardrails *policy_snapshot_guardrails(const struct policy_snapshot *s);
 struct policy_snapshot *policy_snapshot_ref(struct policy_snapshot *s);
 void policy_snapshot_unref(struct policy_snapshot *s); /* accepts NULL */
 

@@ -184,6 +184,7 @@ void audit_record_write(const struct inflight *r, const char *finish, int status
         .n_cached = r->n_cached,
         .first_token_ns = first_ns ? MAX(first_ns - r->began_ns, (uint64_t)1) : 0,
         .total_ns = clock_ns() - r->began_ns,
+        .guardrails = request_guard_hits(r),
         .is_reserved = r->has_audit_room };
     if (a->has_text)
         write_with_texts(r, &en);

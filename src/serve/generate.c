@@ -186,7 +186,9 @@ static int finish_preparing(struct inflight *r, struct err *e)
 /* Second part of PREPARING: the steps that need the loaded model. */
 static int prepare_prompts(struct inflight *r, struct err *e)
 {
-    if (!r->request.load_only && build_prompts(r, e))
+    if (request_guard_prompt(r, e))
+        return -1;
+    if (!r->guard.is_refused && !r->request.load_only && build_prompts(r, e))
         return -1;
     return finish_preparing(r, e);
 }
@@ -347,7 +349,7 @@ static int open_session(struct inflight *r, int i, struct err *e)
         .replay = r->cached_response,
     };
     struct session_ctx ctx = { r->model, r->async.arena, loop_mailbox(r->io->loop),
-        &inflight_events_ops, &r->inflight_prompts[i], &response_output_ops, r->response };
+        &inflight_events_ops, &r->inflight_prompts[i], request_guard_ops(r), request_guard_ctx(r) };
 
     p.gen.sample.min_tokens = request->min_tokens;
     prompt_scope(&p.gen.scope, request, scope_tenant(r->io->o, &r->caller));
@@ -384,7 +386,7 @@ static int start_sessions(struct inflight *r, struct err *e)
     if (audit_record_open(&r->audit_record, r, e))
         return -1;
     if ((r->request.background && background_new(r, e)) || open_response(r, e) ||
-        (r->background && background_store(r, e)) ||
+        (r->background && background_store(r, e)) || request_guard_open(r, e) ||
         (!r->request.load_only && open_session(r, 0, e)))
         return -1;
     count_start(r);
@@ -410,7 +412,11 @@ static void start_granted(struct inflight *r)
 {
     struct err e;
 
-    if (start_sessions(r, &e)) {
+    if (r->guard.is_refused) {
+        rate_limit_started(r);
+        request_guard_refusal(r, &e);
+        inflight_fail(r, &e);
+    } else if (start_sessions(r, &e)) {
         async_explain_refusal(&r->async, &e);
         inflight_fail(r, &e);
     }
@@ -519,5 +525,5 @@ void generate_response(struct io *io, struct http_exchange *x, struct route_call
     r->prepare_step = is_large ? prepare_body : prepare;
     /* The chain of previous responses may be long, and a constraint is compiled. */
     async_start(a, r->request.needs_response_store || r->request.constraint.is_set ||
-                       tool_choice_may_have_grammar(&r->request));
+                       tool_choice_may_have_grammar(&r->request) || request_guard_is_slow(r));
 }

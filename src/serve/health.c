@@ -140,8 +140,10 @@ void health_metrics(struct io *io, struct http_exchange *x, struct route_call *c
         (struct budget_metrics){
             METRIC_request_memory_bytes, METRIC_request_memory_refusals_total },
         &copied);
-    for (int i = 0; service_io(io->service, i); i++)
+    for (int i = 0; service_io(io->service, i); i++) {
         constraint_ends_copy(&service_io(io->service, i)->constraint_ends, &copied);
+        guard_counts_copy(&service_io(io->service, i)->guard_counts, &copied);
+    }
     metric_set(&copied, METRIC_log_lines_dropped_total, log_queue_dropped());
     shards[n++] = &copied;
     buf_init(&b, MB);

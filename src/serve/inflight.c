@@ -43,6 +43,7 @@ static void on_free(struct async *a)
         r->request_id, finish, r->n_prompt, r->n_cached, r->n_completion,
         r->first_token_ns ? (int)((r->first_token_ns - r->began_ns) / NS_PER_MS) : -1,
         (int)((clock_ns() - r->began_ns) / NS_PER_MS));
+    request_guard_close(r);
     audit_record_free(r->audit_record);
     cached_response_unref(r->cached_response);
     background_free(r);
@@ -97,6 +98,7 @@ static void finish_response(struct inflight *r)
     if (!response || (r->background && x)) { /* rejected before the response started */
         CHECK(r->err.code);
         c->has_audit_line = r->is_accepted; /* on_free writes it */
+        c->guardrails = request_guard_hits(r);
         reply_error(x, c, &r->err, &extra);
         response_free(response);
         return;
@@ -296,6 +298,7 @@ struct inflight *inflight_new(struct io *io, struct http_exchange *x, struct rou
     r->route = c->route;
     r->caller = c->caller;
     r->began_ns = x->started_ns;
+    request_guard_init(r);
     memcpy(r->request_id, c->request_id, sizeof(r->request_id));
     metric_add(&io->metrics, METRIC_requests_running, 1);
     async_set_deadline(&r->async, c->deadline_ns);

@@ -24,6 +24,7 @@
 #include "serve/async.h"
 #include "serve/responses/stored_response.h"
 #include "generate/prompt.h"
+#include "serve/request_guard.h"
 #include "serve/slots.h"
 
 struct inflight_prompt { /* one prompt of a request and its session */
@@ -82,6 +83,7 @@ struct inflight {
     const struct stored_response *previous;
     struct response_cache_end response_cache_end; /* finish NONE: not finished by itself */
     struct rate_limit limits;
+    struct request_guard guard;
     bool is_computed; /* the engine has begun to process a prompt */
     int n_refs;       /* running sessions, plus one per function that needs the struct */
     struct err err;   /* first error */

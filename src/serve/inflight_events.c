@@ -135,16 +135,18 @@ static void on_token(void *ctx, int choice, const struct sampled *t)
         slot_token(&p->slot, t->id);
     if (r->cache_key.n && !r->cached_response)
         response_cache_record_token(&r->cache_record, r->io->o->response_cache, t);
-    if (r->response)
-        response_add_token(r->response, choice_of(p, choice), t);
+    request_guard_token(r, choice_of(p, choice), t);
 }
 
 static void check_response(struct inflight *r)
 {
-    if (!r->response || (response_ok(r->response) && background_has_room(r)))
+    if (!r->response ||
+        (response_ok(r->response) && background_has_room(r) && !request_guard_failed(r)))
         return;
     struct err e; /* here, since release builds set it to zero, which takes time per token */
-    if (response_ok(r->response))
+    if (request_guard_failed(r))
+        err_set(&e, ERR_MEMORY, "no memory for the guardrails");
+    else if (response_ok(r->response))
         err_set(&e, ERR_MEMORY, "The response store has no room for the complete response.");
     else
         response_failure(r->response, &e);
@@ -156,6 +158,7 @@ static void after_output(void *ctx)
 {
     struct inflight_prompt *p = ctx;
 
+    request_guard_end_blocked(p);
     inflight_flush(p->inflight);
     check_response(p->inflight);
 }
@@ -171,12 +174,15 @@ static void count_constraint_ends(struct inflight_prompt *p, enum constraint_cau
     p->n_ends_counted += n;
 }
 
-static void on_choice_end(void *ctx, const struct choice_end *c)
+static void on_choice_end(void *ctx, const struct choice_end *how)
 {
     struct inflight_prompt *p = ctx;
     struct inflight *r = p->inflight;
+    struct choice_end end = *how, *c = &end;
     struct err e;
 
+    if (r->response)
+        request_guard_choice_end(r, choice_of(p, c->choice), c);
     r->n_completion += c->n_tokens;
     r->response_cache_end = (struct response_cache_end){ c->finish, c->stop_id };
     r->n_unmet += c->finish == FINISH_UNMET;
@@ -200,6 +206,7 @@ static void on_choice_end(void *ctx, const struct choice_end *c)
     response_choice_end(
         r->response, choice_of(p, c->choice), c->finish, c->stop_string, c->stop_id);
     inflight_flush(r);
+    check_response(r);
 }
 
 /* Merges the times of several prompts: from the earliest start to the latest end. */

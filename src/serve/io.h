@@ -8,6 +8,7 @@
 #include "api/models.h"
 #include "api/common/dialect.h"
 #include "serve/constraint_ends.h"
+#include "serve/guard_counts.h"
 #include "serve/query.h"
 #include "serve/rate_limit.h"
 #include "serve/routes.h"
@@ -32,6 +33,7 @@ struct io {
     struct http_server *http;
     struct metrics metrics;
     struct constraint_ends constraint_ends;
+    struct guard_counts guard_counts;
     struct limit_wait limits;
     struct worker *worker;
     int index; /* index in the service */

@@ -313,3 +313,58 @@ void roles_delete(struct io *io, struct http_exchange *x, struct route_call *c)
 {
     change_role(io, x, c, POLICY_DELETE_OBJECT);
 }
+
+/* ---- guardrails */
+
+#define GUARDRAILS_PATH "/v1/admin/guardrails"
+
+static struct str name_of_guardrail(const struct http_exchange *x)
+{
+    struct str name = str_skip(x->req->path, strlen(GUARDRAILS_PATH "/"));
+
+    return name.n ? name : STR("default");
+}
+
+void guardrails_list(struct io *io, struct http_exchange *x, struct route_call *c)
+{
+    object_list(io, x, c, OBJECT_GUARDRAIL);
+}
+
+void guardrails_show(struct io *io, struct http_exchange *x, struct route_call *c)
+{
+    object_show(io, x, c, OBJECT_GUARDRAIL, name_of_guardrail(x));
+}
+
+static int read_guardrail(const char *name, const struct json *body, struct buf *out, struct err *e)
+{
+    struct guard_set *set = NULL;
+    struct guardrails *g = NULL;
+
+    if (guard_set_read(&set, str_of(name), body, e))
+        return -1;
+    guard_set_text(set, out);
+    const struct guard_set *take = set;
+    if (guardrails_new(&g, &take, 1, e)) /* names a pattern that does not compile */
+        return -1;
+    guardrails_unref(g);
+    return 0;
+}
+
+static void change_guardrail(
+    struct io *io, struct http_exchange *x, struct route_call *c, enum policy_action action)
+{
+    const struct object_change o = { action, OBJECT_GUARDRAIL, name_of_guardrail(x), x->req->path,
+        read_guardrail };
+
+    object_change_start(io, x, c, &o);
+}
+
+void guardrails_replace(struct io *io, struct http_exchange *x, struct route_call *c)
+{
+    change_guardrail(io, x, c, POLICY_PUT_OBJECT);
+}
+
+void guardrails_remove(struct io *io, struct http_exchange *x, struct route_call *c)
+{
+    change_guardrail(io, x, c, POLICY_DELETE_OBJECT);
+}

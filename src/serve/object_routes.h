@@ -29,6 +29,14 @@ void object_change_start(struct io *io, struct http_exchange *x, struct route_ca
 /* Handles MSG_OBJECT_CHANGED: the policy has executed a change. */
 void object_change_message(struct io *io, struct msg *m);
 
+/* /v1/admin/guardrails: named sets; without a name PUT and DELETE change the set "default". */
+void guardrails_list(struct io *io, struct http_exchange *x, struct route_call *c);
+void guardrails_show(struct io *io, struct http_exchange *x, struct route_call *c);
+void guardrails_replace(struct io *io, struct http_exchange *x, struct route_call *c);
+void guardrails_remove(struct io *io, struct http_exchange *x, struct route_call *c);
+/* /v1/admin/guardrails/test: the hits in a text, and what is left of it (guardrail_test.c). */
+void guardrails_test(struct io *io, struct http_exchange *x, struct route_call *c);
+
 /* /v1/admin/roles */
 void roles_list(struct io *io, struct http_exchange *x, struct route_call *c);
 void roles_show(struct io *io, struct http_exchange *x, struct route_call *c);

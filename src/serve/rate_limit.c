@@ -173,7 +173,7 @@ static int64_t output_of(const struct inflight *r)
 {
     int64_t n = 0;
 
-    for (int i = 0; i < r->request.n_prompts; i++)
+    for (int i = 0; r->prompts && i < r->request.n_prompts; i++) /* none: guardrails block it */
         n += (int64_t)inflight_max_tokens(r, i) * r->request.best_of;
     return n;
 }
@@ -216,7 +216,8 @@ int rate_limit_reserve(struct inflight *r, void (*on_granted)(struct inflight *r
 
     if (!r->io->o->limiter)
         return 0;
-    if (want.may_wait && !r->cached_response) { /* a cached response is not generated in steps */
+    /* A cached response is not generated in steps, and a blocked request not at all. */
+    if (want.may_wait && !r->cached_response && r->prompts) {
         choose_slice(r, &t);
         want.window.output = 0;
         for (int i = 0; i < r->request.n_prompts; i++)

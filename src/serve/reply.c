@@ -32,7 +32,8 @@ void audit_refused_call(
                              .method = x->req->method,
                              .path = c->route ? str_of(c->route->path) : x->req->path,
                              .status = status_http(route_errors(near, x->req->path), e->code),
-                             .reason = errcode_name(e->code) });
+                             .reason = errcode_name(e->code),
+                             .guardrails = c->guardrails });
 }
 
 void reply_error(struct http_exchange *x, const struct route_call *c, const struct err *e,

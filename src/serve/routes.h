@@ -35,7 +35,8 @@ struct route_call { /* one HTTP request on a known route; allocated in the excha
     int64_t login_expires_s;
     /* The key of the caller's token is unknown, and is being fetched; at most once. */
     bool waits_for_keys, has_waited;
-    bool has_audit_line; /* the handler writes a line to the audit log, also for an error */
+    bool has_audit_line;   /* the handler writes a line to the audit log, also for an error */
+    struct str guardrails; /* hits, for the audit log (request_guard.h) */
     char request_id[REQUEST_ID_MAX + 1], allow[64], priority[12];
 };
 

@@ -22,6 +22,8 @@ static const char *stop_reason(const struct request *request, const struct respo
         if (c->ends_inside_call || c->has_partial_call)
             return "max_tokens";
         return c->stop_text.p ? "stop_sequence" : c->ends_in_calls ? "tool_use" : "end_turn";
+    case FINISH_FILTERED:
+        return "refusal";
     case FINISH_NONE:
     case FINISH_LENGTH:
     case FINISH_CANCELLED:

@@ -370,6 +370,16 @@ void response_add_token(struct response *a, int choice, const struct sampled *t)
     put_token(a, c, t->id, t);
 }
 
+void response_count_token(struct response *a, int choice, const struct sampled *t)
+{
+    struct response_choice *c = response_open_choice(a, choice);
+
+    if (!c)
+        return;
+    c->n_tokens++;
+    c->sum_logprob += (double)t->logprob;
+}
+
 static void on_content(void *ctx, int choice, struct str text)
 {
     struct response *a = ctx;
@@ -461,7 +471,7 @@ bool response_choice_has_ended(const struct response *a, int choice)
 
 static double mean_logprob(const struct response_choice *c)
 {
-    bool is_candidate = c->n_tokens && c->finish != FINISH_UNMET;
+    bool is_candidate = c->n_tokens && c->finish != FINISH_UNMET && c->finish != FINISH_FILTERED;
 
     return is_candidate ? c->sum_logprob / c->n_tokens : -INFINITY;
 }

@@ -99,6 +99,8 @@ void response_add_prompt_token(struct response *a, int prompt, int32_t id, const
 void response_add_prompt_text(struct response *a, int prompt, struct str text);
 
 void response_add_token(struct response *a, int choice, const struct sampled *t);
+/* The same for a token that is not in the logprobs and ids, since its text was removed. */
+void response_count_token(struct response *a, int choice, const struct sampled *t);
 
 /* Output events; ctx is the response, `choice` is numbered over all prompts. Reasoning is ignored
  * if the request hides it; empty text has no effect. The response generates the ids of tool calls;

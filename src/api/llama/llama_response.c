@@ -93,6 +93,8 @@ static const char *stop_type(const struct response_choice *c)
         return c->stop_text.p ? "word" : "eos";
     case FINISH_LENGTH:
         return "limit";
+    case FINISH_FILTERED:
+        return "content_filter";
     case FINISH_NONE:
     case FINISH_CANCELLED:
     case FINISH_ERROR:

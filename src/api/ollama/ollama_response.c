@@ -148,6 +148,8 @@ static const char *done_reason(const struct response *a)
     switch (response_finish(&a->choices[0])) {
     case FINISH_STOP:
         return "stop";
+    case FINISH_FILTERED:
+        return "content_filter";
     case FINISH_NONE:
     case FINISH_LENGTH:
     case FINISH_CANCELLED:

@@ -9,6 +9,8 @@ static const char *finish_name(enum finish finish)
     switch (finish) {
     case FINISH_STOP:
         return "stop";
+    case FINISH_FILTERED:
+        return "content_filter";
     case FINISH_NONE:
     case FINISH_LENGTH:
     case FINISH_CANCELLED: /* cancelled by client or server */

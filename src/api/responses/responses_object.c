@@ -157,7 +157,9 @@ void responses_put_object(struct jw *w, const struct response *a, const struct r
         jw_null(w);
     put_status(w, t->status, request->background, t->err);
     jw_key(w, "incomplete_details");
-    if (is_cut)
+    if (is_cut && a->choices[0].finish == FINISH_FILTERED)
+        jw_raw(w, STR("{\"reason\":\"content_filter\"}"));
+    else if (is_cut)
         jw_raw(w, STR("{\"reason\":\"max_output_tokens\"}"));
     else
         jw_null(w);
