@@ -117,6 +117,10 @@ BASES = {
     "/v1/admin/rate_limit": [{"tokens_per_minute": 0}],
     "/v1/admin/roles/*": [{"scopes": ["read", "generate"], "models": ["demo"], "claims": ["groups=staff", "a.b=x"],
         "limits": {"requests_per_minute": 60}}],
+    "/v1/admin/guardrails": [{"blocklist": ["wörd", "two words"], "action": "redact", "models": ["demo"],
+        "patterns": ["a{1,9}b"], "detectors": ["email", "card"]}],
+    "/v1/admin/guardrails/*": [{"blocklist": ["x"], "action": "log", "tenants": ["t"]}],
+    "/v1/admin/guardrails/test": [{"text": "a word, x@example.org", "model": "demo"}],
     "/v1/session": [{}],
     "/v1/session/logout_token": [{"logout_token": "e30.e30.e30"}],
     "/v1/admin/fairness": [{"enable_preemption": False, "high_priority_threshold": 5,
@@ -125,6 +129,7 @@ BASES = {
 WILDCARDS = {"/v1/responses/*": ["/v1/responses/resp_1/cancel", "/v1/responses/%00/cancel",
     "/v1/responses/" + "a" * 300 + "/cancel"], "/api/blobs/*": ["/api/blobs/sha256:00"], "/v1/admin/limits/*": ["/v1/admin/limits/model/x",
     "/v1/admin/limits/tenant/%2F"], "/v1/admin/tenants/*": ["/v1/admin/tenants/acme", "/v1/admin/tenants/"],
+    "/v1/admin/guardrails/*": ["/v1/admin/guardrails/names", "/v1/admin/guardrails/%00"],
     "/v1/admin/roles/*": ["/v1/admin/roles/staff", "/v1/admin/roles/%00", "/v1/admin/roles/"],
     "/v1/admin/api_keys/*": ["/v1/admin/api_keys/key_1", "/v1/admin/api_keys/%00"], "/slots/*": [
     "/slots/0?action=save", "/slots/1?action=restore", "/slots/99?action=erase", "/slots/x?action=%zz"]}
