@@ -3,8 +3,9 @@
  *     fuzz_json CORPUS_DIR N_MUTATIONS INPUT_FILE
  *
  * The mutations depend on their index only, so that each run executes the same inputs. INPUT_FILE
- * contains the current input, preceded by its size in 8 bytes; after a crash it is the input that
- * caused it. `make fuzz` runs the same targets under libFuzzer, which is guided by coverage. */
+ * is a path with a directory. The file contains the current input, preceded by its size in 8 bytes,
+ * and after a crash the input that caused it. `make fuzz` runs the same targets under libFuzzer,
+ * which is guided by coverage. */
 #include "base/base.h"
 #include "base/rng.h"
 
@@ -108,6 +109,8 @@ int main(int argc, char **argv)
 {
     if (argc != 4)
         die("run without three arguments:", argv[0]);
+    if (!strchr(argv[3], '/')) /* a number that was meant as a seed, for example */
+        die("use an input file without a directory:", argv[3]);
     int fd = open(argv[3], O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0 || ftruncate(fd, sizeof(struct shared_input)))
         die("create", argv[3]);
